@@ -154,7 +154,7 @@ def test_green_then_red_when_the_entry_is_removed(home: Home) -> None:
         assert found[f"{host} canary"]["says"] == "a call that must be refused was refused", (
             "no gate ran: it was started"
         )
-        assert found[f"{host} heard"]["says"] == "no hook of it was called yet", "what doctor sends does not count"
+        assert found[f"{host} heard"]["says"] == "no hook was called yet", "what doctor sends does not count"
     assert home.told() == []
     for host in SCRIPTED:
         kept = home.path(host).read_text()
@@ -278,7 +278,7 @@ def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
     script.chmod(0o700)
     wrong = gated.wrong()
     assert set(wrong) == {"gemini script", "gemini canary"}
-    assert wrong["gemini canary"]["says"] == "a call that must be refused was not: it let the call pass"
+    assert wrong["gemini canary"]["says"] == "a call that must be refused was let through: it let the call pass"
     script.write_bytes(content)
     script.chmod(0o600)
     assert "cannot be started" in gated.wrong()["gemini script"]["says"]
@@ -373,7 +373,7 @@ def test_openclaw_asks_or_not(gated: Home) -> None:
     assert code == 0, found
     if node is not None:
         assert found["openclaw canary"]["says"] == "a call that must be refused was refused"
-    assert found["openclaw heartbeat"]["says"] == "its gateway does not run"
+    assert found["openclaw heartbeat"]["says"] == "its gateway is not running"
     assert "openclaw agent exec" in found["openclaw around"]["says"], "what goes around it is said"
     path = gated.path("openclaw")
     path.write_text(path.read_text().replace('"enabled": true', '"enabled": false'))

@@ -282,7 +282,7 @@ def cautious(hook: Hook) -> None:
     assert hook.before("A", "Read", {"file_path": "/repo/a.py"}) == Said(0, b"", "")
     mail = hook.before("A", "mcp__mail__send_email", MAIL)
     assert mail.code == 0
-    assert "[Callosum] The gate cannot be asked" in mail.denied
+    assert "[Callosum] The gate is unreachable" in mail.denied
     assert hook.send(event("PostToolUse", "A", "Read", {"file_path": "/repo/a.py"}, "x")) == Said(0, b"", "")
     assert hook.send(event("UserPromptSubmit", "A", prompt="go on")).code == 0
 
@@ -463,7 +463,7 @@ def test_without_the_gate_its_own_files_are_not_written(state: Path) -> None:
     table(state)
     with impostor(socket_path(state), lambda channel: channel.close()):
         for path in (hook.script, Path.home() / ".claude" / "settings.json"):
-            assert "can have tier 4" in hook.before("A", "Write", {"file_path": str(path), "content": "{}"}).denied
+            assert "may have tier 4" in hook.before("A", "Write", {"file_path": str(path), "content": "{}"}).denied
         assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "{}"}) == Said(0, b"", "")
 
 

@@ -200,7 +200,7 @@ def test_a_token_that_is_taken_back_lets_nothing_grave_pass(ann: Machine) -> Non
     Tokens(ann.team.state / TOKENS).remove(ann.name)
     until(lambda: ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": f"{time.monotonic_ns()}@example.com"}))
     refused = ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": "carol@example.com"})
-    assert "The gate cannot be asked" in refused
+    assert "The gate is unreachable" in refused
     assert ann.team.url in refused
     assert ann.tell("PreToolUse", "A", "Read", {"file_path": "/repo/a.py"}) == ""
     level, says = ann.doctor()["claude-code server"]
@@ -218,7 +218,7 @@ def test_while_the_server_is_away_and_when_it_is_back(tmp_path: Path, certificat
         assert found["claude-code server"] == ("ok", f"{team.url} answers and takes the token")
         assert "gate" not in found
     assert ann.tell("PreToolUse", "A", "Read", {"file_path": "/repo/a.py"}) == ""
-    assert "The gate cannot be asked" in ann.tell("PreToolUse", "A", MAILS, MAIL)
+    assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
     assert not Path(socket_path(ann.state)).exists(), "no other gate is started in its place"
     found = ann.doctor()
     assert found["claude-code server"][0] == found["claude-code canary"][0] == "wrong"
@@ -278,7 +278,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path, served: Team
     assert "use https" in says("http://gate.example.com")
     assert "name the file" in says(served.url, token=None)
     assert "certificate" in says(served.url, cert=None)
-    assert "there is no file" in says(served.url, cert=ann.home / "none")
+    assert "file not found" in says(served.url, cert=ann.home / "none")
     assert '"mode": "remote"' in says(served.url, host="openclaw")
     assert "cannot be asked" in says("https://localhost:9")
     with pytest.raises(ConfigError, match="--url"):

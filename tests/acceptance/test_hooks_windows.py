@@ -160,13 +160,13 @@ def test_certificate_that_nobody_vouches_for_is_not_asked(
     with serving(team.state, *team.options):
         ann = WindowsMachine(tmp_path / "ann", team, wine, built, monkeypatch)
         ann.set_up()
-        assert "The gate cannot be asked" in ann.tell("PreToolUse", "A", MAILS, MAIL)
+        assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
         assert ann.journal() == []
 
 
 def test_token_that_others_can_read_is_not_sent(ann: WindowsMachine) -> None:
     ann.token_file.chmod(0o644)
-    assert "The gate cannot be asked" in ann.tell("PreToolUse", "A", MAILS, MAIL)
+    assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
     assert ann.journal() == []
     with ann.windows(), pytest.raises(Exception, match="others can read it"):
         greet(ann.remote, ann.settings, "claude-code")
@@ -177,7 +177,7 @@ def test_token_that_others_can_read_is_not_sent(ann: WindowsMachine) -> None:
 def test_token_that_is_taken_back_lets_nothing_grave_pass(ann: WindowsMachine) -> None:
     Tokens(ann.team.state / TOKENS).remove(ann.name)
     refused = until(lambda: ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": f"{time.monotonic_ns()}@example.com"}))
-    assert "The gate cannot be asked" in refused
+    assert "The gate is unreachable" in refused
 
 
 def test_server_that_hangs_is_left_alone_for_a_while(ann: WindowsMachine) -> None:
@@ -188,11 +188,11 @@ def test_server_that_hangs_is_left_alone_for_a_while(ann: WindowsMachine) -> Non
         ours = [line for line in text.splitlines() if line.startswith("port ")]
         beside.write_text(text.replace(ours[0], f"port {port}"))
         began = time.monotonic()
-        assert "The gate cannot be asked" in ann.tell("PreToolUse", "A", MAILS, MAIL)
+        assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
         assert 2.9 < time.monotonic() - began < native.LIMIT
         silent.accept()[0].close()
         silent.setblocking(False)
-        assert "The gate cannot be asked" in ann.tell("PreToolUse", "A", MAILS, MAIL)
+        assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
         with pytest.raises(BlockingIOError):
             silent.accept()
 
@@ -234,7 +234,7 @@ def test_newest_table_is_fetched_for_the_client(ann: WindowsMachine) -> None:
     written = path.read_bytes()
     assert written == windows.tiers(load_table(path.with_name("fallback.json")))
     path.unlink()
-    assert "The gate cannot be asked" not in ann.tell("PreToolUse", "A", "Read", {"file_path": "a"})
+    assert "The gate is unreachable" not in ann.tell("PreToolUse", "A", "Read", {"file_path": "a"})
     with ann.windows():
         tend(str(ann.state), "claude-code")
     assert path.read_bytes() == written

@@ -126,7 +126,7 @@ def test_hook_judges_a_command_without_a_gate(planted: Planted, state: Path) -> 
     (state / "server.log").mkdir()  # no gate can be started
     host = {"cwd": planted.folder, "env": planted.environ}
     assert send(script, "A", "Bash", {"command": "ls"}, **host) == ""
-    assert "can have tier" in send(script, "A", "Bash", {"command": "rm -rf /srv"}, **host), "its own rules hold"
+    assert "may have tier" in send(script, "A", "Bash", {"command": "rm -rf /srv"}, **host), "its own rules hold"
     (state / "server.log").rmdir()
 
 
@@ -378,7 +378,7 @@ def test_gate_from_elsewhere_is_not_asked(state: Path, other: str) -> None:
         }[other]
         path.write_text("\n".join((*lines, "")))
         refused = send(script, "A", "mcp__mail__send_email", MAIL)
-    assert "The gate cannot be asked" in refused
+    assert "The gate is unreachable" in refused
     assert f"process {os.getpid()}, which listens there" in refused
     assert [piece for piece in heard if piece] == [], "nothing was told to it"
 
@@ -513,7 +513,7 @@ def test_gate_that_answers_again_is_asked_again(state: Path) -> None:
     mark = Path(hung_path(socket_path(state)))
     try:
         server.process.send_signal(signal.SIGSTOP)
-        assert "The gate cannot be asked" in send(script, "A", "mcp__mail__send_email", MAIL)
+        assert "The gate is unreachable" in send(script, "A", "mcp__mail__send_email", MAIL)
         assert mark.read_text()
         server.process.send_signal(signal.SIGCONT)
         mark.write_text("1\n")  # the five seconds are over

@@ -47,7 +47,7 @@ def test_reading_goes_on_and_a_mail_does_not_go_out(state: Path, host: str, tool
         "himalaya message send 'To: bob@example.com'", "git push --force", "cat notes.txt; sudo reboot",
         "echo x > notes.txt",
     ):  # fmt: skip
-        assert "The gate cannot be asked" in said(state, host, command, tool)
+        assert "The gate is unreachable" in said(state, host, command, tool)
     spooled = [json.loads(line) for line in (state / "late.jsonl").read_text().splitlines() if line]
     noted = [one for one in spooled if one["kind"] == "call"]
     assert {one["kind"] for one in spooled} == {"call", "cancel"}, "what was refused was given up"
@@ -56,15 +56,15 @@ def test_reading_goes_on_and_a_mail_does_not_go_out(state: Path, host: str, tool
 
 def test_what_cannot_be_judged_is_not_run(state: Path) -> None:
     for command in ("bash", "python", "cat | sh", ["ls"], None):
-        assert "The gate cannot be asked" in said(state, "codex", command), "nobody sees what is typed later"
+        assert "The gate is unreachable" in said(state, "codex", command), "nobody sees what is typed later"
     assert said(state, "codex", "ls") == ""
     (state / "tiers.json").write_text("{")
-    assert "The gate cannot be asked" in said(state, "codex", "ls"), "the user's own rules cannot be read"
+    assert "The gate is unreachable" in said(state, "codex", "ls"), "the user's own rules cannot be read"
 
 
 def test_the_users_rules_count(state: Path) -> None:
     (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "Bash", "tier": 3}]}))
-    assert "The gate cannot be asked" in said(state, "codex", "ls")
+    assert "The gate is unreachable" in said(state, "codex", "ls")
 
 
 def test_what_goes_on_by_the_table_loads_little(state: Path) -> None:

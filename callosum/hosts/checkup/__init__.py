@@ -1,13 +1,13 @@
-"""Whether every host on this machine asks the gate, found out without changing anything.
+"""Check whether every host on this machine asks the gate, without changing anything.
 
 ::
 
-    facts of a host ─┬─ its program and version        program
-                     ├─ its entries, switches, trust    settings
-                     ├─ a call that must be refused     canary ── through the very entry's command
-                     ├─ when it was last heard          heard.json
-                     └─ its transcripts ── compared with the journal   compare
+    inspection of a host ─┬─ its program and version         program
+                          ├─ its entries, switches, reviews  settings
+                          ├─ a call that must be refused     canary ── through the very entry's command
+                          ├─ its last hook event             heard.json
+                          └─ its transcripts ── compared with the journal   compare
 
-A host of which somebody expects that it asks (its entries were put in, and not taken out again) and that does not is
-``wrong``. One that never was set up is only mentioned.
+A host that should ask the gate (its entries were installed and not uninstalled) but does not is ``wrong``. A host that
+was never set up is only mentioned.
 """

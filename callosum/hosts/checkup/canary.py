@@ -1,6 +1,6 @@
-"""A call that the gate must refuse, sent through the very entry that a host calls.
+"""Send a test call that the gate must refuse through the very entry that a host calls.
 
-It asks to switch the gate off, which the gate refuses whatever its rules say. It is in the journal as one of the
+The call asks to switch the gate off, which the gate refuses whatever its rules say. The journal records it under the
 session ``callosum-doctor``.
 """
 
@@ -25,13 +25,14 @@ _SECONDS: Final = 30.0
 _COMMAND: Final = "callosum off"
 _RULE: Final = "self-guard"
 _REASON: Final = "@REASON@"
-"""What stands for the reason in the form of a refusal."""
+"""Placeholder for the reason in the form of a refusal."""
 
 
 class CanaryResult(NamedTuple):
-    """What came of it. ``refused``: the call would not have run; None: the entry itself does not work.
+    """Hold the result of the test call.
 
-    ``says``: why, in the words of who refused it.
+    ``refused`` is True if the call would not have run, and None if the entry itself does not work. ``says`` is the
+    reason, in the words of whatever refused the call.
     """
 
     refused: bool | None
@@ -39,17 +40,17 @@ class CanaryResult(NamedTuple):
 
     @property
     def by_gate(self) -> bool:
-        """Whether the gate itself refused it."""
+        """Return True if the gate itself refused the call."""
         return bool(self.refused) and _RULE in self.says
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether the gate journalled such a call, and knew it for what it is."""
+    """Return True if the gate journalled a test call and recognised it."""
     return entry.session.endswith(f"/{PROBE}") and entry.rule == _RULE
 
 
 def send(host: Program, hook: Mapping[str, Any], environ: Mapping[str, str]) -> CanaryResult:
-    """Sends it through one entry: a command or an address."""
+    """Send the test call through one entry, which is a command or a URL."""
     payload = {
         "hook_event_name": host.asks,
         "session_id": PROBE,
@@ -65,34 +66,34 @@ def send(host: Program, hook: Mapping[str, Any], environ: Mapping[str, str]) -> 
 def send_to_plugin(
     host: Program, node: str, script: Path, config: Mapping[str, Any], environ: Mapping[str, str]
 ) -> CanaryResult:
-    """Sends it through the plugin of a host, with the config that it has there."""
+    """Send the test call through the plugin of a host, with the plugin's own config."""
     call = {"session": PROBE, "tool": host.shell, "params": {"command": _COMMAND}}
-    done = _started([node, str(script), json.dumps(call)], json.dumps(config).encode(), environ)
-    if isinstance(done, CanaryResult):
-        return done
+    process = _started([node, str(script), json.dumps(call)], json.dumps(config).encode(), environ)
+    if isinstance(process, CanaryResult):
+        return process
     try:
-        reason = json.loads(done.stdout).get("reason")
+        reason = json.loads(process.stdout).get("reason")
     except (ValueError, AttributeError):
-        return CanaryResult(refused=None, says=done.stderr.decode("utf-8", "replace").strip()[:300])
+        return CanaryResult(refused=None, says=process.stderr.decode("utf-8", "replace").strip()[:300])
     return CanaryResult(refused=bool(reason), says=str(reason or "it let the call pass")[:300])
 
 
 def _run(host: Program, hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> CanaryResult:
-    """As the host starts it: with ``args`` as a program, else as a line of the shell."""
-    command, given = str(hook.get("command")), hook.get("args")
-    if isinstance(given, list):
-        words = [command, *map(str, given)]
+    """Start the hook as the host does: with ``args`` as a program, otherwise as a shell command."""
+    command, args = str(hook.get("command")), hook.get("args")
+    if isinstance(args, list):
+        words = [command, *map(str, args)]
     else:
         words = windows.shell(host.name, command) if windows.is_here() else ["/bin/sh", "-c", command]
-    done = _started(words, body, environ)
-    if isinstance(done, CanaryResult):
-        return done
-    if done.returncode == 2:
-        return CanaryResult(refused=True, says=done.stderr.decode("utf-8", "replace").strip()[:300])
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()[:300]
-        return CanaryResult(refused=None, says=f"it ended with code {done.returncode}: {said}")
-    return _read(host, done.stdout)
+    process = _started(words, body, environ)
+    if isinstance(process, CanaryResult):
+        return process
+    if process.returncode == 2:
+        return CanaryResult(refused=True, says=process.stderr.decode("utf-8", "replace").strip()[:300])
+    if process.returncode != 0:
+        error = process.stderr.decode("utf-8", "replace").strip()[:300]
+        return CanaryResult(refused=None, says=f"it ended with code {process.returncode}: {error}")
+    return _read(host, process.stdout)
 
 
 def _started(
@@ -109,37 +110,37 @@ def _started(
 
 
 def _posted(host: Program, url: str, body: bytes) -> CanaryResult:
-    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - from the settings
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - from the settings
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(asked, timeout=_SECONDS) as answer:
+        with opener.open(request, timeout=_SECONDS) as answer:
             return _read(host, answer.read(1_000_000))
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         return CanaryResult(refused=None, says=f"no answer from {url}: {reason}")
 
 
-def _read(host: Program, out: bytes) -> CanaryResult:
-    """What a host makes of the words of a hook."""
+def _read(host: Program, output: bytes) -> CanaryResult:
+    """Return how the host would read the output of the hook."""
     try:
-        said = json.loads(out or b"{}")
+        answer = json.loads(output or b"{}")
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        return CanaryResult(refused=None, says="it answered what is no JSON object")
-    reason = _filled(host.denial(_REASON), said)
+        answer = None
+    if not isinstance(answer, dict):
+        return CanaryResult(refused=None, says="it did not answer with a JSON object")
+    reason = _filled(host.denial(_REASON), answer)
     if reason is not None:
         return CanaryResult(refused=True, says=reason[:300])
     return CanaryResult(refused=False, says="it let the call pass")
 
 
-def _filled(form: object, said: object) -> str | None:
-    """Return what stands for the reason in an answer of this form ("" if the form has none); None if it is no such."""
+def _filled(form: object, answer: object) -> str | None:
+    """Return the reason in an answer of this form ("" if the form has none), or None if the answer has another form."""
     if form == _REASON:
-        return str(said)
+        return str(answer)
     if not isinstance(form, dict):
-        return "" if form == said else None
-    if not isinstance(said, dict):
+        return "" if form == answer else None
+    if not isinstance(answer, dict):
         return None
-    parts = [_filled(value, said.get(name)) for name, value in form.items()]
+    parts = [_filled(value, answer.get(name)) for name, value in form.items()]
     return None if None in parts else "".join(filter(None, parts))

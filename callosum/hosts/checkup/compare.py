@@ -1,4 +1,4 @@
-"""The calls in the transcripts of hosts, compared with the decisions in the journal."""
+"""Compare the calls in the transcripts of hosts with the decisions in the journal."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from callosum.programs.program import Known
 
 BEFORE: Final = 600.0
-"""A decision may be so much older than the time in the transcript, in seconds."""
+"""Seconds by which a decision may be older than the time in the transcript."""
 _UNSURE: Final = 60.0
-"""A call of which nobody says yet whether it ran is let be for so many seconds."""
+"""Seconds for which a call is ignored while nothing says whether it ran."""
 _MOST: Final = 500_000
 
 
 class JournalledCalls:
-    """What the journal, and what waits for it, knows of calls."""
+    """Collect the calls that the journal and the spool contain."""
 
     def __init__(self, entries: Iterable[Entry], state: Path) -> None:
         self.ids: set[str] = set()
         self.pairs: set[tuple[str, str]] = set()
-        """Session, as the host calls it, and id."""
+        """The host's name for the session, and the call id."""
         self.counts: Counter[tuple[str, str]] = Counter()
-        """By session and tool."""
+        """Number of calls by session and tool."""
         for entry in islice(entries, _MOST):
             if entry.event in (Event.INTERCEPT, Event.LATE):
-                session = entry.session.partition("/")[2].partition(":")[0]  # behind the colon stands a sub-agent
+                session = entry.session.partition("/")[2].partition(":")[0]  # a sub-agent follows the colon
                 self._add(session, entry.tool, entry.body.get("callId"))
         self._add_waiting(state)
 
@@ -44,7 +44,7 @@ class JournalledCalls:
             self.pairs.add((session, id))
 
     def _add_waiting(self, state: Path) -> None:
-        """Calls that went on while no gate answered: noted, and not journalled yet."""
+        """Add spooled calls, which ran while no gate answered and are not journalled yet."""
         for path in state.glob("late*.jsonl"):
             try:
                 lines = path.read_bytes().splitlines()
@@ -54,7 +54,7 @@ class JournalledCalls:
                 try:
                     record = json.loads(line)
                     if record.get("kind", "call") != "call":
-                        continue  # a report or a cancellation says nothing of a decision
+                        continue  # a report or a cancellation implies no decision
                     call = record["call"]
                     self._add(str(call["session"]).partition(":")[0], str(call["tool"]), call["callId"])
                 except (ValueError, KeyError, TypeError, AttributeError):
@@ -64,18 +64,18 @@ class JournalledCalls:
 def undecided(
     calls: Sequence[TranscriptCall], decided: JournalledCalls, now: float, known: Known
 ) -> list[TranscriptCall]:
-    """The calls that ran, or may have, without a decision; oldest first."""
-    left = [call for call in calls if call.ran or (call.ran is None and now - call.at > _UNSURE)]
+    """Return the calls that ran, or may have run, without a decision, oldest first."""
+    relevant = [call for call in calls if call.ran or (call.ran is None and now - call.at > _UNSURE)]
     if known == "id":
-        return sorted((call for call in left if call.id not in decided.ids), key=lambda call: call.at)
+        return sorted((call for call in relevant if call.id not in decided.ids), key=lambda call: call.at)
     if known == "session and id":
-        # A session that goes on from another one has its calls once more, with their moments.
-        done = {(call.id, call.at) for call in left if (call.session, call.id) in decided.pairs}
-        return sorted((call for call in left if (call.id, call.at) not in done), key=lambda call: call.at)
+        # A session that continues another one repeats its calls with their original times.
+        decided_calls = {(call.id, call.at) for call in relevant if (call.session, call.id) in decided.pairs}
+        return sorted((call for call in relevant if (call.id, call.at) not in decided_calls), key=lambda call: call.at)
     counts = decided.counts.copy()
     missing = []
-    for call in sorted(left, key=lambda call: call.at, reverse=True):
-        # An earlier call is more likely to be one from before the gate was there.
+    for call in sorted(relevant, key=lambda call: call.at, reverse=True):
+        # An earlier call is more likely to predate the gate.
         counts[call.session, call.tool] -= 1
         if counts[call.session, call.tool] < 0:
             missing.append(call)
@@ -83,5 +83,5 @@ def undecided(
 
 
 def earliest(since: float) -> int:
-    """From where on the journal is to be read."""
+    """Return the time from which the journal must be read."""
     return int((since - BEFORE) * SECOND)

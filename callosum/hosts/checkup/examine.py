@@ -1,4 +1,4 @@
-"""The hosts on this machine, looked over one after the other."""
+"""Inspect the hosts on this machine, one after the other."""
 
 from __future__ import annotations
 
@@ -35,14 +35,18 @@ from callosum.sockets import socket_path, stranger_at
 
 DAY: Final = 86400.0
 _NAMED: Final = 5
-"""So many calls without a decision are named."""
+"""Maximum number of calls without a decision that a finding names."""
 
 Read = Callable[[int], Iterable[Entry]]
-"""The journal's entries of all namespaces from a moment on."""
+"""Function that returns the journal's entries of all namespaces since a time."""
 
 
 class InstalledEntries(NamedTuple):
-    """The entries in a settings file: findings, how they should be, which are not, whom they ask, by which hook."""
+    """Hold what was found about the entries in a settings file.
+
+    ``wanted`` are the entries that should be there, and ``missing`` the events whose entry is not. ``server`` is the
+    server that the entries ask (None: the local gate) and ``hook`` is the hook that they start.
+    """
 
     findings: list[Finding]
     wanted: Mapping[str, hook_entries.Group]
@@ -52,7 +56,7 @@ class InstalledEntries(NamedTuple):
 
 
 def examine(settings: Settings, here: UserContext, read: Read, *, now: float | None = None) -> Iterator[Finding]:
-    """Yields what is found of every host that is here, or that was set up. ``now``: Unix seconds, for tests."""
+    """Yield the findings about every host that is installed or set up here. ``now``: Unix seconds, for tests."""
     checkup = Checkup(settings, here, read, time.time() if now is None else now)
     for checks in all_checks():
         yield from checks.look(checkup)
@@ -62,7 +66,7 @@ def examine(settings: Settings, here: UserContext, read: Read, *, now: float | N
 
 
 def standing(settings: Settings, here: UserContext) -> Iterator[Finding]:
-    """Yields what is wrong with the entries that were put in, as the files say it: no program and no gate is asked."""
+    """Yield what is wrong with the installed entries. Read only files, and run neither programs nor the gate."""
     checkup = Checkup(settings, here, lambda _: (), time.time())
     for checks in all_checks():
         for path in files.installed_files(settings.state, checks.host.name):
@@ -71,63 +75,63 @@ def standing(settings: Settings, here: UserContext) -> Iterator[Finding]:
 
 
 def all_checks() -> list[HostInspection]:
-    """Return the checks of every host."""
+    """Return the inspection of every host."""
     return [code_of(host.checks)(host) for host in HOSTS]
 
 
 def _gate(settings: Settings) -> Finding:
     path = socket_path(settings.state)
-    if (found := stranger_at(path)) is not None:
-        pid, why = found
-        mend = f"End process {pid}, or `callosum install HOST` by the installation that hooks are to use."
-        return Finding("gate", "wrong", f"{path} is not asked: {why}", mend if pid else f"Find out who made {path}.")
+    if (other_gate := stranger_at(path)) is not None:
+        pid, why = other_gate
+        mend = f"End process {pid}, or `callosum install HOST` by the installation that hooks should use."
+        return Finding("gate", "wrong", f"{path} is not used: {why}", mend if pid else f"Find out who made {path}.")
     if listens(path):
         return Finding("gate", "ok", f"answers on {path}")
-    return Finding("gate", "ok", "none runs; the next call of a host starts it, and so does `callosum serve`")
+    return Finding("gate", "ok", "not running; the next call of a host or `callosum serve` starts it")
 
 
 class Checkup:
-    """One look at everything."""
+    """Inspect everything once."""
 
     def __init__(self, settings: Settings, here: UserContext, read: Read, now: float) -> None:
         self.settings, self.here, self.now = settings, here, now
         self._read = read
         self._heard, self.alive = load_heard(settings.state)
         self.local = False
-        """Whether a hook asks the gate of this machine."""
+        """True if a hook asks the gate of this machine."""
 
     def paths(self, host: Program, usual: Path, speaks_of_us: Callable[[Path], bool]) -> list[Path]:
-        """Return the settings files of a host in which the gate's entries are, or should be."""
+        """Return the settings files of a host that hold, or should hold, the gate's entries."""
         recorded = files.installed_files(self.settings.state, host.name)
         return [path for path in dict.fromkeys([usual, *recorded]) if path in recorded or speaks_of_us(path)]
 
-    def without(self, host: Program, where: Path | None) -> Iterator[Finding]:
-        """Yield that a host that is here does not ask."""
-        if where is not None:
+    def without(self, host: Program, executable: Path | None) -> Iterator[Finding]:
+        """Yield the finding that an installed host does not ask the gate."""
+        if executable is not None:
             yield say(host, "entries", "advice", f"{host.title} does not ask the gate", f"callosum install {host.name}")
 
     def hooks(self, checks: HostInspection) -> Iterator[Finding]:
-        """Yield what is found of a host with command hooks; nothing if it is not here."""
+        """Yield the findings about a host with command hooks, or nothing if it is not installed here."""
         host = checks.host
-        where = program.find(host.program, self.here.environ)
+        executable = program.find(host.program, self.here.environ)
         usual = host.settings_path(self.here.home, self.here.environ)
         paths = self.paths(host, usual, lambda path: bool(hook_entries.ours(settings_in(path), host.asks)))
         if not paths:
-            yield from self.without(host, where)
+            yield from self.without(host, executable)
             return
-        yield from self.version(checks, where)
+        yield from self.version(checks, executable)
         servers: list[RemoteServer | None] = []
         for path in paths:
-            found = self.entries(checks, path)
-            yield from found.findings
-            servers.append(found.server)
-            if (reviewed := checks.reviewed(where, self.here, path)) is not None:
+            installed = self.entries(checks, path)
+            yield from installed.findings
+            servers.append(installed.server)
+            if (reviewed := checks.reviewed(executable, self.here, path)) is not None:
                 yield say(host, "trust", *reviewed)
-            # Nothing is started that is not as it was written: whose command that is nobody knows.
-            if (yield from self._script(host, found.server, found.hook)) and host.asks not in found.missing:
-                if found.server is not None:
-                    yield self._greeting(host, found.server)
-                yield from self._canary(host, found.wanted[host.asks]["hooks"], found.server)
+            # Start no hook that differs from what was written, because its origin is unknown.
+            if (yield from self._script(host, installed.server, installed.hook)) and host.asks not in installed.missing:
+                if installed.server is not None:
+                    yield self._greeting(host, installed.server)
+                yield from self._canary(host, installed.wanted[host.asks]["hooks"], installed.server)
         for server in dict.fromkeys(server for server in servers if server is not None):
             says = f"not compared: its calls are in the journal of {server.url}"
             yield say(host, "transcripts", "advice", says, "callosum doctor there looks after that server alone")
@@ -138,7 +142,7 @@ class Checkup:
         yield from self.compare(checks, paths)
 
     def entries(self, checks: HostInspection, path: Path) -> InstalledEntries:
-        """Return what is found of the entries in a settings file."""
+        """Return what was found about the entries in a settings file."""
         host = checks.host
         settings = settings_in(path)
         server = self._server_of(host, settings)
@@ -148,40 +152,42 @@ class Checkup:
         usual = host.settings_path(self.here.home, self.here.environ)
         mend = f"callosum install {host.name}" + ("" if path == usual else f" {path}")
         names = ", ".join(missing[:4]) + (" ..." if len(missing) > 4 else "")
-        found = [
-            say(host, "entries", "wrong", f"not as they should be in {path}: {names}", mend)
+        findings = [
+            say(host, "entries", "wrong", f"missing or outdated in {path}: {names}", mend)
             if missing
             else say(host, "entries", "ok", f"all {len(wanted)} in {path}")
         ]
         for sentence in checks.switched_off(self.here, settings):
-            advice = "Take that out of the settings; nothing is asked until then."
-            found.append(say(host, "switch", "wrong", sentence, advice))
-        return InstalledEntries(found, wanted, missing, server, hook)
+            advice = "Remove it from the settings; until then the host does not ask the gate."
+            findings.append(say(host, "switch", "wrong", sentence, advice))
+        return InstalledEntries(findings, wanted, missing, server, hook)
 
-    def version(self, checks: HostInspection, where: Path | None) -> Iterator[Finding]:
-        """Yield which version is here, and whether the entries hold in it."""
+    def version(self, checks: HostInspection, executable: Path | None) -> Iterator[Finding]:
+        """Yield the host's version, and whether the entries work in it."""
         host = checks.host
-        if where is None:
-            yield say(host, "version", "advice", f"{host.program} is not in the search path, its entries are there")
+        if executable is None:
+            yield say(
+                host, "version", "advice", f"{host.program} is not in the search path, but its entries are installed"
+            )
             return
-        version = program.version_of(where, host.package, self.here.environ)
-        fault = checks.too_old(program.numbers(version)) if version else ""
+        version = program.version_of(executable, host.package, self.here.environ)
+        too_old = checks.too_old(program.numbers(version)) if version else ""
         if not version:
-            yield say(host, "version", "advice", f"{where} does not say which version it is")
-        elif fault:
-            yield say(host, "version", "wrong", f"{host.title} {version}: {fault}", f"Update {host.title}.")
+            yield say(host, "version", "advice", f"{executable} does not print its version")
+        elif too_old:
+            yield say(host, "version", "wrong", f"{host.title} {version}: {too_old}", f"Update {host.title}.")
         else:
-            yield say(host, "version", "ok", f"{host.title} {version}, {where}")
+            yield say(host, "version", "ok", f"{host.title} {version}, {executable}")
 
     def _server_of(self, host: Program, settings: Mapping[str, Any]) -> RemoteServer | None:
-        """The server that the entries ask, None if it is the gate of this machine."""
+        """Return the server that the entries ask, or None for the gate of this machine."""
         script = str(script_path(self.settings, host.name))
-        asks = hook_entries.ours(settings, host.asks)
-        named = any(script in str(hook.get("command")) for hook in asks)
+        hooks = hook_entries.ours(settings, host.asks)
+        named = any(script in str(hook.get("command")) for hook in hooks)
         return remote.load(self.settings.state, host.name) if named else None
 
     def _hook_of(self, host: Program, settings: Mapping[str, Any], server: RemoteServer | None) -> Hook:
-        """The hook that the entries call; where they call none, the one that an installation would write."""
+        """Return the hook that the entries call. If they call none, return the one that an installation would write."""
         best = hook_for(host, self.settings, server)
         if windows.is_here():
             return best
@@ -194,24 +200,24 @@ class Checkup:
         try:
             remote.greet(server, self.settings, host.name)
         except ConfigError as error:
-            return say(host, "server", "wrong", str(error), "Until it answers, what can do harm is held.")
+            return say(host, "server", "wrong", str(error), "Until it answers, risky calls are blocked.")
         return say(host, "server", "ok", f"{server.url} answers and takes the token")
 
     def _script(self, host: Program, server: RemoteServer | None, hook: Hook) -> Generator[Finding, None, bool]:
-        """Whether the hook can be started, and which it is."""
+        """Yield which hook is installed, and return whether it can be started."""
         path = hook.path
         mend = f"callosum install {host.name}"
         if not path.is_file():
-            yield say(host, "script", "wrong", f"{path} is not there: nothing runs", mend)
+            yield say(host, "script", "wrong", f"{path} is missing: nothing runs", mend)
             return False
         if not os.access(path, os.X_OK):
             yield say(host, "script", "wrong", f"{path} cannot be started: nothing runs", f"chmod 700 {path}")
             return False
         best = hook_for(host, self.settings, server)
         if not hook.is_written:
-            yield say(host, "script", "wrong", f"{path} is of another version, or was changed", mend)
+            yield say(host, "script", "wrong", f"{path} is outdated or was changed", mend)
         elif hook.native != best.native:
-            says = f"{path} is {hook.kind}; {best.kind}, which this installation has, takes a fraction of its time"
+            says = f"{path} is {hook.kind}; {best.kind} of this installation takes a fraction of its time"
             yield say(host, "script", "advice", says, mend)
         else:
             yield say(host, "script", "ok", f"{path} is {hook.kind}")
@@ -224,101 +230,112 @@ class Checkup:
             mend = f"callosum install {host.name}"
             if hook.get("type") == "http":
                 mend = f"Until that server answers no tool runs: start it, or go back with {mend}"
-            away = "" if server is None else f"{server.url} cannot be asked: see above"
+            away = "" if server is None else f"{server.url} is unreachable: see above"
             yield self.judged(host, partial(canary.send, host, hook, self.here.environ), mend, away)
 
-    def judged(self, host: Program, send: Callable[[], canary.CanaryResult], mend: str, away: str = "") -> Finding:
-        """Return what came of a call that must be refused."""
-        began = int(time.time() * SECOND)
-        answered = send()
-        if answered.by_gate:
+    def judged(
+        self, host: Program, send: Callable[[], canary.CanaryResult], mend: str, unreachable_advice: str = ""
+    ) -> Finding:
+        """Return the finding about the test call that must be refused."""
+        started = int(time.time() * SECOND)
+        result = send()
+        if result.by_gate:
             return say(host, "canary", "ok", "a call that must be refused was refused")
-        if answered.refused:
+        if result.refused:
             log = self.settings.state / "server.log"
-            advice = away or f"The gate does not start or does not answer: see {log}"
-            return say(host, "canary", "wrong", f"refused, but not by the gate: {answered.says}", advice)
-        if answered.refused is None:
-            return say(host, "canary", "wrong", f"the entry does not work: {answered.says}", mend)
-        if any(canary.is_own(entry) for entry in self._read(began)):
+            advice = unreachable_advice or f"The gate does not start or does not answer: see {log}"
+            return say(host, "canary", "wrong", f"refused, but not by the gate: {result.says}", advice)
+        if result.refused is None:
+            return say(host, "canary", "wrong", f"the entry does not work: {result.says}", mend)
+        if any(canary.is_own(entry) for entry in self._read(started)):
             return say(host, "canary", "advice", "a call that must be refused passed: the gate only observes")
-        return say(host, "canary", "wrong", f"a call that must be refused was not: {answered.says}", mend)
+        return say(host, "canary", "wrong", f"a call that must be refused was let through: {result.says}", mend)
 
     def _last_heard(self, host: Program) -> Finding:
         times = self._heard.get(host.name, {})
         if not times:
-            return say(host, "heard", "ok", "no hook of it was called yet")
+            return say(host, "heard", "ok", "no hook was called yet")
         event = max(times, key=lambda event: times[event])
         before = times.get(host.asks)
         asked = f"; last asked about a call {ago(self.now - before)}" if before else "; never asked about a call yet"
         return say(host, "heard", "ok", f"{event} {ago(self.now - times[event])}{asked}")
 
     def _since(self, path: Path) -> float:
-        """Since when the entries stand in a file as they do."""
-        known = files.installed_at(self.settings.state, path)
-        if known is not None:
-            return known
+        """Return the time since which a file has had its current entries."""
+        installed_at = files.installed_at(self.settings.state, path)
+        if installed_at is not None:
+            return installed_at
         try:
             return path.stat().st_mtime
         except OSError:
             return 0.0
 
     def compare(self, checks: HostInspection, paths: Iterable[Path]) -> Iterator[Finding]:
-        """Yield whether the calls in the transcripts were decided, since the entries stand in these files."""
+        """Yield whether the calls in the transcripts were decided, from the installation of the entries on."""
         host = checks.host
         since = max([self.now - DAY, *map(self._since, paths)])
-        found = checks.transcripts(self.here, since)
-        for sentence in found.unread:
+        in_transcripts = checks.transcripts(self.here, since)
+        for sentence in in_transcripts.unread:
             yield say(host, "transcripts", "advice", sentence)
-        decided = JournalledCalls(self._read(earliest(since)) if found.calls else (), self.settings.state)
-        missing = undecided(found.calls, decided, self.now, host.known)
+        journalled = JournalledCalls(self._read(earliest(since)) if in_transcripts.calls else (), self.settings.state)
+        missing = undecided(in_transcripts.calls, journalled, self.now, host.known)
         if not missing:
-            if found.calls:
-                yield say(host, "transcripts", "ok", f"{_calls(len(found.calls))} since {_at(since)}: each was decided")
+            if in_transcripts.calls:
+                yield say(
+                    host,
+                    "transcripts",
+                    "ok",
+                    f"{_calls(len(in_transcripts.calls))} since {_at(since)}: each was decided",
+                )
             return
         names = "; ".join(
             f"{call.tool} {call.id} of session {call.session} at {_at(call.at)}" for call in missing[:_NAMED]
         )
         rest = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        says = f"{len(missing)} of {_calls(len(found.calls))} since {_at(since)} ran without a decision: {names}{rest}"
+        total = _calls(len(in_transcripts.calls))
+        says = f"{len(missing)} of {total} since {_at(since)} ran without a decision: {names}{rest}"
         advice = (
-            "If nothing above says why: sessions from before the gate was put in go on without it, start them anew."
+            "If nothing above explains it: restart sessions that started before the installation; they run without the "
+            "gate."
         )
         yield say(host, "transcripts", "wrong", says, advice)
 
 
 def _mcp(settings: Settings) -> Iterator[Finding]:
-    """The configurations whose servers were put behind the gate."""
+    """Yield the findings about configurations whose MCP servers were put behind the gate."""
     for path in files.installed_files(settings.state, "mcp"):
         servers = mcp.covered(settings_in(path))
-        bare = [name for name, passes in servers.items() if not passes]
-        left = {name for name, _ in mcp.skipped(settings_in(path))}
+        unwrapped = [name for name, passes in servers.items() if not passes]
+        skipped = {name for name, _ in mcp.skipped(settings_in(path))}
         yield from _startable(path)
-        if wrong := [name for name in bare if name not in left]:
-            says = f"without the gate in {path}: {', '.join(wrong[:5])}"
+        if missing := [name for name in unwrapped if name not in skipped]:
+            says = f"without the gate in {path}: {', '.join(missing[:5])}"
             yield Finding("mcp entries", "wrong", says, f"callosum install mcp {path}", host="mcp")
         elif not servers:
             yield Finding("mcp entries", "wrong", f"{path} has no servers any more, or cannot be read", host="mcp")
         else:
-            kept = f", {len(bare)} cannot" if bare else ""
-            yield Finding("mcp entries", "ok", f"{len(servers) - len(bare)} servers in {path} ask{kept}", host="mcp")
+            suffix = f", {len(unwrapped)} cannot" if unwrapped else ""
+            yield Finding(
+                "mcp entries", "ok", f"{len(servers) - len(unwrapped)} servers in {path} ask{suffix}", host="mcp"
+            )
 
 
 def _startable(path: Path) -> Iterator[Finding]:
-    """What keeps the entries in a configuration from starting."""
-    found = settings_in(path)
-    starters = mcp.programs(found)
+    """Yield what keeps the entries in a configuration from starting."""
+    configuration = settings_in(path)
+    starters = mcp.programs(configuration)
     for name, starter in starters.items():
         if shutil.which(starter) is not None:
             continue
         says = f"server {name} in {path} cannot be started: there is no program {starter}"
         yield Finding("mcp programs", "wrong", says, f"callosum install mcp {path}", host="mcp")
-    for module, name in mcp.needed(found).items():
+    for module, name in mcp.needed(configuration).items():
         if starters.get(name) == sys.executable and find_spec(module) is None:
             says = f"server {name} in {path} cannot be started: {module} is not installed"
             yield Finding("mcp programs", "wrong", says, "pip install 'callosum-protocol[mcp]'", host="mcp")
 
 
-# --- words ----------------------------------------------------------------------------------------------
+# --- Text ----------------------------------------------------------------------------------------------
 
 
 def _calls(count: int) -> str:

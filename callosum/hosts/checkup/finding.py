@@ -1,4 +1,4 @@
-"""What one check found."""
+"""Define the result of one check."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Level = Literal["ok", "advice", "wrong"]
 
 
 class Finding(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """``check``: what was looked at. ``level``: ``ok`` and ``advice`` are fine, ``wrong`` is not.
+    """Report what one check found.
 
-    ``host``: the host that it is about, "" if it is about none.
+    ``check`` names the check. The levels ``ok`` and ``advice`` are fine, ``wrong`` is not. ``host`` is the host that
+    the finding is about, or "".
     """
 
     check: str
@@ -26,12 +27,12 @@ class Finding(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def say(host: Program, check: str, level: Level, says: str, advice: str = "") -> Finding:
-    """Return what one check found of a host."""
+    """Return a finding about a host."""
     return Finding(f"{host.name} {check}", level, says, advice, host.name)
 
 
 def ago(seconds: float) -> str:
-    """Return how long ago something was, in the largest unit that fits."""
+    """Return how long ago something happened, in the largest unit that fits."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"

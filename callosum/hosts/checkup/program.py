@@ -1,4 +1,4 @@
-"""A host's program: where it is, and which version."""
+"""Find a host's program and its version."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from typing import Final
 _VERSION: Final = re.compile(r"\b(\d{1,9}(?:\.\d{1,9}){1,3})\b")
 _SECONDS: Final = 20.0
 _ABOVE: Final = 4
-"""So many folders above the program its package may describe itself."""
+"""Number of parent folders of the program that are searched for its package description."""
 
 
 def find(program: str, environ: Mapping[str, str]) -> Path | None:
-    """Where the program is in the search path, None if it is not."""
-    found = shutil.which(program, path=environ.get("PATH"))
-    return Path(found) if found else None
+    """Return the program's path in the search path, or None."""
+    path = shutil.which(program, path=environ.get("PATH"))
+    return Path(path) if path else None
 
 
-def version_of(found: Path, package: str, environ: Mapping[str, str]) -> str:
-    """Its version as it writes it, "" if it cannot be found out.
+def version_of(executable: Path, package: str, environ: Mapping[str, str]) -> str:
+    """Return the version as the program writes it, or "" if it is unknown.
 
-    Read from its package where it came in one, which costs nothing; else it is asked.
+    It is read from the program's package if there is one, which costs nothing. Otherwise the program is run.
     """
-    real = found.resolve()
-    for folder in list(real.parents)[:_ABOVE]:
+    resolved = executable.resolve()
+    for folder in list(resolved.parents)[:_ABOVE]:
         try:
-            described = json.loads((folder / "package.json").read_bytes())
+            package_json = json.loads((folder / "package.json").read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(described, dict) and described.get("name") == package:
-            said = _VERSION.match(str(described.get("version")))
-            return said[1] if said else ""
+        if isinstance(package_json, dict) and package_json.get("name") == package:
+            match = _VERSION.match(str(package_json.get("version")))
+            return match[1] if match else ""
     try:
-        asked = subprocess.run(  # noqa: S603 - the program that the user has
-            [str(found.absolute()), "--version"],
+        result = subprocess.run(  # noqa: S603 - the user's own program
+            [str(executable.absolute()), "--version"],
             cwd="/",  # programs read settings, and some of them code, in the folder in which they start
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -48,11 +48,11 @@ def version_of(found: Path, package: str, environ: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    told = _VERSION.search(asked.stdout.decode("utf-8", "replace"))
-    return told[1] if told else ""
+    match = _VERSION.search(result.stdout.decode("utf-8", "replace"))
+    return match[1] if match else ""
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """``"2.1.330"`` as ``(2, 1, 330)``; what is no version is empty."""
-    found = _VERSION.match(version)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    """Return ``"2.1.330"`` as ``(2, 1, 330)``, and an empty tuple for anything else."""
+    match = _VERSION.match(version)
+    return tuple(map(int, match[1].split("."))) if match else ()

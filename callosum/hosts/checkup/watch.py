@@ -1,6 +1,7 @@
-"""A server's look at the hosts now and then: whether the entries that were put in are there still.
+"""Check regularly, in a server, whether the installed entries of the hosts are still there.
 
-``doctor`` looks when a person asks, and asks the hosts too. Here only files are read: that is cheap, and harms nothing.
+``doctor`` runs when a person asks, and runs the hosts' programs too. This check only reads files, so it is cheap and
+harmless.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 EVERY: Final = 60.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 REMIND: Final = 3600.0
-"""What is wrong and stays so is told again after so many seconds."""
+"""Seconds after which a problem that persists is reported again."""
 
 
 class EntryWatch:
-    """What was found wrong, and when it was told. For one thread at a time. ``clock``: as ``time.monotonic``."""
+    """Remember problems and when they were reported. Use it from one thread. ``clock`` is like ``time.monotonic``."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
@@ -34,16 +35,18 @@ class EntryWatch:
         self._next = clock() + EVERY
 
     def look(self) -> list[HealthCritical]:
-        """Looks, if it is time to, and returns what is to be told of it: once when it begins, then every hour."""
+        """Run the check if it is due. Return the problems to report: new ones, and each old one once an hour."""
         now = self._clock()
         if now < self._next:
             return []
-        from callosum.hosts.checkup.examine import standing  # noqa: PLC0415 - a server that starts need not wait for it
+        from callosum.hosts.checkup.examine import standing  # noqa: PLC0415 - not imported while a server starts
 
         self._next = now + EVERY
-        wrong = {(found.host, found.says) for found in standing(self._settings, self._here) if found.level == "wrong"}
-        self._told = {one: at for one, at in self._told.items() if one in wrong}
-        new = [one for one in sorted(wrong) if now - self._told.get(one, -REMIND) >= REMIND]
-        self._told.update(dict.fromkeys(new, now))
+        wrong = {
+            (finding.host, finding.says) for finding in standing(self._settings, self._here) if finding.level == "wrong"
+        }
+        self._told = {problem: at for problem, at in self._told.items() if problem in wrong}
+        due = [problem for problem in sorted(wrong) if now - self._told.get(problem, -REMIND) >= REMIND]
+        self._told.update(dict.fromkeys(due, now))
         namespace = self._settings.namespace
-        return [HealthCritical(f"host:{host}", says[:500], WANTED, namespace=namespace) for host, says in new]
+        return [HealthCritical(f"host:{host}", says[:500], WANTED, namespace=namespace) for host, says in due]

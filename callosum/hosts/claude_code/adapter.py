@@ -1,7 +1,7 @@
-"""What the hooks of Claude Code say beside what those of other hosts do.
+"""Read the parts of Claude Code's hooks that differ from those of other hosts.
 
-A denied call has no event of its own but is in its batch; an interrupted one is in none, so the next prompt settles
-it.
+A denied call has no event of its own but appears in its batch. An interrupted call appears in no batch, so the next
+prompt settles it.
 """
 
 from __future__ import annotations
@@ -27,42 +27,43 @@ _BACKGROUND: Final[Mapping[str, Outcome]] = {
     "stopped": Outcome.UNKNOWN,
 }
 _SENTENCE: Final = 1000
-"""A denial is shorter, in characters; what a tool found may be longer and hold any word."""
+"""Length in characters below which a text may be a denial. A tool's result may be longer and contain any word."""
 _DENIED: Final = re.compile(
     r"needs? approval|requires? (?:approval|permission)|requested permissions?|was blocked|\bdenied\b|was rejected"
     r"|doesn't want to|not allowed|hook error|haven't granted",
     re.IGNORECASE,
 )
-"""What the host tells its model of a call that the user, a rule or a hook did not permit."""
+"""Matches what the host tells its model about a call that the user, a rule or a hook did not permit."""
 
 
 class ClaudeCodeAdapter(HookAdapter):
-    """As ``HookAdapter``."""
+    """Read and answer the hooks of Claude Code."""
 
     def render(self, payload: Payload, answer: HookAnswer) -> Mapping[str, Any]:
         """As in ``HookAdapter``."""
         if answer.refuse:
             return {"decision": "block", "reason": answer.refuse}
-        said, decision = super().render(payload, answer), answer.decision
-        if not said and decision is not None and decision.verdict is Verdict.ALLOW and decision.warning:
+        output, decision = super().render(payload, answer), answer.decision
+        if not output and decision is not None and decision.verdict is Verdict.ALLOW and decision.warning:
             return {"systemMessage": decision.warning}  # for the person, not for the model
-        return said
+        return output
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:
         """As in ``HookAdapter``."""
         if settings.get("disableAllHooks") is True:
             return (
-                "[Callosum] These settings switch all hooks off, the gate's among them. A person may: outside of a "
-                "session."
+                "[Callosum] These settings switch off all hooks, including the gate's. Only a person may do so, "
+                "outside of a session."
             )
         if ours and not hook_entries.ours(settings, self.host.asks):
             return (
-                f"[Callosum] These settings take the gate's hooks out. A person may: `callosum uninstall {self.name}`."
+                "[Callosum] These settings remove the gate's hooks. Only a person may do so: "
+                f"`callosum uninstall {self.name}`."
             )
         return ""
 
     def transcript(self, payload: Payload) -> str:
-        """As in ``HookAdapter``. A sub-agent's events name its parent's."""
+        """As in ``HookAdapter``. The events of a sub-agent name its parent's transcript."""
         path, agent = super().transcript(payload), name_if(payload, "agent_id")
         if agent is None or "agent_transcript_path" in payload or not path:
             return path
@@ -84,20 +85,20 @@ class ClaudeCodeAdapter(HookAdapter):
         return (came_back,)
 
     def batch(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """As in ``HookAdapter``: each of its calls is named by its id. Of a look nothing else is told."""
+        """As in ``HookAdapter``. A batch names each call by its id, and is the only event about a read."""
         calls = payload.get("tool_calls")
         ended: dict[Outcome, list[str]] = {}
         results: dict[str, Any] = {}
         for call in calls if isinstance(calls, list) else ():
             id = name_if(call, "tool_use_id") if isinstance(call, Mapping) else None
             if id is not None:
-                said = call.get("tool_response")
-                if isinstance(said, str) and len(said) < _SENTENCE and _DENIED.search(said):
+                response = call.get("tool_response")
+                if isinstance(response, str) and len(response) < _SENTENCE and _DENIED.search(response):
                     outcome = Outcome.CANCELLED
-                else:  # it has run: a look is reported here alone, the report of anything else was lost
+                else:  # it ran: only a read is reported here; any other report was lost
                     outcome = Outcome.DONE if call.get("tool_name") in self.host.looks else Outcome.UNKNOWN
                     if outcome is Outcome.DONE and "file_path" in params_at(call, "tool_input"):
-                        results[id] = said
+                        results[id] = response
                 ended.setdefault(outcome, []).append(id)
         return tuple(
             CallsClosed(actor, tuple(ids), outcome, results if outcome is Outcome.DONE else {})
@@ -105,7 +106,7 @@ class ClaudeCodeAdapter(HookAdapter):
         )
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """As in ``HookAdapter``; or the host tells that something in the background has ended."""
+        """As in ``HookAdapter``. A prompt may also be the host's notice that background work ended."""
         prompt = str(payload.get("prompt") or "")
         if not prompt.lstrip().startswith(_NOTICE):
             return super().prompt(payload, actor)

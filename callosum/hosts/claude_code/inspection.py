@@ -1,4 +1,4 @@
-"""What there is to know of Claude Code to look it over."""
+"""Inspect Claude Code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANAGED: Final = (
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
 )
 _NEVER_RAN: Final = (
-    "<tool_use_error>",  # no such tool, or input that does not fit: no hook is called
+    "<tool_use_error>",  # no such tool or invalid input: no hook is called
     "PreToolUse:",
     "[Request interrupted by user",
     "The user doesn't want to",
@@ -32,7 +32,7 @@ _NEVER_RAN: Final = (
 
 
 class ClaudeCodeInspection(HostInspection):
-    """As ``HostInspection``."""
+    """Inspect the switches and transcripts of Claude Code."""
 
     def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:
         """As in ``HostInspection``."""
@@ -40,14 +40,14 @@ class ClaudeCodeInspection(HostInspection):
         files = {own: settings, own.with_name(_LOCAL): None}
         files |= dict.fromkeys(here.folder / self.host.folder / name for name in (self.host.file, _LOCAL))
         files |= dict.fromkeys(_MANAGED)
-        found = []
-        for path, known in files.items():
-            said = settings_in(path) if known is None else known
-            if said.get("disableAllHooks") is True:
-                found.append(f"all hooks are switched off by disableAllHooks in {path}")
-            if path in _MANAGED and said.get("allowManagedHooksOnly") is True:
-                found.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
-        return found
+        sentences = []
+        for path, loaded in files.items():
+            content = settings_in(path) if loaded is None else loaded
+            if content.get("disableAllHooks") is True:
+                sentences.append(f"all hooks are switched off by disableAllHooks in {path}")
+            if path in _MANAGED and content.get("allowManagedHooksOnly") is True:
+                sentences.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
+        return sentences
 
     def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
         """As in ``HostInspection``."""
@@ -56,7 +56,7 @@ class ClaudeCodeInspection(HostInspection):
 
 
 def _calls_in(path: Path) -> Iterator[TranscriptCall]:
-    made: dict[str, TranscriptCall] = {}
+    calls: dict[str, TranscriptCall] = {}
     ran: dict[str, bool] = {}
     for line in lines_of(path):
         message = line.get("message")
@@ -67,10 +67,10 @@ def _calls_in(path: Path) -> Iterator[TranscriptCall]:
             if part.get("type") == "tool_use" and line.get("type") == "assistant":
                 id, tool = str(part.get("id")), str(part.get("name"))
                 session, at = str(line.get("sessionId")), moment(line.get("timestamp"))
-                made[id] = TranscriptCall(session=session, tool=tool, id=id, at=at, ran=None)
+                calls[id] = TranscriptCall(session=session, tool=tool, id=id, at=at, ran=None)
             elif part.get("type") == "tool_result":
                 ran[str(part.get("tool_use_id"))] = not _never_ran(part)
-    for id, call in made.items():
+    for id, call in calls.items():
         if ran.get(id) is not False:
             yield TranscriptCall(session=call.session, tool=call.tool, id=id, at=call.at, ran=ran.get(id))
 

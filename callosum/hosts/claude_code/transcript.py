@@ -1,8 +1,8 @@
-"""Read what a transcript of Claude Code says of models.
+"""Read a transcript of Claude Code and return its events about models.
 
-An answer of a model takes one line per block of its content, and each line has the usage of the whole answer. The
-reader reports an answer once, by its id. A failed request that Claude Code repeats has a line of its own; a failed
-request that it gave up is written as an answer.
+An answer of a model takes one line per content block, and each line has the usage of the whole answer. The reader
+reports each answer once, by its id. A failed request that Claude Code repeats has a line of its own. A failed request
+that it gave up is written as an answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callosum.hosts.transcripts import count
 
 PROVIDER: Final = "anthropic"
 _LONG_CONTEXT: Final = "[1m]"
-"""The end of the name of a model that is asked for with a context of a million tokens."""
+"""Suffix of the name of a model requested with a context of a million tokens."""
 _LONG: Final = 1_000_000
 
 
@@ -61,38 +61,38 @@ _line: Final = msgspec.json.Decoder(_Line).decode
 _message: Final = msgspec.json.Decoder(_Message).decode
 _anything: Final = msgspec.json.Decoder().decode
 _TELLING: Final = (b'"assistant"', b'"api_error"', b'"compact_boundary"', b'"type":"user"')
-"""What a line has in it that says anything; others are not decoded."""
+"""Texts in the lines that matter. Other lines are not decoded."""
 
 
 class ClaudeCodeTranscript:
-    """Reads one transcript."""
+    """Read one transcript."""
 
     provider = PROVIDER
 
     def __init__(self) -> None:
         self._told = ""
-        """The id of the newest answer that was told."""
+        """Id of the newest answer that was reported."""
         self._held: tuple[str, LlmResponse] | None = None
-        """An answer that still grows, by its id."""
+        """Id and event of an answer that is still growing."""
         self._messages = 0
 
     def read(self, line: bytes) -> Iterator[CorpusEvent]:
-        """As in ``transcripts.Reader``."""
+        """As in ``TranscriptReader``."""
         if not any(mark in line for mark in _TELLING):
             return
-        found = _line(line)
-        at = moment(found.timestamp)
-        if found.type in ("assistant", "user"):
+        entry = _line(line)
+        at = moment(entry.timestamp)
+        if entry.type in ("assistant", "user"):
             self._messages += 1
-        if found.type == "assistant":
-            yield from self._answered(found, _message(found.message), at)
+        if entry.type == "assistant":
+            yield from self._answered(entry, _message(entry.message), at)
             return
         yield from self._release()
-        if found.type == "system" and found.subtype == "api_error":
-            again = (found.retry_attempt or 0) <= (found.max_retries or 0)
-            yield LlmError(PROVIDER, _reason(found.error), again, at=at)
-        elif found.type == "system" and found.compact_metadata is not None:
-            yield self._compacted(found.compact_metadata, at)
+        if entry.type == "system" and entry.subtype == "api_error":
+            will_retry = (entry.retry_attempt or 0) <= (entry.max_retries or 0)
+            yield LlmError(PROVIDER, _reason(entry.error), will_retry, at=at)
+        elif entry.type == "system" and entry.compact_metadata is not None:
+            yield self._compacted(entry.compact_metadata, at)
 
     def _answered(self, line: _Line, message: _Message, at: float) -> Iterator[CorpusEvent]:
         if self._held is not None and self._held[0] != message.id:
@@ -113,28 +113,28 @@ class ClaudeCodeTranscript:
                 yield from self._release()
 
     def _release(self) -> Iterator[CorpusEvent]:
-        """Yield the answer that grew, if there is one: it is whole."""
+        """Yield the growing answer, if there is one, because it is complete."""
         if self._held is not None:
             (self._told, event), self._held = self._held, None
             yield event
 
-    def _compacted(self, said: _Compacted, at: float) -> ContextTrimmed:
-        kept = _anything(said.preserved_messages.get("uuids", b"[]"))
-        kept = len(kept) if isinstance(kept, list) else 0
-        dropped, self._messages = max(0, self._messages - kept), kept
-        return ContextTrimmed(count(said.pre_tokens), count(said.post_tokens), dropped, at=at)
+    def _compacted(self, compaction: _Compacted, at: float) -> ContextTrimmed:
+        preserved = _anything(compaction.preserved_messages.get("uuids", b"[]"))
+        preserved = len(preserved) if isinstance(preserved, list) else 0
+        dropped, self._messages = max(0, self._messages - preserved), preserved
+        return ContextTrimmed(count(compaction.pre_tokens), count(compaction.post_tokens), dropped, at=at)
 
 
 def _reason(error: Raw) -> str:
-    """What an error says of itself."""
-    found: Any = _anything(error) if bytes(error) else ""
-    if isinstance(found, dict):
-        found = found.get("formatted") or found.get("message")
-    return found if isinstance(found, str) and found else "error"
+    """Return the message of an error."""
+    decoded: Any = _anything(error) if bytes(error) else ""
+    if isinstance(decoded, dict):
+        decoded = decoded.get("formatted") or decoded.get("message")
+    return decoded if isinstance(decoded, str) and decoded else "error"
 
 
 def _text(content: Raw) -> str:
-    found: Any = _anything(content) if bytes(content) else ()
-    parts = found if isinstance(found, list) else ()
+    decoded: Any = _anything(content) if bytes(content) else ()
+    parts = decoded if isinstance(decoded, list) else ()
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return "\n".join(text for text in texts if isinstance(text, str))

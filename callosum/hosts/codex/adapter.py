@@ -1,7 +1,7 @@
-"""What the hooks of Codex CLI say otherwise than those of other hosts.
+"""Read the parts of Codex CLI's hooks that differ from those of other hosts.
 
-What is typed into a program that already runs (``write_stdin``) has no hook. So a shell or another interpreter that
-would wait for its commands is turned down where it is started.
+No hook sees what is typed into a running program (``write_stdin``). Therefore a shell or another interpreter that would
+wait for commands is refused when it is started.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from callosum.hosts.hook_adapter import HookAdapter, Payload
 from callosum.model import Outcome
 
 _BEFORE_A_PROMPT: Final = frozenset(("startup", "resume", "clear"))
-"""How a session begins that is then given a prompt; after a compaction it goes on by itself."""
+"""Ways in which a session starts that receives a prompt next. After a compaction it continues by itself."""
 _FAILED: Final = re.compile(r"\AExit code: (?!0\n)-?\d+\n")
-"""How the answer of a patch begins that could not be applied."""
+"""Matches the start of the result of a patch that could not be applied."""
 _AGENT: Final = re.compile(r'"agent_id": ?"([0-9A-Za-z-]{1,100})"')
-"""The name of a sub-agent in the answer of the tool that started it."""
+"""Matches the name of a sub-agent in the result of the tool that started it."""
 
 
 class CodexAdapter(HookAdapter):
-    """As ``HookAdapter``."""
+    """Read and answer the hooks of Codex CLI."""
 
     def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``."""
@@ -38,12 +38,12 @@ class CodexAdapter(HookAdapter):
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``."""
-        if actor.parent is not None:  # it was given its work by its parent, not by a person
+        if actor.parent is not None:  # the prompt comes from its parent, not from a person
             return (BriefRequested(actor, str(payload.get("prompt") or "")),)
         return super().prompt(payload, actor)
 
     def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """As in ``HookAdapter``. Who begins is told of the others with its first prompt, and not twice."""
+        """As in ``HookAdapter``. A new session gets its brief with its first prompt, so it gets none at the start."""
         if payload.get("hook_event_name") == "SubagentStart" or payload.get("source") in _BEFORE_A_PROMPT:
             return self.heard(payload, actor)
         return super().start(payload, actor)

@@ -1,4 +1,4 @@
-"""What there is to know of Codex CLI to look it over."""
+"""Inspect Codex CLI."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from callosum.hosts.inspection import (
 )
 
 WITHOUT_HOOK: Final = frozenset(("write_stdin", "exec", "wait"))
-"""Tools of which no hook is told: typing into a program that runs, and the scripts of code mode, whose own calls
-have hooks of theirs."""
+"""Tools without hooks: typing into a running program, and the scripts of code mode, whose own calls have hooks."""
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
 _NEVER_RAN: Final = (
     "Command blocked by PreToolUse hook",
@@ -39,7 +38,7 @@ _SECONDS: Final = 15.0
 
 
 class CodexInspection(HostInspection):
-    """As ``HostInspection``."""
+    """Inspect the switches, reviews and transcripts of Codex CLI."""
 
     def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - its switch is elsewhere
         """As in ``HostInspection``."""
@@ -54,33 +53,33 @@ class CodexInspection(HostInspection):
         folder = self.host.settings_folder(here.home, here.environ) / self.host.transcripts
         return read_all(newest(folder, "**/rollout-*.jsonl", since), since, _calls_in)
 
-    def reviewed(self, found: Path | None, here: UserContext, settings: Path) -> ReviewState | None:
+    def reviewed(self, executable: Path | None, here: UserContext, settings: Path) -> ReviewState | None:
         """As in ``HostInspection``."""
-        left = self._untrusted(found, here, settings)
-        if left:
-            says = f"not reviewed by you, so Codex skips them without a word: {', '.join(left[:4])}"
+        untrusted = self._untrusted(executable, here, settings)
+        if untrusted:
+            says = f"not reviewed by you, so Codex silently skips them: {', '.join(untrusted[:4])}"
             return ReviewState("wrong", says, "Only you can: start `codex`, open /hooks, trust the entries.")
-        if left is None:
-            return ReviewState("advice", "reviewed once; Codex could not be asked whether since the last change")
-        return ReviewState("ok", "you have reviewed the entries as they stand")
+        if untrusted is None:
+            return ReviewState("advice", "reviewed once; Codex could not say whether they changed since")
+        return ReviewState("ok", "you have reviewed the current entries")
 
     def _untrusted(self, found: Path | None, here: UserContext, settings: Path) -> list[str] | None:
-        """Return the events whose entry of ours the user has not reviewed as it now stands, so that Codex skips it.
+        """Return the events whose entry the user has not reviewed in its current form, so that Codex skips it.
 
-        The program is asked; where it is not there the record of reviews is read, which cannot tell whether an entry
-        was changed since. None if nobody can say.
+        The program is asked. If it is missing, the record of reviews is read, which does not show whether an entry
+        changed since its review. Return None if the state is unknown.
         """
-        # The hooks of a project are listed for its folder alone.
+        # Codex lists the hooks of a project only for the project's folder.
         folders = dict.fromkeys((str(here.folder), str(settings.parent.parent)))
         listed = _ask(found, here, [*folders]) if found is not None else None
         if listed is not None:
             ours = [
                 hook for hook in listed if MARK in str(hook.get("command")) and hook.get("sourcePath") == str(settings)
             ]
-            left = [
+            unreviewed = [
                 str(hook.get("eventName")) for hook in ours if hook.get("trustStatus") not in ("trusted", "managed")
             ]
-            return [*dict.fromkeys(left)] if ours else ["none of them is seen by Codex"]
+            return [*dict.fromkeys(unreviewed)] if ours else ["Codex does not see any of them"]
         hooks = _config(self._config_path(here)).get("hooks")
         state = hooks.get("state") if isinstance(hooks, Mapping) else None
         reviewed = [key for key in state if str(key).startswith(f"{settings}:")] if isinstance(state, Mapping) else []
@@ -92,7 +91,7 @@ class CodexInspection(HostInspection):
 
 def _calls_in(path: Path) -> Iterator[TranscriptCall]:
     session = path.stem[-36:]  # rollout-TIME-SESSION.jsonl
-    made: dict[str, tuple[str, float]] = {}
+    calls: dict[str, tuple[str, float]] = {}
     ran: dict[str, bool] = {}
     for line in lines_of(path):
         payload = line.get("payload")
@@ -100,25 +99,25 @@ def _calls_in(path: Path) -> Iterator[TranscriptCall]:
             continue
         kind, id = str(payload.get("type")), str(payload.get("call_id"))
         if kind in _CALLS:
-            made[id] = (str(payload.get("name", "shell")), moment(line.get("timestamp")))
+            calls[id] = (str(payload.get("name", "shell")), moment(line.get("timestamp")))
         elif kind.removesuffix("_output") in _CALLS:
             output = payload.get("output")
             ran[id] = not (output if isinstance(output, str) else json.dumps(output)).startswith(_NEVER_RAN)
-    for id, (tool, at) in made.items():
+    for id, (tool, at) in calls.items():
         if ran.get(id) is not False and tool not in WITHOUT_HOOK:
             yield TranscriptCall(session=session, tool=tool, id=id, at=at, ran=ran.get(id))
 
 
-def _ask(found: Path, here: UserContext, folders: list[str]) -> list[dict[str, Any]] | None:
-    """What Codex's own server says of the hooks that it sees; None where it says nothing in time."""
-    asked = (
+def _ask(executable: Path, here: UserContext, folders: list[str]) -> list[dict[str, Any]] | None:
+    """Return what Codex's own server says about its hooks, or None if it does not answer in time."""
+    messages = (
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "callosum-doctor", "version": "1"}}},
         {"method": "initialized"},
         {"id": 2, "method": "hooks/list", "params": {"cwds": folders}},
     )
     try:
-        with subprocess.Popen(  # noqa: S603 - the program that the user has
-            [str(found.absolute()), "app-server"],
+        with subprocess.Popen(  # noqa: S603 - the user's own program
+            [str(executable.absolute()), "app-server"],
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -126,18 +125,20 @@ def _ask(found: Path, here: UserContext, folders: list[str]) -> list[dict[str, A
             env=dict(here.environ),
         ) as process:
             try:
-                return _conversation(process, asked)
+                return _conversation(process, messages)
             finally:
                 process.kill()
     except OSError:
         return None
 
 
-def _conversation(process: subprocess.Popen[bytes], asked: tuple[dict[str, Any], ...]) -> list[dict[str, Any]] | None:
+def _conversation(
+    process: subprocess.Popen[bytes], messages: tuple[dict[str, Any], ...]
+) -> list[dict[str, Any]] | None:
     if process.stdin is None or process.stdout is None:
         return None
     ends = time.monotonic() + _SECONDS
-    process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in asked))
+    process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
     process.stdin.flush()
     received = b""
     while select.select([process.stdout], [], [], max(0.0, ends - time.monotonic()))[0]:
@@ -148,11 +149,11 @@ def _conversation(process: subprocess.Popen[bytes], asked: tuple[dict[str, Any],
         *lines, received = received.split(b"\n")
         for line in lines:
             try:
-                said = json.loads(line)
+                message = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(said, dict) and said.get("id") == 2:
-                folders = said.get("result", {}).get("data", ())
+            if isinstance(message, dict) and message.get("id") == 2:
+                folders = message.get("result", {}).get("data", ())
                 return [hook for folder in folders for hook in folder.get("hooks", ()) if isinstance(hook, dict)]
     return None
 

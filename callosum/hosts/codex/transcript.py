@@ -1,7 +1,8 @@
-"""What a transcript of Codex CLI says of models.
+"""Read a transcript of Codex CLI and return its events about models.
 
-Each answer has a record of its usage; versions that write none count tokens after it. A turn that the model failed
-ends with the error; what failed and was tried again is not written. A compaction is followed by the new size.
+Each answer has a record of its usage. Versions that write no such record count the tokens after each answer. A turn
+that failed because of the model ends with the error; retried failures are not written. A compaction is followed by the
+new size.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _TELLING: Final = frozenset(("session_meta", "turn_context", "event_msg", "token
 
 
 class CodexTranscript:
-    """Reads one transcript."""
+    """Read one transcript."""
 
     def __init__(self) -> None:
         self.provider = ""
@@ -67,30 +68,30 @@ class CodexTranscript:
         self._trimmed: ContextTrimmed | None = None
         """A compaction whose new size is not known yet."""
         self._records = False
-        """Whether this version writes a record of each answer."""
+        """True if this version writes a record of each answer."""
         self._total = 0
 
     def read(self, line: bytes) -> Iterator[CorpusEvent]:
-        """As in ``transcripts.Reader``."""
-        found = _line(line)
-        self._items += found.type == "response_item"
-        if found.type not in _TELLING:
+        """As in ``TranscriptReader``."""
+        entry = _line(line)
+        self._items += entry.type == "response_item"
+        if entry.type not in _TELLING:
             return
-        said, at = _payload(found.payload), moment(found.timestamp)
-        self.provider = said.model_provider or self.provider
-        self._model = said.model or self._model
-        self._window = count(said.model_context_window) or self._window
-        if found.type == "token_usage_record" and said.usage is not None:
+        payload, at = _payload(entry.payload), moment(entry.timestamp)
+        self.provider = payload.model_provider or self.provider
+        self._model = payload.model or self._model
+        self._window = count(payload.model_context_window) or self._window
+        if entry.type == "token_usage_record" and payload.usage is not None:
             self._records = True
-            yield from self._answered(said.usage, at)
-        elif found.type == "event_msg" and said.info is not None:
-            yield from self._counted(said.info, at)
-        elif found.type == "event_msg" and said.type == "task_complete" and said.error is not None:
-            yield LlmError(self.provider, said.error.message, False, at=at)
-        elif found.type == "compacted":
-            kept = len(said.replacement_history or ())
-            self._trimmed = ContextTrimmed(self._context, 0, max(0, self._items - kept), at=at)
-            self._items = kept
+            yield from self._answered(payload.usage, at)
+        elif entry.type == "event_msg" and payload.info is not None:
+            yield from self._counted(payload.info, at)
+        elif entry.type == "event_msg" and payload.type == "task_complete" and payload.error is not None:
+            yield LlmError(self.provider, payload.error.message, False, at=at)
+        elif entry.type == "compacted":
+            kept_items = len(payload.replacement_history or ())
+            self._trimmed = ContextTrimmed(self._context, 0, max(0, self._items - kept_items), at=at)
+            self._items = kept_items
 
     def _counted(self, info: _Info, at: float) -> Iterator[CorpusEvent]:
         self._window = count(info.model_context_window) or self._window
@@ -105,11 +106,11 @@ class CodexTranscript:
         context = count(usage.input_tokens)
         yield from self._settled(context)
         self._context = context
-        whole = count(usage.total_tokens) or context + count(usage.output_tokens)
-        yield LlmResponse(self.provider, self._model, whole, context or None, self._window, at=at)
+        total = count(usage.total_tokens) or context + count(usage.output_tokens)
+        yield LlmResponse(self.provider, self._model, total, context or None, self._window, at=at)
 
     def _settled(self, after: int) -> Iterator[CorpusEvent]:
-        """Yield the compaction whose new size was not known, if there is one."""
+        """Yield the pending compaction, if there is one, with its new size."""
         if self._trimmed is not None:
             trimmed, self._trimmed = self._trimmed, None
             yield msgspec.structs.replace(trimmed, after=after)

@@ -1,8 +1,8 @@
-"""What the hooks of Gemini CLI say otherwise than those of other hosts.
+"""Read the parts of Gemini CLI's hooks that differ from those of other hosts.
 
-There are no call ids: a report finds its call by tool and params, and two equal calls at once cannot be told apart.
-What the model is to know before a tool runs reaches it with the tool's result. The gate is asked before the user is:
-a call that the user then turns down is not reported, and is settled with the turn.
+There are no call ids. A report finds its call by tool and params, so two equal calls at the same time cannot be
+distinguished. Information for the model before a tool runs reaches it with the tool's result. The host asks the gate
+before it asks the user: a call that the user then rejects has no report and is settled at the end of the turn.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from callosum.model import Outcome
 _MOVED: Final = re.compile(r"\ACommand moved to background \(PID: (\d{1,20})\)")
 _BROKEN_OFF: Final = re.compile(r"\ACommand (?:was (?:automatically )?)?cancelled\b")
 _LISTED: Final = re.compile(r"^- \[PID (\d{1,20})\] EXITED: (.*)$", re.MULTILINE)
-"""A line of ``list_background_processes`` about a command that has ended."""
+"""Matches a line of ``list_background_processes`` about a command that ended."""
 _INJECTED: Final = re.compile(r"\A(?:\s*<hook_context>.*?</hook_context>)+\s*", re.DOTALL)
 
 
 class GeminiAdapter(HookAdapter):
-    """As ``HookAdapter``."""
+    """Read and answer the hooks of Gemini CLI."""
 
     def before(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """As in ``HookAdapter``. A command may name its folder."""
+        """As in ``HookAdapter``. A command may name its own folder."""
         folder = params_at(payload, "tool_input").get("dir_path")
         if payload.get("tool_name") == self.host.shell and isinstance(folder, str) and actor.cwd is not None:
             actor = replace(actor, cwd=posixpath.normpath(posixpath.join(actor.cwd, folder)))
@@ -39,22 +39,22 @@ class GeminiAdapter(HookAdapter):
     def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``."""
         response = payload.get("tool_response")
-        said = response if isinstance(response, Mapping) else {}
-        shown = str(said.get("returnDisplay") or "")
+        result = response if isinstance(response, Mapping) else {}
+        display = str(result.get("returnDisplay") or "")
         is_command = payload.get("tool_name") == self.host.shell
-        moved = _MOVED.match(shown) if is_command else None
-        outcome = Outcome.FAILED if said.get("error") else Outcome.DONE
-        if is_command and _BROKEN_OFF.match(shown):
+        background_match = _MOVED.match(display) if is_command else None
+        outcome = Outcome.FAILED if result.get("error") else Outcome.DONE
+        if is_command and _BROKEN_OFF.match(display):
             outcome = Outcome.UNKNOWN
-        came_back = self.came_back(payload, actor, outcome, moved[1] if moved else "")
+        came_back = self.came_back(payload, actor, outcome, background_match[1] if background_match else "")
         if came_back.tool != "list_background_processes":
             return (came_back,)
-        return came_back, *(BackgroundEnded(actor, pid, _ended(line)) for pid, line in _LISTED.findall(shown))
+        return came_back, *(BackgroundEnded(actor, pid, _ended(line)) for pid, line in _LISTED.findall(display))
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """As in ``HookAdapter``, without what hooks have put before it."""
-        said = _INJECTED.sub("", str(payload.get("prompt") or ""))
-        return super().prompt({**payload, "prompt": said}, actor)
+        """As in ``HookAdapter``, without the text that hooks put before the prompt."""
+        prompt = _INJECTED.sub("", str(payload.get("prompt") or ""))
+        return super().prompt({**payload, "prompt": prompt}, actor)
 
     def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``, but without a brief: a prompt follows and brings one."""
@@ -62,5 +62,5 @@ class GeminiAdapter(HookAdapter):
 
 
 def _ended(line: str) -> Outcome:
-    """What became of a command in the background, by the line about it."""
+    """Return the outcome of a background command from the line about it."""
     return Outcome.UNKNOWN if "(Signal: " in line else Outcome.DONE

@@ -1,4 +1,4 @@
-"""What there is to know of Gemini CLI to look it over."""
+"""Inspect Gemini CLI."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from callosum.hosts.inspection import (
 
 
 class GeminiInspection(HostInspection):
-    """As ``HostInspection``."""
+    """Inspect the switches and transcripts of Gemini CLI."""
 
     def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:
         """As in ``HostInspection``."""
         own = self.host.settings_path(here.home, here.environ)
-        found = []
+        sentences = []
         project = self.host.settings_path(here.home, here.environ, here.folder)
-        for path, said in {project: settings_in(project), own: settings}.items():
-            hooks = said.get("hooksConfig")
+        for path, content in {project: settings_in(project), own: settings}.items():
+            hooks = content.get("hooksConfig")
             if not isinstance(hooks, Mapping):
                 continue
             disabled = hooks.get("disabled")
             if hooks.get("enabled") is False:
-                found.append(f"hooks are switched off by hooksConfig.enabled in {path}")
+                sentences.append(f"hooks are switched off by hooksConfig.enabled in {path}")
             if isinstance(disabled, list) and self.host.entry["name"] in disabled:
-                found.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
-        return found
+                sentences.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
+        return sentences
 
     def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
-        """As in ``HostInspection``. Its hooks have no ids of calls, so neither have these."""
+        """As in ``HostInspection``. The hooks have no call ids, so these ids match nothing in the journal."""
         folder = self.host.settings_folder(here.home, here.environ) / "tmp"
         return read_all(newest(folder, "*/chats/*.json*", since), since, _calls_in)
 
 
 def _calls_in(path: Path) -> Iterator[TranscriptCall]:
-    """Calls that went well. One that did not may have failed before its hook was called."""
+    """Yield the calls that succeeded. A failed call may have failed before its hook was called."""
     session = ""
     for line in _messages(path):
         session = str(line.get("sessionId") or session)
@@ -57,7 +57,7 @@ def _calls_in(path: Path) -> Iterator[TranscriptCall]:
 
 
 def _messages(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines; of an older version's file, which is one object, that and its messages."""
+    """Yield the lines of a file. For an older version's file, which is one object, yield it and its messages."""
     if path.suffix == ".jsonl":
         yield from lines_of(path)
         return

@@ -1,6 +1,6 @@
-"""What a transcript of Gemini CLI says of models.
+"""Read a transcript of Gemini CLI and return its events about models.
 
-An answer is written once when it comes, and again with the calls it led to. Errors and compressions are not written.
+An answer is written when it arrives, and again with the calls that it led to. Errors and compressions are not written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _line: Final = msgspec.json.Decoder(_Line).decode
 
 
 class GeminiTranscript:
-    """Reads one transcript."""
+    """Read one transcript."""
 
     provider = "google"
 
@@ -46,13 +46,13 @@ class GeminiTranscript:
         self._told: OrderedDict[str, None] = OrderedDict()
 
     def read(self, line: bytes) -> Iterator[CorpusEvent]:
-        """As in ``transcripts.Reader``."""
-        found = _line(line)
-        if found.type != "gemini" or found.tokens is None or found.id in self._told:
+        """As in ``TranscriptReader``."""
+        entry = _line(line)
+        if entry.type != "gemini" or entry.tokens is None or entry.id in self._told:
             return
-        self._told[found.id] = None
+        self._told[entry.id] = None
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
-        context = count(found.tokens.input)
-        whole = count(found.tokens.total) or context + count(found.tokens.output)
-        yield LlmResponse(self.provider, found.model, whole, context or None, HOST.window, at=moment(found.timestamp))
+        context = count(entry.tokens.input)
+        total = count(entry.tokens.total) or context + count(entry.tokens.output)
+        yield LlmResponse(self.provider, entry.model, total, context or None, HOST.window, at=moment(entry.timestamp))

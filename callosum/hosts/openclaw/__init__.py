@@ -1,6 +1,7 @@
-"""OpenClaw: the plugin (JavaScript, in this folder), where it is set up, and what goes around it.
+"""OpenClaw: the plugin (JavaScript, in this folder), its installation, and what bypasses it.
 
-The plugin holds no policy: it speaks to the gate. OpenClaw loads it from this folder, whose path is in its settings.
+The plugin has no policy of its own; it asks the gate. OpenClaw loads it from this folder, whose path is in its
+settings.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Final
 from msgspec import Struct, convert
 
 ID: Final = "callosum"
-"""The plugin's id in OpenClaw."""
+"""Id of the plugin in OpenClaw."""
 FOLDER: Final = Path(__file__).parent
-"""Where the plugin is: what OpenClaw loads."""
+"""Folder of the plugin, which OpenClaw loads."""
 _AROUND: Final = FOLDER / "around.json"
 
 
 class UngatedPath(Struct, frozen=True):
-    """A way on which something leaves OpenClaw without being asked about.
+    """Describe a way in which something leaves OpenClaw without a question to the gate.
 
-    ``advice`` is what a person can do. ``seen`` is the version of OpenClaw in which it was found by running.
+    ``advice`` says what a person can do. ``seen`` is the version of OpenClaw in which a run showed it.
     """
 
     way: str
@@ -31,5 +32,5 @@ class UngatedPath(Struct, frozen=True):
 
 
 def around() -> tuple[UngatedPath, ...]:
-    """The ways that go around the plugin, as they were found by running the host."""
+    """Return the ways that bypass the plugin, as runs of the host showed them."""
     return convert(json.loads(_AROUND.read_bytes())["around"], tuple[UngatedPath, ...])

@@ -46,7 +46,7 @@ export function isWrapper(event) {
 /** The sentence of a call that is held because nobody could be asked. */
 export function heldText(away, tool, tier) {
     const what = `"${String(tool).slice(0, 100)}" counts as tier ${tier} and does not run without it`;
-    return `[Callosum] The gate cannot be asked (${away}): ${what}. Reading goes on; try again in a moment.`;
+    return `[Callosum] The gate is unreachable (${away}): ${what}. Reading goes on; try again in a moment.`;
 }
 
 export class Calls {

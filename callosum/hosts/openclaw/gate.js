@@ -38,7 +38,7 @@ const EXPIRES = new Set(["/intercept", "/lock"]);
 const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
 
 /**
- * The gate cannot be asked. `unsent`: nothing came of it for certain, in no attempt; `cut`: the connection was cut;
+ * The gate is unreachable. `unsent`: nothing came of it for certain, in no attempt; `cut`: the connection was cut;
  * `late`: it did not answer in time.
  */
 export class Away extends Error {

@@ -1,4 +1,4 @@
-"""What there is to know of OpenClaw to look it over."""
+"""Inspect OpenClaw."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PORT: Final = 18789
 BEAT: Final = 30.0
-"""How often the plugin tells that it lives where its settings say nothing, in seconds."""
+"""Seconds between two heartbeats of the plugin if its settings name no interval."""
 _LATE_BEATS: Final = 3
-"""After how many beats that did not come the plugin is silent."""
+"""Number of missing heartbeats after which the plugin counts as silent."""
 _WRAPPERS: Final = frozenset(("tool_call", "tool_search", "tool_describe", "tool_search_code"))
-"""What only leads to another call, which is asked about itself."""
+"""Tools that only lead to another call, which the gate decides itself."""
 _NESTED: Final = "openclaw.nested-tool.v1"
 _EVENTS: Final = (
     "SELECT event_json FROM transcript_events WHERE created_at >= ? AND event_json IS NOT NULL "
@@ -41,30 +41,30 @@ _COMPRESSED: Final = (
 
 
 class OpenClawInspection(HostInspection):
-    """As ``HostInspection``, for a host with a plugin in place of hooks."""
+    """Inspect OpenClaw, which has a plugin instead of hooks."""
 
     def look(self, checkup: Checkup) -> Iterator[Finding]:
         """As in ``HostInspection``."""
         host, here = self.host, checkup.here
-        where = program.find(host.program, here.environ)
+        executable = program.find(host.program, here.environ)
         usual = settings_path(here.home, here.environ)
         paths = checkup.paths(host, usual, lambda path: names(settings_in(path)))
         if not paths:
-            yield from checkup.without(host, where)
+            yield from checkup.without(host, executable)
             return
-        yield from checkup.version(self, where)
+        yield from checkup.version(self, executable)
         for path in paths:
             settings = settings_in(path)
-            there = self._plugin(path)
-            yield there
-            if there.level == "ok" and (node := shutil.which("node", path=here.environ.get("PATH"))):
+            plugin_finding = self._plugin(path)
+            yield plugin_finding
+            if plugin_finding.level == "ok" and (node := shutil.which("node", path=here.environ.get("PATH"))):
                 canary_script, config = FOLDER / "canary.mjs", config_of(settings)
                 send = partial(canary.send_to_plugin, host, node, canary_script, config, here.environ)
                 yield checkup.judged(host, send, f"callosum install {host.name}")
             yield self._beat(checkup, settings)
         if ways := around():
             listed = "; ".join(way.way for way in ways)
-            says = f"not asked about, for {host.title} offers no hook there: {listed}"
+            says = f"these bypass the gate, because {host.title} has no hook for them: {listed}"
             yield say(host, "around", "advice", says, "docs/hosts.md")
         yield from checkup.compare(self, paths)
 
@@ -73,22 +73,22 @@ class OpenClawInspection(HostInspection):
         return [self._plugin(path)]
 
     def _plugin(self, path: Path) -> Finding:
-        """Whether the settings have the plugin as it should be."""
-        if found := faults(settings_in(path), FOLDER):
+        """Return whether the settings contain the plugin as they should."""
+        if sentences := faults(settings_in(path), FOLDER):
             return say(
-                self.host, "entries", "wrong", f"{path}: {'; '.join(found)}", f"callosum install {self.host.name}"
+                self.host, "entries", "wrong", f"{path}: {'; '.join(sentences)}", f"callosum install {self.host.name}"
             )
         return say(self.host, "entries", "ok", f"the plugin is in {path}")
 
     def _beat(self, checkup: Checkup, settings: Mapping[str, Any]) -> Finding:
-        """Whether the plugin in a gateway that runs says that it lives."""
+        """Return whether the plugin in a running gateway reports its health."""
         config = config_of(settings)
         instance = str(config.get("instanceId", self.host.name))
         every = config.get("heartbeatSeconds")
         every = float(every) if isinstance(every, int | float) else BEAT
         at = checkup.alive.get(instance)
         if not runs(settings):
-            return say(self.host, "heartbeat", "ok", "its gateway does not run")
+            return say(self.host, "heartbeat", "ok", "its gateway is not running")
         if config.get("mode") == "remote":
             return say(self.host, "heartbeat", "advice", f"it goes to {config.get('url')}; ask doctor there")
         if at is not None and checkup.now - at <= _LATE_BEATS * every:
@@ -119,36 +119,36 @@ class OpenClawInspection(HostInspection):
 
 
 def config_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the plugin is told, {} where nothing is."""
-    found: Any = settings
+    """Return the config of the plugin, or {} if it has none."""
+    value: Any = settings
     for step in ("plugins", "entries", ID, "config"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def names(settings: Mapping[str, Any]) -> bool:
-    """Whether the settings speak of the plugin at all."""
-    found: Any = settings
+    """Return True if the settings mention the plugin."""
+    value: Any = settings
     for step in ("plugins", "entries"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return isinstance(found, Mapping) and ID in found
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return isinstance(value, Mapping) and ID in value
 
 
 def runs(settings: Mapping[str, Any]) -> bool:
-    """Whether something listens where its gateway does, on this machine."""
+    """Return True if something listens on the port of its gateway on this machine."""
     gateway = settings.get("gateway")
     port = gateway.get("port") if isinstance(gateway, Mapping) else None
-    with socket.socket() as tried:
-        tried.settimeout(1)
+    with socket.socket() as connection:
+        connection.settimeout(1)
         try:
-            tried.connect(("127.0.0.1", port if isinstance(port, int) and 0 < port < 65536 else PORT))
+            connection.connect(("127.0.0.1", port if isinstance(port, int) and 0 < port < 65536 else PORT))
         except OSError:
             return False
     return True
 
 
 def _calls_in(texts: Iterator[str]) -> Iterator[TranscriptCall]:
-    made: dict[str, TranscriptCall] = {}
+    calls: dict[str, TranscriptCall] = {}
     ran: dict[str, bool] = {}
     for text in texts:
         event = json.loads(text)
@@ -163,16 +163,16 @@ def _calls_in(texts: Iterator[str]) -> Iterator[TranscriptCall]:
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, dict) and part.get("type") == "toolCall" and not _wraps(part):
                     id = f"{run}:{part.get('id')}"
-                    made[id] = TranscriptCall(session=run, tool=str(part.get("name")), id=id, at=at, ran=None)
+                    calls[id] = TranscriptCall(session=run, tool=str(part.get("name")), id=id, at=at, ran=None)
         elif message.get("role") == "toolResult":
             ran[f"{run}:{message.get('toolCallId')}"] = message.get("isError") is not True
         elif message.get("customType") == _NESTED and isinstance(details := message.get("details"), dict):
             id = f"{details.get('runId')}:{details.get('toolCallId')}"
-            made[id] = TranscriptCall(
+            calls[id] = TranscriptCall(
                 session=str(details.get("runId")), tool=str(details.get("toolName")), id=id, at=at, ran=True
             )
-    for id, call in made.items():
-        if ran.get(id, True):  # a call that was refused, or that does not fit its tool, comes back as an error
+    for id, call in calls.items():
+        if ran.get(id, True):  # a refused or invalid call returns an error
             yield TranscriptCall(session=call.session, tool=call.tool, id=id, at=call.at, ran=call.ran or ran.get(id))
 
 

@@ -1,4 +1,4 @@
-"""The plugin's entry in ``openclaw.json``: put in, taken out, looked over.
+"""Add the plugin's entry to ``openclaw.json``, remove it, and check it.
 
 ::
 
@@ -9,8 +9,8 @@
             "config": {"instanceId": "mira", "mode": "local", ...},
             "hooks": {"allowConversationAccess": true, "allowPromptInjection": true}}}}}
 
-``enabled`` must be said: without it OpenClaw loads the plugin and refuses its policy, which alone gates
-``openclaw agent exec``. What is not ours stays as it is, in its order.
+``enabled`` is required: without it OpenClaw loads the plugin but rejects its policy, and only the policy gates
+``openclaw agent exec``. Everything that is not ours stays as it is, in the same order.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 _TAIL: Final = "/callosum/hosts/openclaw"
-"""Where a folder of the plugin ends, whichever installation of Callosum it belongs to."""
+"""End of the path of every folder of the plugin, whichever installation of Callosum it belongs to."""
 _HOOKS: Final = {"allowConversationAccess": True, "allowPromptInjection": True}
 
 
 class OpenClawOptions(Struct, frozen=True, kw_only=True):
-    """What the plugin is told. What is None is left as it stands, or to the plugin.
+    """Hold the config of the plugin. A field that is None keeps its current value or the plugin's default.
 
-    ``command``: what starts the local gate. ``url`` and ``token``: a server instead of the local gate.
+    ``command`` starts the local gate. ``url`` and ``token`` name a server that is used instead.
     """
 
     instance: str | None = None
@@ -54,7 +54,7 @@ class OpenClawOptions(Struct, frozen=True, kw_only=True):
 
 
 def settings_path(home: Path, environ: Mapping[str, str]) -> Path:
-    """The settings of OpenClaw's that are in force for a user."""
+    """Return the path of the OpenClaw settings that apply to a user."""
     if named := environ.get("OPENCLAW_CONFIG_PATH"):
         return Path(named).expanduser()
     folder = environ.get("OPENCLAW_STATE_DIR")
@@ -62,7 +62,7 @@ def settings_path(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def site(host: Program, settings: Settings, where: InstallTarget) -> InstallSite:
-    """Return how the plugin, which speaks to the gate of this machine, is put into the settings."""
+    """Return how the plugin, which asks the gate of this machine, is added to the settings."""
     if where.project is not None:
         raise ConfigError("OpenClaw has no settings of projects; leave --project away", at="--project")
     namespace = None if settings.namespace == DEFAULT_NAMESPACE else settings.namespace
@@ -74,10 +74,12 @@ def site(host: Program, settings: Settings, where: InstallTarget) -> InstallSite
 
 
 def installed(settings: Mapping[str, Any], options: OpenClawOptions) -> dict[str, Any]:
-    """The settings with the plugin. What its entry says already and ``options`` do not, stays.
+    """Return the settings with the plugin. Fields of its entry that ``options`` leaves out keep their values.
 
-    ``source``, which today's OpenClaw refuses, goes. Raises ``ConfigError`` at the place in the settings that has
-    another shape, or that keeps the plugin from being loaded.
+    ``source``, which current versions of OpenClaw reject, is removed.
+
+    Raises: ``ConfigError`` that names the place with an unexpected shape or with a setting that keeps the plugin from
+    loading.
     """
     plugins = dict(_object(settings, "plugins"))
     if plugins.get("enabled") is False:
@@ -103,7 +105,7 @@ def installed(settings: Mapping[str, Any], options: OpenClawOptions) -> dict[str
 
 
 def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without the plugin; what it leaves empty goes too. Raises ``ConfigError`` as ``installed``."""
+    """Return the settings without the plugin and what it leaves empty. Raises ``ConfigError`` as ``installed``."""
     if "plugins" not in settings:
         return dict(settings)
     plugins = dict(_object(settings, "plugins"))
@@ -115,35 +117,35 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
     entries = _object(plugins, "entries", "plugins")
     _put(plugins, "entries", {name: entry for name, entry in entries.items() if name != ID}, entries)
     if "allow" in plugins:
-        # An empty list allows none: it stays.
+        # An empty list allows no plugin, so it stays.
         plugins["allow"] = [name for name in _list(plugins, "allow", "plugins") if name != ID]
-    made = dict(settings)
-    _put(made, "plugins", plugins, before)
-    return made
+    changed = dict(settings)
+    _put(changed, "plugins", plugins, before)
+    return changed
 
 
 def faults(settings: Mapping[str, Any], folder: Path = FOLDER) -> list[str]:
-    """What keeps the plugin from gating, one sentence each; none if the settings are as they should be."""
+    """Return one sentence for each fault that keeps the plugin from gating."""
     try:
         wanted = installed(settings, OpenClawOptions(folder=folder))
         entry = _object(_object(_object(settings, "plugins"), "entries", "plugins"), ID, "plugins.entries")
         paths = _list(_object(_object(settings, "plugins"), "load", "plugins"), "paths", "plugins.load")
     except ConfigError as error:
         return [str(error)]
-    found = []
+    sentences = []
     if not entry:
-        found.append(f"plugins.entries.{ID} is not there")
+        sentences.append(f"plugins.entries.{ID} is not there")
     elif entry.get("enabled") is not True:
-        found.append(f"plugins.entries.{ID}.enabled is not true")
+        sentences.append(f"plugins.entries.{ID}.enabled is not true")
     if entry and "source" in entry:
-        found.append(f"plugins.entries.{ID}.source is not known to this OpenClaw")
+        sentences.append(f"plugins.entries.{ID}.source is not known to this OpenClaw")
     if str(folder) not in paths:
-        found.append(f"plugins.load.paths does not name {folder}")
+        sentences.append(f"plugins.load.paths does not name {folder}")
     hooks = _object(entry, "hooks", f"plugins.entries.{ID}")
-    found += [f"plugins.entries.{ID}.hooks.{name} is not true" for name in _HOOKS if hooks.get(name) is not True]
+    sentences += [f"plugins.entries.{ID}.hooks.{name} is not true" for name in _HOOKS if hooks.get(name) is not True]
     if "allow" in wanted["plugins"] and ID not in settings["plugins"]["allow"]:
-        found.append(f"plugins.allow does not name {ID}")
-    return found
+        sentences.append(f"plugins.allow does not name {ID}")
+    return sentences
 
 
 def _config(options: OpenClawOptions) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def _is_ours(path: object) -> bool:
 
 
 def _put(parent: dict[str, Any], name: str, value: Any, before: Any) -> None:
-    """Sets what has something in it, or had nothing in it before; takes away what we leave empty."""
+    """Set a value that is not empty or was empty before. Remove a value that becomes empty by our removal."""
     if value or before == value:
         if value or name in parent:
             parent[name] = value

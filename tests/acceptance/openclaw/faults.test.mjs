@@ -46,7 +46,7 @@ for (const [failMode, runs, held] of [
         for (const one of held)
             assert.match(
                 await judged(host, one),
-                /^\[Callosum\] The gate cannot be asked .* does not run without it/,
+                /^\[Callosum\] The gate is unreachable .* does not run without it/,
                 one[0],
             );
     });

@@ -183,7 +183,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> 
         desk.finish(process)
     heard = desk.model.heard("alone")
     assert "what stands in it" in heard
-    assert "The gate cannot be asked" in heard
+    assert "The gate is unreachable" in heard
     assert not mark.exists()
 
 

@@ -124,7 +124,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: GeminiHom
         session.end()
     heard = scripted.heard("alone")
     assert "what stands in it" in heard
-    assert "Tool execution blocked: [Callosum] The gate cannot be asked" in heard
+    assert "Tool execution blocked: [Callosum] The gate is unreachable" in heard
     assert "Output: still here" in heard
     assert not sent.exists()
 

@@ -50,7 +50,7 @@ def test_a_gate_that_is_killed_in_the_midst_of_a_turn_locks_nobody_out_of_readin
         turn.communicate(timeout=300)
         results = next(one["results"] for one in reversed(model.seen()) if "away-turn" in one["text"])
         assert "what is written here" in results[1]
-        assert "[Callosum] The gate cannot be asked" in results[2]
+        assert "[Callosum] The gate is unreachable" in results[2]
         assert "does not run without it" in results[2]
         begin_gate(house)
         house.turn("again", play([call("read", path="note.txt")], say="again-turn")).communicate(timeout=300)

@@ -39,7 +39,7 @@ def test_configuration_names_the_server_and_no_secret() -> None:
     assert lines["before"] == "PreToolUse"
     assert lines["token"] == "/srv/token"
     refusal = json.loads(lines["refuse-4"])["hookSpecificOutput"]
-    assert "@TOOL@ can have tier 4" in refusal["permissionDecisionReason"]
+    assert "@TOOL@ may have tier 4" in refusal["permissionDecisionReason"]
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex", "gemini"])
