@@ -191,7 +191,7 @@ def test_what_is_a_file_of_this_machine_is_looked_at_here(ann: Machine) -> None:
         [settings["command"], *settings["args"]], input=json.dumps(asked), env=ann.environ, capture_output=True,
         text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert "take the gate's hooks out" in done.stdout
+    assert "remove the gate's hooks" in done.stdout
     assert not [entry for entry in ann.journal() if entry["event"] == "host"]
 
 
