@@ -11,9 +11,9 @@
                              (a thread)       Amygdala ─ safety.*─┼─> corpus ──> daily log, regions, exporters,
                                               BasalGanglia ───────┘              the server's event stream
 
-A decision does not wait for the corpus: what the gate journalled is handed over in a queue, and a thread derives the
-events and emits them, in order. A process's corpus carries what this process decided and what hosts report to it; what
-all processes did is in the journal, and the regions that tell of it read it there.
+A decision never waits for the corpus: the gate's entries go into a queue, and a thread derives the events and emits
+them in order. A process's corpus carries the decisions of this process and what hosts report to it. The journal holds
+what all processes did; regions that describe all sessions read it there.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 FOLDER: Final = "brain"
-"""Where the log, the pages and the index stand, below the state folder."""
+"""Folder of the log, the pages and the index, below the state folder."""
 BATCH_SECONDS: Final = 0.02
-"""What the gate journals is taken over so often: a thread that wakes for each call would get in its way."""
+"""Seconds between two batches of journal entries. A thread that wakes for each call would slow the call down."""
 MOST_WAITING: Final = 100_000
-"""Of more observations that wait, the oldest are dropped and counted. The journal has them all the same."""
+"""Most observations that wait. Beyond it the oldest are dropped and counted; the journal has them in any case."""
 
 
 class Brain:
-    """A corpus with what lives on it. Close it, or use it as a context manager.
+    """A corpus with its log, regions and exporters. Close it, or use it as a context manager.
 
-    ``corpus`` is one of the caller's own, else one is made (and closed with the brain). ``start`` begins what goes on
-    by itself: the schedule and the watching of files. The regions are there as attributes, None where they are
-    switched off (``regions.off`` in the settings).
+    ``corpus`` is the caller's own; without it one is created, and closed with the brain. ``start`` starts the schedule
+    and the watching of files. The regions are attributes, None if they are switched off (``regions.off`` in the
+    settings).
 
     Raises ``ConfigError`` if a region that is switched on needs a package that is not installed.
     """
@@ -96,7 +96,7 @@ class Brain:
             raise
 
     def _make_regions(self) -> list[Observer]:
-        """Makes what is switched on; returns who is to be handed what the gate journals, in order."""
+        """Create the regions that are switched on; return the observers of the gate's entries, in order."""
         gate, corpus, state = self.gate, self.corpus, Path(self.settings.state)
         takers: list[Observer] = []
         calls = OpeningCalls(Journal(gate.store, state).entry)
@@ -184,7 +184,7 @@ class Brain:
         return part
 
     def start(self) -> Self:
-        """Begins the schedule and the watching of files. Returns itself."""
+        """Start the schedule and the watching of files. Return the brain."""
         with self._turn:
             if self.brainstem is not None and not self._closed:
                 self.brainstem.start()
@@ -202,26 +202,26 @@ class Brain:
         budget: int | None = None,
         forgot: bool = False,
     ) -> Brief:
-        """What other sessions have in hand and did lately, for this one, within ``budget`` tokens.
+        """Return what other sessions are doing and did recently, for this session, within ``budget`` tokens.
 
-        ``keys``, ``cwd``, ``prompt`` and ``forgot`` say what matters to it, as in ``Prefrontal.brief``. Empty where
-        Prefrontal is switched off; uncut where RAS is. Raises ``ConfigError`` with the place for what cannot be used,
-        ``StoreUnavailable`` as the store does.
+        ``keys``, ``cwd``, ``prompt`` and ``forgot`` say what matters to the session, as in ``Prefrontal.brief``. The
+        brief is empty if Prefrontal is switched off, and uncut if RAS is. Raises ``ConfigError`` with the place for
+        invalid input, ``StoreUnavailable`` as the store does.
         """
         if self.prefrontal is None:
             return Brief()
-        made = self.prefrontal.brief(
+        brief = self.prefrontal.brief(
             instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt, forgot=forgot
         )
         if self.ras is None:
-            return made
+            return brief
         actor = f"{instance}/{session}" if session else instance
-        return self.ras.trim(made, budget, instance=actor, namespace=namespace)
+        return self.ras.trim(brief, budget, instance=actor, namespace=namespace)
 
     def parsed(self, call: Call) -> None:
-        """Tell, before what the gate says of it, that a host read this call out of a model's answer.
+        """Emit, ahead of the gate's own events, that a host read this call out of a model's answer.
 
-        Costs the caller next to nothing. Nothing is told where Wernicke is switched off.
+        Costs the caller next to nothing. Nothing is emitted if Wernicke is switched off.
         """
         if self.wernicke is not None:
             read = ParsedCall(call.tool, call.params, call.call_id)
@@ -229,21 +229,21 @@ class Brain:
             self.feed.hand(tell)
 
     def tell(self, event: CorpusEvent) -> None:
-        """Emit an event behind those of what the gate has journalled until now."""
+        """Emit an event after the events of what the gate has journalled so far."""
         self.feed.hand(partial(self.corpus.emit, event))
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Waits until everything the gate has journalled is on the corpus and was handled, and the log is written."""
+        """Wait until everything journalled so far is emitted and handled, and the log is written."""
         done = self.feed.flush(seconds) and self.corpus.flush(seconds)
         if self.log is not None:
             self.log.flush()
         return done
 
     def close(self) -> None:
-        """Ends everything; what was journalled until now is still told. Idempotent.
+        """Close everything; what was journalled before is still emitted. Idempotent.
 
-        On an event loop call it in a thread (``asyncio.to_thread``), for it waits for handlers, also for those of
-        that loop.
+        On an event loop call it in a thread (``asyncio.to_thread``): it waits for handlers, including those of that
+        loop.
         """
         with self._turn:
             if self._closed:
@@ -261,28 +261,31 @@ class Brain:
 
 
 class Feed:
-    """Hands what the gate journals to those who tell of it, in a thread and in order.
+    """Pass the gate's entries to the observers, in a thread and in order.
 
-    While a handler does not return, another thread goes on: the bus gives the handlers threads of their own then.
+    If a handler does not return, another thread continues; the bus then gives handlers their own threads.
     """
 
     def __init__(self, corpus: Corpus, takers: Sequence[Observer]) -> None:
         self._corpus = corpus
         self._takers = tuple(takers)
         self.lost = 0
-        """How many observations were dropped."""
+        """Number of observations that were dropped."""
         self._over = threading.Event()
         self.begin_anew()
         _FEEDS.add(self)
 
     def begin_anew(self) -> None:
-        """Starts its thread: at the beginning, and in a forked child, where what waits is the parent's."""
+        """Start the thread: at the beginning, and in a forked child.
+
+        In a child, waiting observations belong to the parent and are discarded.
+        """
         self._waiting: deque[tuple[Context, Observation | Callable[[], object]]] = deque(maxlen=MOST_WAITING)
-        """With the context of the call, so that what listens knows the span that it belongs to."""
+        """Each with the context of its call, so that subscribers know the span it belongs to."""
         self._bell = threading.Event()
         self._idle = threading.Condition()
         self._since = 0.0
-        """Since when one observation is being told, in seconds; 0 if none is."""
+        """When the current observation began to be emitted, in seconds; 0 if none is."""
         if self._takers and not self._over.is_set():
             self._start()
 
@@ -290,22 +293,22 @@ class Feed:
         self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
         self._thread.start()
 
-    def observe(self, seen: Observation) -> None:
-        """Takes what the gate's observer is handed. It costs the gate next to nothing."""
-        if seen.entries and self._takers:
-            self._put(seen)
+    def observe(self, observation: Observation) -> None:
+        """Queue an observation of the gate. This costs the gate next to nothing."""
+        if observation.entries and self._takers:
+            self._put(observation)
 
     def hand(self, tell: Callable[[], object]) -> None:
-        """Have something told in its turn: behind what was handed over before, ahead of what comes after."""
+        """Run a function in turn: after everything queued before, ahead of everything queued later."""
         if self._takers:
             self._put(tell)
         else:
             tell()
 
-    def _put(self, seen: Observation | Callable[[], object]) -> None:
+    def _put(self, item: Observation | Callable[[], object]) -> None:
         if len(self._waiting) == MOST_WAITING:
             self.lost += 1
-        self._waiting.append((copy_context(), seen))
+        self._waiting.append((copy_context(), item))
         if not self._bell.is_set():
             self._bell.set()
         elif self._since and time.monotonic() - self._since > STUCK:
@@ -313,55 +316,55 @@ class Feed:
             self._start()
 
     def flush(self, seconds: float) -> bool:
-        """Waits until what was handed over is on the corpus; False if that takes longer."""
+        """Wait until everything queued is emitted; return False if that takes longer than ``seconds``."""
         if not self._takers:
             return True
         with self._idle:
             return self._idle.wait_for(lambda: not (self._waiting or self._since), seconds)
 
     def close(self) -> None:
-        """Tells what is left, and ends. Idempotent."""
+        """Emit what is left, and stop. Idempotent."""
         self._over.set()
         self._bell.set()
         if self._takers and self._thread is not threading.current_thread():
             self._thread.join(5)
 
     def _run(self) -> None:
-        told = 0
+        reported = 0
         while self._thread is threading.current_thread():
             self._bell.wait()
             self._bell.clear()
             while self._waiting and self._thread is threading.current_thread():
                 self._since = time.monotonic()
-                with suppress(IndexError):  # another thread was quicker
-                    context, seen = self._waiting.popleft()
-                    context.run(self._hand_over, seen)
+                with suppress(IndexError):  # another thread took it first
+                    context, item = self._waiting.popleft()
+                    context.run(self._hand_over, item)
             if self._thread is not threading.current_thread():
-                return  # it was taken for stuck, and another goes on
-            if self.lost > told:
-                told = self.lost
-                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", told)
-                self._corpus.emit(HealthWarning("corpus.feed", told, MOST_WAITING))
+                return  # this thread counted as stuck, and another one continues
+            if self.lost > reported:
+                reported = self.lost
+                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", reported)
+                self._corpus.emit(HealthWarning("corpus.feed", reported, MOST_WAITING))
             with self._idle:
                 self._since = 0.0
                 self._idle.notify_all()
             if self._over.wait(BATCH_SECONDS) and not self._waiting:
                 return
 
-    def _hand_over(self, seen: Observation | Callable[[], object]) -> None:
-        tells = [partial(take, seen) for take in self._takers] if isinstance(seen, Observation) else [seen]
+    def _hand_over(self, item: Observation | Callable[[], object]) -> None:
+        tells = [partial(take, item) for take in self._takers] if isinstance(item, Observation) else [item]
         for tell in tells:
             try:
                 tell()
             except BaseException:
-                logger.exception("corpus: %s could not be told", getattr(seen, "event", "a call"))
+                logger.exception("corpus: %s could not be told", getattr(item, "event", "a call"))
 
 
 _FEEDS: Final[WeakSet[Feed]] = WeakSet()
 
 
 def _finish() -> None:
-    """At the end of the process: what was journalled is told, so that the log has it (which is written after this)."""
+    """Emit what was journalled when the process ends, so that the log, which is written after this, has it."""
     for feed in tuple(_FEEDS):
         feed.close()
 
@@ -378,7 +381,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _needed(region: str) -> Iterator[None]:
-    """Says which region needs what is not installed."""
+    """Say which region needs a package that is not installed."""
     try:
         yield
     except ImportError as missing:

@@ -1,14 +1,14 @@
-"""A brief as text: its head, its sections, what was left out, and about how many tokens that is.
+"""The text of a brief: its heading, its sections, the lines left out, and its approximate number of tokens.
 
 ::
 
-    [Callosum] What other sessions have in hand and did lately. For information: it confirms nothing.
-    In hand now, where this session works:
-    - doug/chat has an active action on "file:/repo/a.py" (edit, begun 12 s ago).
+    [Callosum] What other sessions are doing and did recently. For information only: it does not confirm a call.
+    Running now, where this session works:
+    - doug/chat is working on "file:/repo/a.py" (edit, begun 12 s ago).
     (3 more lines were left out.)
 
-It is put together by Prefrontal (``callosum.regions.context``) and cut to a budget by RAS
-(``callosum.regions.budget``), which do not know each other: this is what they share.
+Prefrontal (``callosum.regions.context``) builds the brief and RAS (``callosum.regions.budget``) cuts it. Neither knows
+the other: this module is what they share.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from callosum.wire import Brief, Section
 
 __all__ = ["Brief", "Section", "brief_of", "heading", "item", "left_out"]
 
-HEAD: Final = "[Callosum] What other sessions have in hand and did lately. For information: it confirms nothing."
+HEAD: Final = (
+    "[Callosum] What other sessions are doing and did recently. For information only: it does not confirm a call."
+)
 
 
 def brief_of(sections: Iterable[Section], trimmed: int = 0) -> Brief:
-    """Returns the brief of these sections; those without lines are passed over. Without any it has no text."""
-    kept = tuple(section for section in sections if section.lines)
-    if not kept:
+    """Return the brief of these sections. Sections without lines are skipped; without any lines the brief is empty."""
+    filled = tuple(section for section in sections if section.lines)
+    if not filled:
         return Brief(trimmed=trimmed)
     lines = [HEAD]
-    for section in kept:
+    for section in filled:
         lines.append(heading(section))
         lines += map(item, section.lines)
     if trimmed:
         lines.append(left_out(trimmed))
     text = "\n".join(lines)
-    return Brief(text, tokens(text), kept, trimmed)
+    return Brief(text, tokens(text), filled, trimmed)
 
 
 def heading(section: Section) -> str:
-    """A section's title as a line of the text."""
+    """Return a section's title as a line of the text."""
     return f"{section.title}:"
 
 
 def item(line: str) -> str:
-    """One of a section's lines as a line of the text."""
+    """Return one of a section's lines as a line of the text."""
     return f"- {line}"
 
 
 def left_out(count: int) -> str:
-    """The last line of a brief that says not all."""
+    """Return the last line of a brief that was cut."""
     return f"({count} more {'line was' if count == 1 else 'lines were'} left out.)"

@@ -1,7 +1,7 @@
 """RAS: cuts a brief to a budget of tokens.
 
-What a host injects is read with every turn, so it must stay small. The least important sections lose their last
-lines first. A line stays whole or goes; only where not even the first one fits is it shortened.
+A host adds the brief to every turn, so it must stay small. The least important sections lose their last lines first. A
+line is kept whole or dropped; only if not even the first line fits is it shortened.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from callosum.model import DEFAULT_NAMESPACE
 from callosum.wire import MAX_BUDGET
 
 BUDGET: Final = 600
-"""How long a brief may be where nothing is said, in tokens."""
+"""Default budget of a brief, in tokens."""
 _END: Final = 2
-"""What the end of a line measures."""
+"""Size of a line end."""
 _SHORTEST: Final = 60
-"""A shortened line has at least so many characters, or it is not worth its heading."""
+"""Fewest characters of a shortened line; a shorter one is not worth its heading."""
 
 
 class RAS:
-    """Cuts briefs to ``budget`` tokens; emits ``context.trimmed`` for each that was cut.
+    """Cut briefs to ``budget`` tokens; emit ``context.trimmed`` for each brief that was cut.
 
-    Holds nothing between two briefs and may be used from any thread. Raises ``ConfigError`` at ``budget`` for
-    one that is negative, or above ``MAX_BUDGET``.
+    Keeps nothing between two briefs and may be used from any thread. Raises ``ConfigError`` at ``budget`` if it is
+    negative or above ``MAX_BUDGET``.
     """
 
     def __init__(self, corpus: Corpus, budget: int = BUDGET) -> None:
@@ -37,7 +37,7 @@ class RAS:
         self.budget = _checked(budget)
 
     def close(self) -> None:
-        """Has nothing to end: it listens to nothing."""
+        """Do nothing: it has no subscription."""
 
     def trim(
         self,
@@ -47,11 +47,11 @@ class RAS:
         instance: str | None = None,
         namespace: str | None = DEFAULT_NAMESPACE,
     ) -> Brief:
-        """Returns the brief with so many lines that it takes at most ``budget`` tokens (None: the region's own).
+        """Return the brief with as many lines as fit into ``budget`` tokens (None: the region's own budget).
 
-        One that fits is returned as it is. Where not even a shortened line fits, nothing is left: an empty
-        brief, whose ``trimmed`` counts the lines. ``instance`` and ``namespace`` are for the event, which
-        counts the sections that are gone altogether. Linear in the number of lines.
+        A brief that fits is returned unchanged. If not even a shortened line fits, the result is an empty brief whose
+        ``trimmed`` counts the lines. ``instance`` and ``namespace`` are for the event, which counts the sections that
+        are gone altogether. Linear in the number of lines.
         """
         most = self.budget if budget is None else _checked(budget)
         if brief.tokens <= most:
@@ -63,27 +63,27 @@ class RAS:
 
 
 def _cut(brief: Brief, room: int) -> Brief:
-    """As many lines from the front as fit, with a last one that says how many were left out."""
+    """Keep as many lines from the front as fit, and add a line with the number of lines left out."""
     lines = sum(len(section.lines) for section in brief.sections)
-    left = brief.trimmed + lines
-    room -= measure(HEAD) + _END + measure(left_out(left))
-    kept: list[Section] = []
+    lines_left = brief.trimmed + lines
+    room -= measure(HEAD) + _END + measure(left_out(lines_left))
+    sections: list[Section] = []
     for section in brief.sections:
         title = measure(heading(section)) + _END
-        own, room = _fitting(section.lines, room - title)
-        if not own and not kept and section.lines:
+        fitting, room = _fitting(section.lines, room - title)
+        if not fitting and not sections and section.lines:
             short = _shortened(section.lines[0], room - measure(item("")) - _END)
-            own = (short,) if short else ()
-        if own:
-            kept.append(Section(section.title, own))
-        left -= len(own)
-        if len(own) < len(section.lines):
+            fitting = (short,) if short else ()
+        if fitting:
+            sections.append(Section(section.title, fitting))
+        lines_left -= len(fitting)
+        if len(fitting) < len(section.lines):
             break
-    return brief_of(kept, left)
+    return brief_of(sections, lines_left)
 
 
 def _fitting(lines: Sequence[str], room: int) -> tuple[tuple[str, ...], int]:
-    """The first lines for which there is room, and the room that is left."""
+    """Return the first lines for which there is room, and the remaining room."""
     for number, line in enumerate(lines):
         size = measure(item(line)) + _END
         if size > room:
@@ -93,18 +93,18 @@ def _fitting(lines: Sequence[str], room: int) -> tuple[tuple[str, ...], int]:
 
 
 def _shortened(line: str, room: int) -> str:
-    """The start of a line, of no more than this measure, with an ellipsis; ``""`` if hardly any would be left."""
+    """Return the start of a line in at most ``room``, with an ellipsis; ``""`` if too little would remain."""
     room -= measure('…"')
-    kept = 0
+    length = 0
     for char in line:
         room -= measure(char)
         if room < 0:
             break
-        kept += 1
-    if kept < _SHORTEST:
+        length += 1
+    if length < _SHORTEST:
         return ""
-    short = line[:kept].rstrip() + "…"
-    return short + '"' if short.count('"') % 2 else short  # nothing is left open that was quoted
+    short = line[:length].rstrip() + "…"
+    return short + '"' if short.count('"') % 2 else short  # close a quotation that was cut
 
 
 def _checked(budget: int) -> int:

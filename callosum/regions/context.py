@@ -1,15 +1,15 @@
-"""Prefrontal: puts a session's brief together, and says what an input asks for.
+"""Prefrontal: builds a session's brief, and classifies the intent of an input.
 
-The brief, from the moment it is asked for::
+The parts of a brief, at the moment it is requested::
 
-    which keys matter      named by the host, in the prompt, touched lately by the session, files in its folder
-    who else is at them    Store.nearby: others' live actions and newest acts there
-    what has changed       acts later than the session's last look at the key, or its last act there
-    what nobody knows      unknown outcomes of tier 4, of any session on any key, before everything else
+    which keys matter      named by the host, in the prompt, recently used by the session, files in its folder
+    who else uses them     Store.nearby: other sessions' live actions and newest actions there
+    what has changed       actions later than the session's last read of the key, or its last action there
+    unknown outcomes       of tier 4, of any session on any key, before everything else
     what was finished      the last answers of sessions that ended
-    what else goes on      its own open calls, others' leases elsewhere, notable acts since its own last call
+    what else is running   its own open calls, others' leases elsewhere, notable actions since its last call
 
-It only looks. No mark moves, so a call that would be warned before is warned after.
+Building a brief only reads. No mark moves, so a call that would be warned before it is warned after it.
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ from callosum.stores.base import Nearby, Store
 from callosum.wire import MAX_KEYS, MAX_PATH
 
 _OWN_KEYS: Final = 32
-"""Most of the session's own keys that are looked at."""
+"""Most of the session's own keys that are looked up."""
 _PROMPT_KEYS: Final = 8
 _MOST: Final = 12
-"""Most lines of one section that is about the session's own keys."""
+"""Most lines of a section about the session's own keys."""
 _ELSEWHERE: Final = 6
 _UNDER_WAY: Final = 20
-"""How many live actions are looked at, of its own and elsewhere."""
+"""Most live actions that are read, the session's own and elsewhere."""
 _HIGH, _NOTABLE = 3, 2
 _WITHIN: Final = 4_000
-"""How many journal entries are looked back over for notable acts elsewhere."""
+"""Journal entries that are searched backwards for notable actions elsewhere."""
 _ENDED: Final = 3
-"""Most sessions that ended whose last answer is shown."""
+"""Most ended sessions whose last answer is shown."""
 _NAMED: Final = 3
-"""How many keys are named of one session's acts with one tool."""
+"""Most keys that are named for one session's actions with one tool."""
 _WAITING: Final = 1_000
 """Most sessions whose input still waits for a model's answer."""
 _GENERATIONS: Final = 8
 _TOLD: Final = 128
-"""Of how many actions a brief can say what they did, the newest."""
+"""Most actions whose summaries are read, the newest."""
 _SUMMARY: Final = 100
 _PURPOSE: Final = 80
-"""Characters of a summary and of a purpose."""
+"""Most characters of a summary and of a purpose."""
 
 _PATH: Final = re.compile(r"(?<![\w/:.+@~-])(?:~|\.{1,2})?/?[\w.+@-]+(?:/[\w.+@-]+)+/?")
 _CHANNEL: Final = re.compile(r"(?<!\S)#[a-z][\w-]{1,79}", re.IGNORECASE)
@@ -80,11 +80,11 @@ _Who = tuple[str | None, str | None]
 
 
 class Prefrontal:
-    """Builds briefs over a store, and classifies the inputs that the corpus tells of.
+    """Build briefs from a store, and classify the inputs reported on the corpus.
 
-    Emits ``context.built`` for each brief; for each ``input.received`` an ``input.classified``, and an
-    ``input.routed`` when the next ``llm.response`` of that session says which model took it, unless the host
-    itself said so. Methods may be called from any thread. ``close`` ends the subscriptions.
+    Emits ``context.built`` for each brief. For each ``input.received`` it emits ``input.classified``, and
+    ``input.routed`` when the next ``llm.response`` of that session shows which model took the input, unless the host
+    reported it itself. Methods may be called from any thread. ``close`` ends the subscriptions.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Prefrontal:
         shares: bool = False,
         merges: Callable[[], Sequence[MergeRecord]] = tuple,
     ) -> None:
-        """``secrets`` replaces secrets in keys and names, as the gate of this store does.
+        """Create the region.
 
-        ``shares``: sessions are told of others' purposes also where these are of another instance. ``merges`` returns
-        the writes that ran merged, newest first.
+        ``secrets`` replaces secrets in keys and names, as the gate of this store does. ``shares``: sessions also see
+        the purposes of sessions of other instances. ``merges`` returns the writes that ran merged, newest first.
         """
         self._merges = merges
         self._shares = shares
@@ -114,7 +114,7 @@ class Prefrontal:
         self._scope.on(LlmResponse, self._route)
 
     def close(self) -> None:
-        """Listens no more. Idempotent."""
+        """End the subscriptions. Idempotent."""
         self._scope.close()
 
     # --- the brief -------------------------------------------------------------------------------
@@ -130,14 +130,14 @@ class Prefrontal:
         prompt: str | None = None,
         forgot: bool = False,
     ) -> Brief:
-        """Returns what others have in hand and did lately, as far as it matters to this session.
+        """Return what other sessions are doing and did recently, as far as it matters to this session.
 
-        ``keys`` are context keys that the host knows to matter, at most ``MAX_KEYS``; a key that ends in ``/``
-        stands for all below it. ``cwd`` is the session's folder. Of ``prompt`` the addresses, paths and
-        channels count as keys. ``forgot``: the session's context was compacted, so what it has in hand itself and
-        what it committed to come first. The whole brief, uncut: ``RAS`` cuts it. Empty if there is nothing to tell.
+        ``keys`` are context keys that the host knows to matter, at most ``MAX_KEYS``; a key that ends in ``/`` stands
+        for everything below it. ``cwd`` is the session's folder. Addresses, paths and channels in ``prompt`` count as
+        keys. ``forgot``: the session's context was compacted, so its own open actions and commitments come first. The
+        brief is not cut: ``RAS`` does that. It is empty if there is nothing to report.
 
-        Raises ``ConfigError`` with the place for what cannot be used, ``StoreUnavailable`` as the store does.
+        Raises ``ConfigError`` with the place for invalid input, ``StoreUnavailable`` as the store does.
         """
         check_name(instance, "instance")
         if session is not None:
@@ -149,20 +149,20 @@ class Prefrontal:
             folder, named = list(map(self._secrets.key, folder)), list(map(self._secrets.key, named))
             instance, session = self._secrets.name(instance), self._secrets.name(session) if session else session
         actor = f"{instance}/{session}" if session else instance
-        look = _Looked(self._store, namespace, actor, shares=self._shares, merges=self._merges)
-        found = look.brief(named, folder, forgot=forgot)
+        view = _BriefView(self._store, namespace, actor, shares=self._shares, merges=self._merges)
+        brief = view.brief(named, folder, forgot=forgot)
         self._corpus.emit(
-            ContextBuilt(found.tokens, len(found.sections), instance=actor, namespace=namespace),
+            ContextBuilt(brief.tokens, len(brief.sections), instance=actor, namespace=namespace),
         )
-        return found
+        return brief
 
     # --- inputs ----------------------------------------------------------------------------------
 
     def _classify(self, event: InputReceived) -> None:
-        who = _who(event)
+        session = _who(event)
         with self._guard:
-            self._waiting[who] = event.cause
-            self._waiting.move_to_end(who)
+            self._waiting[session] = event.cause
+            self._waiting.move_to_end(session)
             while len(self._waiting) > _WAITING:
                 self._waiting.popitem(last=False)
         intent, confidence = intent_of(event.content)
@@ -171,16 +171,16 @@ class Prefrontal:
         )
 
     def _routed(self, event: InputRouted) -> None:
-        """The host has said it itself; of what was said here nothing is waiting any more."""
+        """Drop the waiting input: the host has reported the model itself."""
         with self._guard:
             self._waiting.pop(_who(event), None)
 
     def _route(self, event: LlmResponse) -> None:
-        who = _who(event)
+        session = _who(event)
         with self._guard:
-            if who not in self._waiting:
+            if session not in self._waiting:
                 return
-            cause = self._waiting.pop(who)
+            cause = self._waiting.pop(session)
         self._corpus.emit(
             InputRouted(event.provider, event.model, instance=event.instance, namespace=event.namespace, cause=cause)
         )
@@ -194,21 +194,21 @@ def _who(event: CorpusEvent) -> _Who:
 
 
 def _given(keys: Sequence[str], cwd: str | None) -> list[str]:
-    """The keys that the host names, in their one spelling."""
+    """Return the keys that the host names, in canonical spelling."""
     if len(keys) > MAX_KEYS:
         raise ConfigError(f"expected at most {MAX_KEYS}, got {len(keys)}", at="key")
-    found: list[str] = []
+    spelled: list[str] = []
     for key in keys:
         try:
             key_of(key)
         except ConfigError as error:
             raise ConfigError(error.message, at="key") from None
-        found += named(key, cwd) or (key,)
-    return found
+        spelled += named(key, cwd) or (key,)
+    return spelled
 
 
 def _folder(cwd: str | None) -> list[str]:
-    """The tree of the session's folder."""
+    """Return the tree of the session's folder."""
     if cwd is None:
         return []
     if type(cwd) is not str or not 0 < len(cwd) <= MAX_PATH:
@@ -217,14 +217,17 @@ def _folder(cwd: str | None) -> list[str]:
 
 
 def _mentioned(prompt: str | None, cwd: str | None) -> list[str]:
-    """The addresses, paths and channels in a prompt, as keys. What names nothing is looked up in vain."""
+    """Return the addresses, paths and channels in a prompt as keys.
+
+    Some may name nothing; their lookup finds nothing.
+    """
     if not prompt:
         return []
     text = prompt[:LOOKED_AT]
-    found = [key for address in addresses(text) for key in spell("email:", address)]
-    found += [key for path in _PATH.findall(text) for key in spell("file:", path, cwd)]
-    found += [key for channel in _CHANNEL.findall(text) for key in spell("channel:", channel)]
-    return list(dict.fromkeys(found))[:_PROMPT_KEYS]
+    mentioned = [key for address in addresses(text) for key in spell("email:", address)]
+    mentioned += [key for path in _PATH.findall(text) for key in spell("file:", path, cwd)]
+    mentioned += [key for channel in _CHANNEL.findall(text) for key in spell("channel:", channel)]
+    return list(dict.fromkeys(mentioned))[:_PROMPT_KEYS]
 
 
 def _shown_keys(action: Action) -> list[str]:
@@ -234,8 +237,8 @@ def _shown_keys(action: Action) -> list[str]:
 # --- one look at the store, told in lines -------------------------------------------------------------
 
 
-class _Acts(NamedTuple):
-    """What one session did with one tool: on which keys, newest first, when last, and the id of the newest."""
+class _ActionGroup(NamedTuple):
+    """One session's actions with one tool: keys (newest first), age of the last action, id of the newest."""
 
     session: str
     tool: str
@@ -244,15 +247,15 @@ class _Acts(NamedTuple):
     newest: int
 
 
-class _Held(NamedTuple):
-    """What one session has in hand with one tool on one key: the newest of such calls, and how many there are."""
+class _RunningGroup(NamedTuple):
+    """What one session is doing with one tool on one key: the newest of such calls, and their number."""
 
     action: Action
     calls: int
 
 
-class _Looked:
-    """What the store shows one session now. Ages are in seconds."""
+class _BriefView:
+    """The view that one session has of the store now. Ages are in seconds."""
 
     def __init__(
         self,
@@ -274,47 +277,55 @@ class _Looked:
         self._names: dict[str, str] = {}
         self._told: set[int] = set()
         self._held: set[tuple[str, str, str]] = set()
-        """Session, tool and key of what was told to be in hand."""
+        """Session, tool and key of the running actions that the brief has listed."""
         self._left_out = 0
 
     def brief(self, named: Sequence[str], folder: Sequence[str], *, forgot: bool = False) -> Brief:
-        """The whole of it. ``named`` keys come before the session's own, the ``folder`` after them."""
-        own = self._store.touched(self._namespace, self._mine)
-        touched = dict.fromkeys(key for action in own for key in _shown_keys(action))
+        """Return the whole brief. ``named`` keys come before the session's own keys, the ``folder`` after them."""
+        own_actions = self._store.touched(self._namespace, self._mine)
+        touched = dict.fromkeys(key for action in own_actions for key in _shown_keys(action))
         keys = dict.fromkeys([*named, *list(touched)[:_OWN_KEYS], *folder])
-        near = self._store.nearby(self._namespace, self._mine, list(keys)) if keys else []
+        nearby = self._store.nearby(self._namespace, self._mine, list(keys)) if keys else []
         under_way = self._store.underway(self._namespace, self._mine, _HIGH, _UNDER_WAY)
         recent = self._store.recent(self._namespace, floor=_NOTABLE, besides=self._mine, within=_WITHIN)
-        told = {action.id for action in (*(one.action for one in near), *under_way, *recent, *own) if not action.lock}
-        self._bodies = self._store.bodies(self._namespace, sorted(told)[-_TOLD:]) if told else {}
-        lately = max(self._now - HOUR, own[0].started if own else 0)
-        mine = {action.id: action for action in (*under_way, *own) if action.session in self._mine}
+        described = {
+            action.id
+            for action in (*(neighbour.action for neighbour in nearby), *under_way, *recent, *own_actions)
+            if not action.lock
+        }
+        self._bodies = self._store.bodies(self._namespace, sorted(described)[-_TOLD:]) if described else {}
+        lately = max(self._now - HOUR, own_actions[0].started if own_actions else 0)
+        own_by_id = {action.id: action for action in (*under_way, *own_actions) if action.session in self._mine}
         others = (action for action in under_way if action.session not in self._mine)
         here, elsewhere = "where this session works", "elsewhere"
         own_first = (
             (
                 self._section(
-                    "This session's own, from before a compaction",
-                    self._open(mine.values()),
+                    "This session's open actions from before the compaction",
+                    self._open(own_by_id.values()),
                     self._own_line,
                 ),
-                self._section("This session committed to", self._own_commitments(), self._own_commitment),
+                self._section("This session's commitments", self._own_commitments(), self._own_commitment),
             )
             if forgot
             else ()
         )
-        sections = (  # the first that has an action tells it
+        sections = (  # an action is listed in the first section that has it
             *own_first,
-            self._section("Outcome unknown, of what cannot be undone", self._gravest(under_way), self._unsettled),
-            self._section(f"In hand now, {here}", self._in_hand(one.action for one in near), self._holding),
-            self._section(f"Outcome unknown, {here}", self._unknown(near), self._lost),
-            self._section(f"Committed to by others, {here}", self._committed(keys), self._commitment),
-            self._section("Merged with what this session wrote", self._merged(near), self._merge),
-            self._section("Done by others since this session last looked", self._done(near), self._acts),
-            self._section("Sessions that ended lately", self._ended(own), self._farewell, _ENDED),
-            self._section("This session's own", self._own(mine.values()), self._own_line),
-            self._section(f"In hand {elsewhere}", self._in_hand(others), self._holding, _ELSEWHERE),
-            self._section(f"Done {elsewhere} lately", self._notable(recent, lately), self._acts, _ELSEWHERE),
+            self._section(
+                "Unknown outcomes of actions that cannot be undone", self._gravest(under_way), self._unsettled
+            ),
+            self._section(
+                f"Running now, {here}", self._in_hand(neighbour.action for neighbour in nearby), self._holding
+            ),
+            self._section(f"Unknown outcomes, {here}", self._unknown(nearby), self._lost),
+            self._section(f"Commitments of other sessions, {here}", self._committed(keys), self._commitment),
+            self._section("Writes merged with this session's changes", self._merged(nearby), self._merge),
+            self._section("Done by others since this session last read", self._done(nearby), self._acts),
+            self._section("Sessions that ended recently", self._ended(own_actions), self._farewell, _ENDED),
+            self._section("This session's open actions", self._own(own_by_id.values()), self._own_line),
+            self._section(f"Running {elsewhere}", self._in_hand(others), self._holding, _ELSEWHERE),
+            self._section(f"Done {elsewhere} recently", self._notable(recent, lately), self._acts, _ELSEWHERE),
         )
         return brief_of(sections, self._left_out)
 
@@ -324,73 +335,77 @@ class _Looked:
 
     # --- what is told where ---
 
-    def _in_hand(self, actions: Iterable[Action]) -> list[_Held]:
-        """Leases, places in line, calls of lower tiers that may still be running, questions to a person."""
-        groups: dict[tuple[object, ...], _Held] = {}
-        known = {key for _, _, key in self._held if key}
+    def _in_hand(self, actions: Iterable[Action]) -> list[_RunningGroup]:
+        """Return leases, queue entries, calls of lower tiers that may still be running, and questions to a person."""
+        groups: dict[tuple[object, ...], _RunningGroup] = {}
+        listed = {key for _, _, key in self._held if key}
         for action in actions:
             key = _where(action)
-            if key in known or not (self._is_held(action) or self._waits(action)) or not self._is_news(action):
+            if key in listed or not (self._is_held(action) or self._waits(action)) or not self._is_news(action):
                 continue
             self._held.add((action.session, action.tool, key))
             sort = (action.session, action.tool, key, action.state, action.lock, action.approved > 0)
             newest, calls = groups.get(sort, (action, 0))
-            groups[sort] = _Held(max(newest, action, key=_begun), calls + 1)
+            groups[sort] = _RunningGroup(max(newest, action, key=_begun), calls + 1)
         return list(groups.values())
 
     def _gravest(self, under_way: Iterable[Action]) -> list[Action]:
-        """The ``unknown`` actions of tier 4, whosever they are, the newest first."""
-        known = self._store.live(self._namespace, (State.UNKNOWN,))
+        """Return the ``unknown`` actions of tier 4 of all sessions, newest first."""
+        unknown = self._store.live(self._namespace, (State.UNKNOWN,))
         lost = [
-            one
-            for one in (*under_way, *known)
-            if one.tier >= Tier.CRITICAL and self._is_lost(one) and self._is_news(one)
+            action
+            for action in (*under_way, *unknown)
+            if action.tier >= Tier.CRITICAL and self._is_lost(action) and self._is_news(action)
         ]
         return sorted(lost, key=_begun, reverse=True)
 
-    def _unknown(self, near: Iterable[Nearby]) -> list[Action]:
-        return [one.action for one in near if self._is_lost(one.action) and self._is_news(one.action)]
+    def _unknown(self, nearby: Iterable[Nearby]) -> list[Action]:
+        return [
+            neighbour.action
+            for neighbour in nearby
+            if self._is_lost(neighbour.action) and self._is_news(neighbour.action)
+        ]
 
-    def _done(self, near: Iterable[Nearby]) -> list[_Acts]:
-        """Of acts on keys at which the session never looked only the last day counts."""
+    def _done(self, nearby: Iterable[Nearby]) -> list[_ActionGroup]:
+        """Return finished actions that are new to the session. On keys it never read, only the last day counts."""
         fresh = [
-            (one.action, one.action.key)
-            for one in near
-            if one.action.state is State.DONE
-            and moment(one.action, self._now) > (one.seen or self._now - DAY)
-            and not self._is_in_hand(one.action)
-            and self._is_news(one.action)
+            (neighbour.action, neighbour.action.key)
+            for neighbour in nearby
+            if neighbour.action.state is State.DONE
+            and moment(neighbour.action, self._now) > (neighbour.seen or self._now - DAY)
+            and not self._is_in_hand(neighbour.action)
+            and self._is_news(neighbour.action)
         ]
         return self._together(fresh)
 
-    def _merged(self, near: Iterable[Nearby]) -> list[MergeRecord]:
-        """Writes that ran merged with a change of this session's, at whose file it has not looked since."""
+    def _merged(self, nearby: Iterable[Nearby]) -> list[MergeRecord]:
+        """Return writes that ran merged with this session's change, if it has not read the file since."""
         looked: dict[str, int] = {}
-        for one in near:
-            if one.action.key.startswith("file:"):
-                looked[one.action.key] = max(one.seen, looked.get(one.action.key, 0))
+        for neighbour in nearby:
+            if neighbour.action.key.startswith("file:"):
+                looked[neighbour.action.key] = max(neighbour.seen, looked.get(neighbour.action.key, 0))
         if not looked:
             return []
-        found = [
+        merges = [
             merged
             for merged in self._merges()
             if merged.namespace == self._namespace
             and not set(self._mine).isdisjoint(merged.others)
             and merged.id > looked.get(f"file:{merged.path}", merged.id)
         ]
-        self._told.update(merged.id for merged in found)
-        return found
+        self._told.update(merged.id for merged in merges)
+        return merges
 
     def _merge(self, merged: MergeRecord) -> str:
-        return merge_sentence(merged, next(one for one in self._mine if one in merged.others))
+        return merge_sentence(merged, next(session for session in self._mine if session in merged.others))
 
     def _committed(self, keys: Collection[str]) -> list[Action]:
-        """Others' commitments on these keys, the newest first."""
-        made = self._store.commitments(self._namespace, list(keys)) if keys else []
+        """Return other sessions' commitments on these keys, newest first."""
+        commitments = self._store.commitments(self._namespace, list(keys)) if keys else []
         return [
-            replace(one, key=next((key.name for key in found_on(one) if key.name in keys), _first(one)))
-            for one in reversed(made)
-            if one.session not in self._mine and self._is_news(one)
+            replace(action, key=next((key.name for key in found_on(action) if key.name in keys), _first(action)))
+            for action in reversed(commitments)
+            if action.session not in self._mine and self._is_news(action)
         ]
 
     def _own(self, actions: Iterable[Action]) -> list[Action]:
@@ -401,15 +416,15 @@ class _Looked:
         ]
 
     def _open(self, actions: Iterable[Action]) -> list[Action]:
-        """What the session has in hand itself, calls of lower tiers that may still be running too."""
+        """Return the session's own open actions, including calls of lower tiers that may still be running."""
         running = [action for action in actions if self._is_held(action) and self._is_news(action)]
         return sorted([*self._own(actions), *running], key=lambda action: -action.id)
 
     def _own_commitments(self) -> list[Action]:
-        made = self._store.commitments(self._namespace)
-        return [replace(one, key=_first(one)) for one in reversed(made) if one.session in self._mine]
+        commitments = self._store.commitments(self._namespace)
+        return [replace(action, key=_first(action)) for action in reversed(commitments) if action.session in self._mine]
 
-    def _notable(self, actions: Iterable[Action], lately: int) -> list[_Acts]:
+    def _notable(self, actions: Iterable[Action], lately: int) -> list[_ActionGroup]:
         fresh = [
             (action, _first(action))
             for action in actions
@@ -421,21 +436,25 @@ class _Looked:
         ]
         return self._together(fresh)
 
-    def _ended(self, own: Sequence[Action]) -> list[Entry]:
-        """The sessions that ended since this one did anything; to one that begins, those of the last day."""
-        since = own[0].started if own else self._now - DAY
+    def _ended(self, own_actions: Sequence[Action]) -> list[Entry]:
+        """Return the sessions that ended since this one last acted; for a new session, those of the last day."""
+        since = own_actions[0].started if own_actions else self._now - DAY
         farewells = self._store.farewells(self._namespace)
-        newest = {one.session: one for one in reversed(farewells) if one.seq > since and one.session not in self._mine}
-        return sorted(newest.values(), key=lambda one: -one.seq)
+        newest = {
+            farewell.session: farewell
+            for farewell in reversed(farewells)
+            if farewell.seq > since and farewell.session not in self._mine
+        }
+        return sorted(newest.values(), key=lambda farewell: -farewell.seq)
 
-    def _together(self, acts: Iterable[tuple[Action, str]]) -> list[_Acts]:
-        """All that a session did with one tool, as one."""
-        groups: dict[tuple[str, str], _Acts] = {}
+    def _together(self, acts: Iterable[tuple[Action, str]]) -> list[_ActionGroup]:
+        """Return the actions grouped by session and tool."""
+        groups: dict[tuple[str, str], _ActionGroup] = {}
         for action, key in acts:
             age = (self._now - (action.ended or action.started)) / SECOND
-            who = (action.session, action.tool)
-            group = groups.get(who) or _Acts(*who, {}, age, action.id)
-            groups[who] = group._replace(age=min(group.age, age))
+            session_and_tool = (action.session, action.tool)
+            group = groups.get(session_and_tool) or _ActionGroup(*session_and_tool, {}, age, action.id)
+            groups[session_and_tool] = group._replace(age=min(group.age, age))
             if key:
                 group.keys[key] = None
         return list(groups.values())
@@ -444,7 +463,7 @@ class _Looked:
         return leased(action, self._now) or (action.state is State.DONE and unreported(action, self._now))
 
     def _is_in_hand(self, action: Action) -> bool:
-        """Whether its session was told to be at just this still."""
+        """Return True if the brief has already listed its session as working on this key."""
         key = _where(action)
         return bool(key) and (action.session, action.tool, key) in self._held
 
@@ -452,11 +471,11 @@ class _Looked:
         return lost(action, self._now) and not action.lock
 
     def _waits(self, action: Action) -> bool:
-        """Whether it is a question to a person that is open, or was answered with yes."""
+        """Return True if it is a question to a person that is open, or was approved."""
         return action.state is State.ASKED and action.approved >= 0 and not lapsed(action, self._now)
 
     def _is_news(self, action: Action) -> bool:
-        """Whether it was not told in this brief yet; then it is."""
+        """Return True if the brief has not listed the action yet, and mark it as listed."""
         if action.id in self._told:
             return False
         self._told.add(action.id)
@@ -464,35 +483,39 @@ class _Looked:
 
     # --- lines ---
 
-    def _holding(self, held: _Held) -> str:
+    def _holding(self, held: _RunningGroup) -> str:
         action, calls = held
-        who, key, tool = self._who(action.session), _on(_where(action)), name(action.tool)
-        begun, what = self._since(action.started), self._what(action.id, action.session, _where(action))
+        session, key, tool = self._who(action.session), _on(_where(action)), name(action.tool)
+        begun, summary = self._since(action.started), self._what(action.id, action.session, _where(action))
         if calls > 1:
-            tool, what = f"{tool}, {calls} calls", ""
+            tool, summary = f"{tool}, {calls} calls", ""
         if action.state is State.ASKED:
-            waits = "was allowed to by a person" if action.approved else "waits for a person"
-            return f"{who} wants to act{key} ({tool}, {begun}) and {waits}{what}."
+            waits = "a person approved it" if action.approved else "waits for a person"
+            return f"{session} wants to act{key} ({tool}, {begun}) and {waits}{summary}."
         if action.state is State.QUEUED:
-            return f"{who} waits in line{key} ({tool}, {begun}){what}."
+            return f"{session} waits in the queue{key} ({tool}, {begun}){summary}."
         if action.state is State.DONE:
-            return f"{who} is at work{key} ({tool}, begun {begun}){what}."
+            return f"{session} is working{key} ({tool}, begun {begun}){summary}."
         until = max(action.expires, action.limit) if action.alive else action.expires
-        left = f"begun {begun}, lease for {ago((until - self._now) / SECOND)} more"
-        return f"{who} holds a lock{key} ({left})." if action.lock else f"{who} is at work{key} ({tool}, {left}){what}."
+        lease_left = f"begun {begun}, lease for {ago((until - self._now) / SECOND)} more"
+        return (
+            f"{session} holds a lock{key} ({lease_left})."
+            if action.lock
+            else f"{session} is working{key} ({tool}, {lease_left}){summary}."
+        )
 
     def _own_commitment(self, action: Action) -> str:
         return self._commitment(action, "This session")
 
-    def _commitment(self, action: Action, who: str = "") -> str:
-        made = action.content.commitment or Commitment()
+    def _commitment(self, action: Action, session: str = "") -> str:
+        commitment = action.content.commitment or Commitment()
         key = action.key
-        did = decided_by(action.tool, action.content.stance or made.side, key) or "took a side"
-        what = f", {quote(made.what, 120)}" if made.what else ""
-        left = ago((made.until - self._now) / SECOND)
+        did = decided_by(action.tool, action.content.stance or commitment.side, key) or "took a side"
+        quoted = f", {quote(commitment.what, 120)}" if commitment.what else ""
+        remaining = ago((commitment.until - self._now) / SECOND)
         return (
-            f"{who or self._who(action.session)} {did} {_key(key)} {self._since(action.started)} "
-            f"({name(action.tool)}){what}; it counts for {left} more."
+            f"{session or self._who(action.session)} {did} {_key(key)} {self._since(action.started)} "
+            f"({name(action.tool)}){quoted}; it holds for {remaining} more."
         )
 
     def _lost(self, action: Action) -> str:
@@ -505,43 +528,43 @@ class _Looked:
     def _unsettled(self, action: Action) -> str:
         if action.session not in self._mine:
             return f"{self._lost(action)} To settle it, {ask_to_resolve(action.id)}."
-        return f"{self._own_line(action)} Look whether it did, then {ask_to_resolve(action.id)}."
+        return f"{self._own_line(action)} Check whether it did, then {ask_to_resolve(action.id)}."
 
-    def _acts(self, acts: _Acts) -> str:
+    def _acts(self, acts: _ActionGroup) -> str:
         names = ", ".join(_key(key) for key in list(acts.keys)[:_NAMED])
         more = f" and {len(acts.keys) - _NAMED} more" if len(acts.keys) > _NAMED else ""
         on = f" on {names}{more}" if names else ""
         lead = "; the last was " if len(acts.keys) > 1 else ": "
-        what = self._what(acts.newest, acts.session, next(iter(acts.keys), ""), lead)
-        return f"{self._who(acts.session)} acted{on} {since(acts.age)} ({name(acts.tool)}){what}."
+        summary = self._what(acts.newest, acts.session, next(iter(acts.keys), ""), lead)
+        return f"{self._who(acts.session)} acted{on} {since(acts.age)} ({name(acts.tool)}){summary}."
 
     def _farewell(self, entry: Entry) -> str:
         return f"{self._who(entry.session)} ended {self._since(entry.seq)}: {shown(entry.body['summary'], _SUMMARY)}."
 
     def _own_line(self, action: Action) -> str:
-        what = f"{_on(_first(action))} ({name(action.tool)}, {self._since(action.started)})"
-        did = self._what(action.id, action.session, _first(action))
+        where = f"{_on(_first(action))} ({name(action.tool)}, {self._since(action.started)})"
+        summary = self._what(action.id, action.session, _first(action))
         if action.state is State.ASKED and action.approved:
-            return f"A person agreed to a call{what}: it runs when it is made again.{self._it_was(action)}"
+            return f"A person approved a call{where}: it runs when it is repeated.{self._it_was(action)}"
         if action.state is State.ASKED:
-            return f"A call{what} waits for a person{did}."
+            return f"A call{where} waits for a person{summary}."
         if self._is_lost(action):
-            return f"An action{what} has no known outcome: it may or may not have happened.{self._it_was(action)}"
+            return f"An action{where} has no known outcome: it may or may not have happened.{self._it_was(action)}"
         if action.state is State.QUEUED:
-            return f"A call{what} waits in line{did}."
-        return f"A lock{what} is still held." if action.lock else f"An action{what} is still open{did}."
+            return f"A call{where} waits in the queue{summary}."
+        return f"A lock{where} is still held." if action.lock else f"An action{where} is still open{summary}."
 
     def _what(self, id: int, session: str, key: str, lead: str = ": ") -> str:
-        """Return what an action did and what its session was asked for, as far as that is known."""
+        """Return what an action did and the purpose of its session, as far as known."""
         kept = kept_in(self._bodies[id]) if id in self._bodies else NOTHING_KEPT
         summary = summary_of(kept, key, _SUMMARY)
-        told = self._shares or _instance(session) == _instance(self._mine[0])
-        asked = f" (asked: {shown(kept.purpose, _PURPOSE)})" if kept.purpose and told else ""
+        may_share = self._shares or _instance(session) == _instance(self._mine[0])
+        asked = f" (asked: {shown(kept.purpose, _PURPOSE)})" if kept.purpose and may_share else ""
         return f"{lead}{summary}{asked}" if summary else asked
 
     def _it_was(self, action: Action) -> str:
-        what = self._what(action.id, action.session, _where(action)).removeprefix(":").strip()
-        return f" It was {what}." if what else ""
+        summary = self._what(action.id, action.session, _where(action)).removeprefix(":").strip()
+        return f" It was {summary}." if summary else ""
 
     def _since(self, at: int) -> str:
         return since((self._now - at) / SECOND)
@@ -549,7 +572,7 @@ class _Looked:
     # --- sessions ---
 
     def _chain(self, session: str, link: str) -> tuple[str, ...]:
-        """The sessions that this one continues, or descends from, nearest first."""
+        """Return the sessions that this one continues or descends from, nearest first."""
         chain: list[str] = []
         following = session
         while len(chain) < _GENERATIONS:
@@ -560,16 +583,16 @@ class _Looked:
         return tuple(chain)
 
     def _who(self, session: str) -> str:
-        """A session's name, and what it is to this one."""
-        known = self._names.get(session)
-        if known is None:
+        """Return a session's name, with its relation to this session."""
+        label = self._names.get(session)
+        if label is None:
             role = ""
             if session in self._ancestors:
                 role = "your parent " if session == self._ancestors[0] else "your ancestor "
             elif self._store.kin(self._namespace, session).parent in self._mine:
                 role = "your sub-agent "
-            known = self._names[session] = role + name(session)
-        return known
+            label = self._names[session] = role + name(session)
+        return label
 
 
 def _first(action: Action) -> str:
@@ -577,7 +600,7 @@ def _first(action: Action) -> str:
 
 
 def _where(action: Action) -> str:
-    """The key through which it was found, else its first; nothing for what has none."""
+    """Return the key through which the action was found, else its first key; "" if it has none."""
     return _first(action) if not action.key or action.key.startswith(NO_KEY) else action.key
 
 

@@ -1,4 +1,4 @@
-"""Hippocampus: a page a day of what all sessions did."""
+"""Hippocampus: writes a page for each day of what all sessions did."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from callosum.stores.base import Store
 
 JOB: Final = "episodes"
 MISSED: Final = 7
-"""So many days back a page is made up for, if nobody was there to write it."""
+"""Days back for which a missing page is written later."""
 _GRACE: Final = MINUTE
-"""So long after its end a day is over: by then the last transaction that began in it is in the journal."""
+"""Time after a day's end until it counts as over: the last transaction that began in it is journalled by then."""
 _LOOK_UP: Final = 1000
-"""After so many entries a long read looks whether the region was closed."""
+"""Entries of a long read after which it checks whether the region was closed."""
 
 
 class Hippocampus:
-    """Writes ``brain/episodes/YYYY-MM-DD.md`` from the journal, and tells of it as ``memory.saved``.
+    """Write ``brain/episodes/YYYY-MM-DD.md`` from the journal, and emit ``memory.saved``.
 
-    On its job's tick it writes the page of the day under way, if the journal has grown, and once more each of the
-    last ``MISSED`` days that is over and whose page does not say so yet. A job that fails is ``health.warning``
-    (``job.episodes``), and comes again. What it has read of the day stays in
-    memory (a few megabytes at most), so a tick reads no more than what is new; a new process reads the day once.
+    On the tick of its job it writes today's page if the journal has grown. It also rewrites, once, the page of each of
+    the last ``MISSED`` days that ended after its page was written. If the job fails, ``health.warning``
+    (``job.episodes``) is emitted and the next tick tries again. What it has read of today stays in memory (a few
+    megabytes at most), so a tick only reads new entries; a new process reads the day once.
 
-    Days are local. ``state`` is the state folder. ``now`` gives moments (default: the store's). Safe from any
-    thread; of several processes on one folder one writes at a time, the same page.
+    Days are local. ``state`` is the state folder. ``now`` returns moments (default: the store's). May be used from any
+    thread. Of several processes on one folder only one writes at a time, and all write the same page.
     """
 
     def __init__(self, corpus: Corpus, *, store: Store, state: Path, now: Callable[[], int] | None = None) -> None:
@@ -48,22 +48,22 @@ class Hippocampus:
         self._turn = threading.Lock()
         self._day: DayPage | None = None
         self._over: set[date] = set()
-        """Days about whose page nothing is left to do."""
+        """Days whose page is final."""
         self._closed = threading.Event()
         self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
 
     def write(self, day: date | None = None) -> Path | None:
-        """Writes the page of a local day (default: today) and returns it; None if it is as it was.
+        """Write the page of a local day (default: today) and return its path; None if it did not change.
 
-        None too where there is nothing to tell of, and while another process is at it. A page that was written
-        after its day stays; delete it to have it written anew.
-        Raises ``StoreError`` if the journal cannot be read or the page not be written.
+        Also returns None if there is nothing to write, and while another process is writing. A page that was written
+        after its day ended is final; delete it to have it written again. Raises ``StoreError`` if the journal cannot be
+        read or the page cannot be written.
         """
         now = self._now()
         return self._write(day or day_of(now), now)
 
     def catch_up(self) -> list[Path]:
-        """Writes what there is to write: days that are over first, then today. Returns the pages that changed."""
+        """Write pages that are due: past days first, then today. Return the pages that changed."""
         now = self._now()
         today = day_of(now)
         self._over = {day for day in self._over if day >= today - MISSED * ONE_DAY}
@@ -72,7 +72,7 @@ class Hippocampus:
         return [page for page in pages if page is not None]
 
     def close(self) -> None:
-        """Ends the subscription; a page that is being made is given up. Idempotent."""
+        """End the subscription, and give up a page that is being made. Idempotent."""
         self._closed.set()
         self._off()
 
@@ -87,7 +87,7 @@ class Hippocampus:
             return
         try:
             self.catch_up()
-        except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
+        except Exception as fault:  # noqa: BLE001 - reported; the next tick tries again
             report_failed_job(self._corpus.emit, JOB, fault)
 
     def _write(self, day: date, now: int) -> Path | None:
@@ -104,16 +104,16 @@ class Hippocampus:
         return self._folder.root / path if changed else None
 
     def _is_over(self, path: str) -> bool:
-        """Whether the page was written after its day had ended."""
+        """Return True if the page was written after its day ended."""
         head = self._folder.head(path, 1)
         return bool(head) and head[0].startswith("# ") and not head[0].endswith(SO_FAR)
 
     def _make(self, path: str, day: date, now: int) -> bool:
-        """Writes the page from what is new; whether it changed."""
-        kept = self._day if self._day is not None and self._day.day == day else None
-        page = kept or DayPage(day)
+        """Write the page from new entries; return True if it changed."""
+        current = self._day if self._day is not None and self._day.day == day else None
+        page = current or DayPage(day)
         so_far = now < page.end + _GRACE
-        if kept is not None and so_far and self._newest() <= kept.last and self._folder.has(path):
+        if current is not None and so_far and self._newest() <= current.last and self._folder.has(path):
             return False
         if not self._read(page):
             return False
@@ -129,7 +129,7 @@ class Hippocampus:
         return newest[-1].seq if newest else 0
 
     def _read(self, page: DayPage) -> bool:
-        """Feeds the page what it has not seen; False if the region was closed meanwhile."""
+        """Feed new entries to the page; return False if the region was closed meanwhile."""
         for number, entry in enumerate(self._journal.read(Filter(since=page.start), after=page.last)):
             if entry.seq >= page.end:
                 break

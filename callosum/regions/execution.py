@@ -1,4 +1,4 @@
-"""Motor: runs a tool under the gate with attempts and steps, and tells of every call.
+"""Motor: runs a tool under the gate with attempts and steps, and emits an event for every call.
 
 A **task** is one guarded run of a tool. Its life on the corpus::
 
@@ -10,8 +10,9 @@ A **task** is one guarded run of a tool. Its life on the corpus::
                                   tool.completed
     task.completed (success)
 
-Each attempt is a call of its own, so it is decided anew: what another session did meanwhile counts. What failed for
-certain is tried again. What may have happened (a timeout, a lost connection) is not, unless the call only reads.
+Each attempt is a separate call with its own decision, so what another session did in between counts. A call that
+certainly failed is tried again. A call that may have happened (a timeout, a lost connection) is not, unless it only
+reads.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class Stopped(CallosumError):
 
 
 class Task:
-    """A guarded run, as the work in it sees it.
+    """A guarded run, as the work inside it sees it.
 
-    ``id`` is its name, ``attempt`` counts from 1, ``decision`` is the gate's answer for this attempt.
+    ``id`` is its name, ``attempt`` counts from 1, ``decision`` is the gate's decision for this attempt.
     """
 
     def __init__(self, corpus: Corpus, call: Call, id: str) -> None:
@@ -82,7 +83,7 @@ class Task:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A part of the work: ``task.stepCompleted`` tells how long it took, if it raises nothing.
+        """Run a part of the work; emit ``task.stepCompleted`` with its duration unless it raises.
 
         Raises ``Stopped`` before it begins if the task was stopped.
         """
@@ -92,31 +93,31 @@ class Task:
         self.emit(TaskStepCompleted, name, _milliseconds(began))
 
     def check(self) -> None:
-        """Raises ``Stopped`` if the task was stopped: for long work to ask in between."""
+        """Raise ``Stopped`` if the task was stopped. Long work calls it from time to time."""
         if self.stopped is not None:
             raise Stopped(self.stopped)
 
     def stop(self, reason: str) -> None:
-        """Stops it before its next step or attempt. May be called from any thread; the first reason stands."""
+        """Stop the task before its next step or attempt. May be called from any thread; the first reason is kept."""
         if self.stopped is None:
             self.stopped = reason
             self._bell.set()
             wake = self._wake
             if wake is not None:
-                with suppress(RuntimeError):  # the loop is closed meanwhile
+                with suppress(RuntimeError):  # the loop was closed meanwhile
                     wake()
 
     def emit(self, kind: Callable[..., CorpusEvent], *facts: Any) -> None:
-        """Emits an event of this task."""
+        """Emit an event of this task."""
         call = self.call
         self._corpus.emit(kind(self.id, *facts, instance=call.actor, namespace=call.namespace, call_id=call.call_id))
 
     def rest(self, seconds: float) -> None:
-        """Lets time pass between two attempts, until the task is stopped."""
+        """Wait between two attempts, until the task is stopped."""
         self._bell.wait(seconds)
 
     async def rest_async(self, seconds: float) -> None:
-        """As ``rest``, on an event loop."""
+        """Wait as ``rest`` does, on an event loop."""
         bell = asyncio.Event()
         self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, bell.set)
         if self.stopped is not None:
@@ -131,13 +132,16 @@ class Task:
 
 
 class Motor:
-    """Runs tools under ``gate``, and emits ``tool.*`` for what the gate has journalled.
+    """Run tools under ``gate``, and emit ``tool.*`` for what the gate has journalled.
 
-    In a host whose tools run elsewhere it runs nothing and only tells: ``gate.add_observer(Motor(corpus).observe)``.
+    If a host runs its tools itself, use Motor only for the events: ``gate.add_observer(Motor(corpus).observe)``.
     """
 
     def __init__(self, corpus: Corpus, gate: Gate | None = None, *, calls: OpeningCalls | None = None) -> None:
-        """``calls`` knows the calls of earlier actions; without it those that this object has told of are known."""
+        """Create the region.
+
+        ``calls`` knows the calls of earlier actions. Without it, only calls that this object has seen are known.
+        """
         self._corpus = corpus
         self._gate = gate
         self._calls = calls or OpeningCalls()
@@ -146,13 +150,13 @@ class Motor:
 
     # --- telling -------------------------------------------------------------------------------------
 
-    def observe(self, seen: Observation) -> None:
-        """Takes what the gate's observer is handed."""
-        for entry in seen.entries:
+    def observe(self, observation: Observation) -> None:
+        """Emit the events of an observation."""
+        for entry in observation.entries:
             self.take(entry)
 
     def take(self, entry: Entry) -> None:
-        """Tells of one entry of the journal; of a report also which attempt of which task it was."""
+        """Emit the events of one journal entry; the event of a report names its task and attempt."""
         for event in self._calls.events_of(entry):
             if isinstance(event, ToolCalled | ToolCompleted | ToolFailed):
                 self._corpus.emit(event)
@@ -169,11 +173,11 @@ class Motor:
         longest: float = 30.0,
         task_id: str | None = None,
     ) -> R:
-        """Runs ``work`` under the gate, up to ``attempts`` times, and returns what it returns.
+        """Run ``work`` under the gate, up to ``attempts`` times, and return its result.
 
-        Between attempts it rests ``backoff`` seconds, then twice that and so on, at most ``longest``, with some
-        jitter. Raises what the last attempt raised; ``Blocked`` and ``GateUnavailable`` at once (they are answers,
-        not failures), ``Stopped``.
+        Between attempts it waits ``backoff`` seconds, then twice that and so on, at most ``longest``, with some jitter.
+        Raises the error of the last attempt; ``Blocked``, ``GateUnavailable`` and ``Stopped`` are raised at once,
+        because they are answers and not failures.
         """
         task = self._begin(call, attempts, backoff, longest, task_id)
         began = time.perf_counter()
@@ -200,7 +204,10 @@ class Motor:
         longest: float = 30.0,
         task_id: str | None = None,
     ) -> R:
-        """As ``run``, for work that awaits. A cancelled task is told as stopped, and its call's outcome as unknown."""
+        """Run work that awaits, as ``run`` does.
+
+        A cancelled task is reported as stopped, its call's outcome as unknown.
+        """
         task = self._begin(call, attempts, backoff, longest, task_id)
         began = time.perf_counter()
         try:
@@ -217,7 +224,7 @@ class Motor:
         raise AssertionError("an attempt returns or raises")  # pragma: no cover
 
     def stop(self, task_id: str, reason: str) -> bool:
-        """Stops a running task before its next step or attempt; whether there was one."""
+        """Stop a running task before its next step or attempt; return False if there is no such task."""
         with self._guard:
             task = self._tasks.get(task_id)
         if task is None:
@@ -226,7 +233,7 @@ class Motor:
         return True
 
     def close(self) -> None:
-        """Stops all tasks. Idempotent."""
+        """Stop all tasks. Idempotent."""
         with self._guard:
             tasks = list(self._tasks.values())
         for task in tasks:
@@ -256,7 +263,7 @@ class Motor:
         return task
 
     def _next(self, task: Task) -> Call:
-        """The call of the next attempt: another one, under an id of its own."""
+        """Return the call of the next attempt, under an id of its own."""
         task.check()
         task.attempt += 1
         task.emit(TaskStarted, task.attempt)
@@ -282,7 +289,7 @@ class Motor:
 
 
 def _policy(task: Task, attempts: int, backoff: float, longest: float) -> dict[str, Any]:
-    """When to try again, in the words of tenacity."""
+    """Return the retry policy in tenacity's terms."""
     return {
         "stop": stop_after_attempt(attempts),
         "wait": wait_exponential(multiplier=backoff, max=longest) + wait_random(0, backoff / 2),
@@ -292,7 +299,7 @@ def _policy(task: Task, attempts: int, backoff: float, longest: float) -> dict[s
 
 
 def _may_repeat(task: Task, error: BaseException) -> bool:
-    """Whether another attempt can do no harm: this one failed for certain, or the call only reads."""
+    """Return True if another attempt can do no harm: this one certainly failed, or the call only reads."""
     if isinstance(error, CallosumError) or not isinstance(error, Exception):
         return False
     return outcome_of_error(error) is Outcome.FAILED or (task.decision is not None and task.decision.tier == 0)

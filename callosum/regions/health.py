@@ -1,19 +1,19 @@
-"""Hypothalamus: notices what goes wrong, from the events alone and by measuring now and then.
+"""Hypothalamus: detects what goes wrong, from events and from regular measurements.
 
 From events, at once:
 
-* more than five ``llm.error`` of one session in a row, no ``llm.response`` between: ``health.warning`` for ``llm``;
-* ``context.built`` of more than 180,000 tokens: ``resource.low.context``, of 200,000; likewise a session's newest
-  ``llm.response`` with as large a share of its model's window, when that begins and every ``REMIND`` seconds;
-* ``tool.failed`` at the third attempt or later: ``health.warning`` for ``tool``.
+* more than five ``llm.error`` of one session in a row, with no ``llm.response`` between: ``health.warning`` for ``llm``
+* ``context.built`` of more than 180,000 of 200,000 tokens: ``resource.low.context``. The same when a session's newest
+  ``llm.response`` fills as large a share of its model's window; this is repeated every ``REMIND`` seconds
+* ``tool.failed`` at the third attempt or later: ``health.warning`` for ``tool``
 
-By ``check``, which the schedule's job ``health`` asks for: memory, the disk of the state folder, how long the store
-takes, and hosts that went silent. What is wrong is told when it begins and every ``REMIND`` seconds while it lasts; if
-nothing is, ``health.ok`` has what was measured.
+``check`` runs on the schedule's job ``health`` and measures memory, the disk of the state folder and the store's
+latency, and looks for silent hosts. A problem is reported when it begins and every ``REMIND`` seconds while it lasts.
+If there is none, ``health.ok`` carries the measurements.
 
-A host is silent if its model's tool calls (``tool.parsed``) do not reach the gate (``tool.called``, or the journal,
-where another process decided), or if it used to send ``health.ok`` itself and stopped while its process lives: then its
-calls run without being decided. All of that rests on what the host says of itself.
+A host is silent if its model's tool calls (``tool.parsed``) do not reach the gate (``tool.called``, or the journal if
+another process decided), or if it used to send ``health.ok`` and stopped while its process lives. Its calls then run
+without a decision. All of this relies on what the host says about itself.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ from callosum.stores.base import Store
 
 JOB: Final = "health"
 REMIND: Final = 600.0
-"""What is wrong and stays so is told again after so many seconds."""
+"""Seconds after which a lasting problem is reported again."""
 _HOSTS: Final = 1000
 _PENDING: Final = 1000
 _LATE_BEATS: Final = 3
 _SHORTEST: Final = 10.0
-"""No host is expected to tell more often, in seconds."""
+"""Shortest interval in seconds at which a host is expected to report."""
 _FORGET: Final = 20
-"""Calls that did not reach the gate are forgotten after so many times the patience."""
+"""Factor of ``patience`` after which calls that did not reach the gate are forgotten."""
 _LOOK_BACK: Final = 500
-"""So many of the newest entries are looked at before a host is said to be silent."""
+"""Newest journal entries that are searched before a host counts as silent."""
 
 Number = float | int | str
 T = TypeVar("T")
 
 
 class HealthLimits(Struct, frozen=True, kw_only=True):
-    """From where on something is wrong.
+    """The limits beyond which something is wrong.
 
-    ``errors``: model errors in a row. ``tokens`` of ``context`` tokens, or that share of a known window.
-    ``attempts`` of a tool. ``memory`` and ``disk``: the used part (0 to 1). ``free``: bytes that must be free on the
-    disk for the gate to go on writing. ``latency``: seconds for a look at the store. ``unreached``: so many parsed
-    calls of a host in a row, each older than ``patience`` seconds, have not reached the gate.
+    ``errors``: model errors in a row. ``tokens`` of ``context`` tokens, or that share of a known window. ``attempts``
+    of a tool. ``memory`` and ``disk``: the used part (0 to 1). ``free``: bytes that must be free on the disk so that
+    the gate can keep writing. ``latency``: seconds that the store may take to answer. ``unreached``: number of a host's
+    parsed calls in a row, each older than ``patience`` seconds, that did not reach the gate.
     """
 
     errors: int = 5
@@ -95,14 +95,14 @@ class HealthLimits(Struct, frozen=True, kw_only=True):
 
 
 class DiskSpace(NamedTuple):
-    """How much of something is used, in bytes."""
+    """Used and total size of memory or a disk, in bytes."""
 
     used: int
     total: int
 
 
 class _Beat(NamedTuple):
-    """The last sign of life of a host: when, how long after the one before (or as it says), of which process."""
+    """The last sign of life of a host: its moment, the expected interval, and the process."""
 
     at: float
     every: float | None
@@ -110,43 +110,46 @@ class _Beat(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """A call that a host's model made and that the gate has not seen."""
+    """A call that a host's model made and that has not reached the gate."""
 
     call_id: str | None
     name: str
     at: float
 
 
-_Who = tuple[str | None, str]
-"""A namespace and a session's or a host's name in it."""
+_Actor = tuple[str | None, str]
+"""A namespace, and the name of a session or host in it."""
 
 
 def memory_now() -> DiskSpace:
-    """The machine's memory."""
-    found = psutil.virtual_memory()
-    return DiskSpace(found.total - found.available, found.total)
+    """Return the use of the machine's memory."""
+    memory = psutil.virtual_memory()
+    return DiskSpace(memory.total - memory.available, memory.total)
 
 
 def is_read_only(folder: Path) -> bool:
-    """Return whether the file system of a folder is mounted read-only. Raises ``OSError``."""
+    """Return True if the file system of a folder is mounted read-only. Raises ``OSError``."""
     return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 def disk_now(folder: Path) -> DiskSpace:
-    """The disk of a folder, or of the nearest one above it that exists. Raises ``OSError``, also if it is read-only."""
+    """Return the use of the disk of a folder, or of its nearest existing parent.
+
+    Raises ``OSError``, also if the disk is read-only.
+    """
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
-    if is_read_only(folder):  # its room says nothing: many such file systems have none that is free
+    if is_read_only(folder):  # its free space means nothing: many such file systems have none
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
-    found = shutil.disk_usage(folder)
-    return DiskSpace(found.total - found.free, found.total)
+    usage = shutil.disk_usage(folder)
+    return DiskSpace(usage.total - usage.free, usage.total)
 
 
 class Hypothalamus:
-    """Watches the corpus, the store and the machine.
+    """Watch the corpus, the store and the machine.
 
-    ``state`` is the folder whose disk counts, ``store`` the one that is asked; without them they are left out.
-    ``now`` gives Unix seconds, ``memory`` and ``disk`` what they measure: for tests.
+    ``state`` is the folder whose disk is measured, ``store`` the store that is timed; without them these checks are
+    left out. ``now`` returns Unix seconds. Tests replace ``now``, ``memory`` and ``disk``.
     """
 
     def __init__(
@@ -167,13 +170,13 @@ class Hypothalamus:
         self._now = now
         self._memory = memory
         self._disk = disk
-        self._guard = threading.RLock()  # an event may come from a signal handler in the midst of another
-        self._errors: OrderedDict[_Who, int] = OrderedDict()
-        self._full: OrderedDict[_Who, float] = OrderedDict()
-        """When it was last told that a session's context is nearly full; those that are not are absent."""
+        self._guard = threading.RLock()  # reentrant: a signal handler may emit while an event is being handled
+        self._errors: OrderedDict[_Actor, int] = OrderedDict()
+        self._full: OrderedDict[_Actor, float] = OrderedDict()
+        """When a nearly full context was last reported, by session; other sessions are absent."""
         self._told: dict[str, float] = {}
-        self._beats: OrderedDict[_Who, _Beat] = OrderedDict()
-        self._parsed: OrderedDict[_Who, list[_Parsed]] = OrderedDict()
+        self._beats: OrderedDict[_Actor, _Beat] = OrderedDict()
+        self._parsed: OrderedDict[_Actor, list[_Parsed]] = OrderedDict()
         self._scope = corpus.scope()
         self._scope.on(LlmError, self._model_failed)
         self._scope.on(LlmResponse, self._model_answered)
@@ -186,35 +189,35 @@ class Hypothalamus:
         self._scope.on(SchedulerTick, self._tick, deferred=True)
 
     def close(self) -> None:
-        """Ends it. Idempotent."""
+        """End the subscriptions. Idempotent."""
         self._scope.close()
 
     # --- from events ---------------------------------------------------------------------------------
 
     def _model_failed(self, event: LlmError) -> None:
         with self._guard:
-            count = self._errors.get(_who(event), 0) + 1
-            _keep(self._errors, _who(event), count)
+            count = self._errors.get(_actor_of(event), 0) + 1
+            _keep(self._errors, _actor_of(event), count)
         if count > self._limits.errors:
             self._corpus.emit(_about(event, HealthWarning("llm", count, self._limits.errors)))
 
     def _model_answered(self, event: LlmResponse) -> None:
-        who, limits, now = _who(event), self._limits, self._now()
+        actor, limits, now = _actor_of(event), self._limits, self._now()
         window = event.window or limits.context
         low = event.context is not None and event.context * limits.context > limits.tokens * window
         with self._guard:
-            self._errors.pop(who, None)
-            due = low and now - self._full.get(who, -REMIND) >= REMIND
+            self._errors.pop(actor, None)
+            due = low and now - self._full.get(actor, -REMIND) >= REMIND
             if due:
-                _keep(self._full, who, now)
+                _keep(self._full, actor, now)
             elif not low and event.context is not None:
-                self._full.pop(who, None)
+                self._full.pop(actor, None)
         if due and event.context is not None:
             self._corpus.emit(_about(event, ResourceLowContext(event.context, window)))
 
     def _context_trimmed(self, event: ContextTrimmed) -> None:
         with self._guard:
-            self._full.pop(_who(event), None)
+            self._full.pop(_actor_of(event), None)
 
     def _context_built(self, event: ContextBuilt) -> None:
         if event.tokens > self._limits.tokens:
@@ -229,41 +232,44 @@ class Hypothalamus:
             return
         now = self._now()
         with self._guard:
-            waiting = self._parsed.get(_who(event), [])
+            waiting = self._parsed.get(_actor_of(event), [])
             waiting += [_Parsed(call.call_id, call.name, now) for call in event.calls]
-            _keep(self._parsed, _who(event), waiting[-_PENDING:])
+            _keep(self._parsed, _actor_of(event), waiting[-_PENDING:])
 
     def _tool_called(self, event: ToolCalled) -> None:
-        """A call that reaches the gate shows that the host's hooks work: what came before it was let be."""
+        """Remove the call from the parsed ones, and all before it.
+
+        A call that reaches the gate shows that the host's hooks work, so the earlier calls were never made.
+        """
         session = event.instance or ""
         with self._guard:
             for host in dict.fromkeys((session, session.partition("/")[0])):
                 waiting = self._parsed.get((event.namespace, host), [])
-                for place, parsed in enumerate(waiting):
-                    known = parsed.call_id is not None and event.call_id is not None
-                    if parsed.call_id == event.call_id if known else parsed.name == event.name:
-                        del waiting[: place + 1]
+                for index, parsed in enumerate(waiting):
+                    has_ids = parsed.call_id is not None and event.call_id is not None
+                    if parsed.call_id == event.call_id if has_ids else parsed.name == event.name:
+                        del waiting[: index + 1]
                         break
 
     def _host_lives(self, event: HealthOk) -> None:
-        """A host's own ``health.ok``.
+        """Record a host's own ``health.ok``.
 
-        Among its metrics may be ``everySeconds``, and ``pid`` with ``hostname``: of a process of this machine it can
-        be seen whether it lives.
+        Its metrics may include ``everySeconds``, and ``pid`` with ``hostname``: for a process of this machine, whether
+        it lives can be checked.
         """
         if event.instance is None:
             return
         every, pid = event.metrics.get("everySeconds"), event.metrics.get("pid")
-        here = event.metrics.get("hostname") == socket.gethostname()
-        now, who = self._now(), _who(event)
+        is_local = event.metrics.get("hostname") == socket.gethostname()
+        now, actor = self._now(), _actor_of(event)
         with self._guard:
-            before = self._beats.get(who)
+            before = self._beats.get(actor)
             if not isinstance(every, int | float) or every <= 0:
                 every = now - before.at if before is not None else None
             host = before.host if before is not None else None
-            if here and isinstance(pid, int) and (host is None or host.pid != pid):
+            if is_local and isinstance(pid, int) and (host is None or host.pid != pid):
                 host = _process(pid)
-            _keep(self._beats, who, _Beat(now, max(every, _SHORTEST) if every is not None else None, host))
+            _keep(self._beats, actor, _Beat(now, max(every, _SHORTEST) if every is not None else None, host))
 
     # --- by measuring --------------------------------------------------------------------------------
 
@@ -272,7 +278,7 @@ class Hypothalamus:
             self.check()
 
     def check(self) -> Mapping[str, Number]:
-        """Measures everything, tells what is wrong, or ``health.ok``; returns what was measured."""
+        """Measure everything; emit the problems, or ``health.ok`` if there are none; return the measurements."""
         metrics: dict[str, Number] = {}
         wrong = dict(self._faults(metrics))
         now = self._now()
@@ -336,70 +342,70 @@ class Hypothalamus:
         with self._guard:
             beats = dict(self._beats)
         metrics["hosts"] = len(beats)
-        for who, beat in beats.items():
+        for actor, beat in beats.items():
             if beat.every is None or now - beat.at <= _LATE_BEATS * beat.every:
                 continue
             lives = alive(beat.host) if beat.host is not None else None
             if not lives:
                 with self._guard:
-                    self._beats.pop(who, None)  # it has ended; or nobody can know, and then it is told once
+                    self._beats.pop(actor, None)  # the process has ended; or nobody can know, and it is reported once
             if lives is False:
                 continue
             silence, expected = f"silent for {now - beat.at:.0f} s", f"a sign of life every {beat.every:.0f} s"
             kind = HealthCritical if lives else HealthWarning
-            yield f"beat {who}", _of(who, kind(f"host:{who[1]}", silence, expected))
+            yield f"beat {actor}", _event_for(actor, kind(f"host:{actor[1]}", silence, expected))
 
     def _check_parsed(self) -> Iterator[tuple[str, CorpusEvent]]:
-        """Hosts whose calls did not reach the gate. What is told and long past is forgotten."""
+        """Yield the hosts whose calls did not reach the gate. Calls long past are forgotten."""
         limits, now = self._limits, self._now()
         with self._guard:
-            for who, waiting in list(self._parsed.items()):
-                left = [parsed for parsed in waiting if now - parsed.at <= _FORGET * limits.patience]
-                if left:
-                    self._parsed[who] = left
+            for actor, waiting in list(self._parsed.items()):
+                recent = [parsed for parsed in waiting if now - parsed.at <= _FORGET * limits.patience]
+                if recent:
+                    self._parsed[actor] = recent
                 else:
-                    del self._parsed[who]
+                    del self._parsed[actor]
             late = {
-                who: [parsed for parsed in waiting if now - parsed.at > limits.patience]
-                for who, waiting in self._parsed.items()
+                actor: [parsed for parsed in waiting if now - parsed.at > limits.patience]
+                for actor, waiting in self._parsed.items()
             }
-        for who, missed in late.items():
-            if len(missed) >= limits.unreached and not self._journalled(who, missed[0].at):
-                told = f"{len(missed)} calls of its model did not reach the gate"
-                yield f"hooks {who}", _of(who, HealthCritical(f"host:{who[1]}", told, limits.unreached))
+        for actor, missed in late.items():
+            if len(missed) >= limits.unreached and not self._journalled(actor, missed[0].at):
+                finding = f"{len(missed)} calls of its model did not reach the gate"
+                yield f"hooks {actor}", _event_for(actor, HealthCritical(f"host:{actor[1]}", finding, limits.unreached))
 
-    def _journalled(self, who: _Who, since: float) -> bool:
-        """Whether the journal has a call of this host since then: another process may have decided it."""
+    def _journalled(self, actor: _Actor, since: float) -> bool:
+        """Return True if the journal has a call of this host since then: another process may have decided it."""
         if self._store is None:
             return False
         try:
-            entries = self._store.entries(limit=_LOOK_BACK, namespace=who[0], newest=True)
+            entries = self._store.entries(limit=_LOOK_BACK, namespace=actor[0], newest=True)
         except StoreError:
-            return True  # it is not the host that is to blame
+            return True  # the host is not to blame
         return any(
-            entry.seq / SECOND >= since and (entry.session == who[1] or entry.session.startswith(f"{who[1]}/"))
+            entry.seq / SECOND >= since and (entry.session == actor[1] or entry.session.startswith(f"{actor[1]}/"))
             for entry in entries
         )
 
 
-def _who(event: CorpusEvent) -> _Who:
+def _actor_of(event: CorpusEvent) -> _Actor:
     return event.namespace, event.instance or ""
 
 
-def _of(who: _Who, event: CorpusEvent) -> CorpusEvent:
-    return replace(event, namespace=who[0], instance=who[1])
+def _event_for(actor: _Actor, event: CorpusEvent) -> CorpusEvent:
+    return replace(event, namespace=actor[0], instance=actor[1])
 
 
-def _keep(kept: OrderedDict[_Who, T], who: _Who, value: T) -> None:
-    """Remembers something of somebody; of too many the one who was heard of longest ago is forgotten."""
-    kept[who] = value
-    kept.move_to_end(who)
-    while len(kept) > _HOSTS:
-        kept.popitem(last=False)
+def _keep(values: OrderedDict[_Actor, T], actor: _Actor, value: T) -> None:
+    """Remember a value for a session or host; beyond ``_HOSTS`` forget the one heard from longest ago."""
+    values[actor] = value
+    values.move_to_end(actor)
+    while len(values) > _HOSTS:
+        values.popitem(last=False)
 
 
 def _about(cause: CorpusEvent, event: CorpusEvent) -> CorpusEvent:
-    """The event with whom it concerns, as its cause says."""
+    """Return the event with the session, call and action of its cause."""
     return replace(event, instance=cause.instance, namespace=cause.namespace, call_id=cause.call_id, id=cause.id)
 
 

@@ -1,4 +1,4 @@
-"""Thalamus: model traffic that a host reports, as ``llm.response``, ``llm.error`` and ``llm.token``.
+"""Thalamus: emits model traffic that a host reports, as ``llm.response``, ``llm.error`` and ``llm.token``.
 
 ::
 
@@ -7,10 +7,10 @@
     thalamus.response(answer, instance="mira/chat")
 
     for chunk in thalamus.stream(client.messages.create(..., stream=True), instance="mira/chat"):
-        ...                                                   # chunks pass through as they are
+        ...                                                   # chunks pass through unchanged
 
-A host that speaks to models of many providers through one API says which it is (``provider``); where it does
-not, the API's own is meant: ``openai``, ``anthropic``, ``google``, ``ollama``.
+A host that reaches models of many providers through one API names the provider (``provider``). Without it, the API's
+own is assumed: ``openai``, ``anthropic``, ``google``, ``ollama``.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from callosum.redact import quote, redact_text, summarise
 logger = logging.getLogger("callosum")
 
 MAX_TOKENS: Final = 2**53
-"""Above this a count of tokens is a fault."""
+"""Largest believable count of tokens; a larger one is an error."""
 MAX_DELTA: Final = 16_384
-"""Longest piece of an answer that is told, in characters; a longer one is cut."""
+"""Longest piece of an answer in an event, in characters; a longer piece is cut."""
 
 T = TypeVar("T")
 
 
 class _Usage(Struct, frozen=True):
-    """Where an API says how many tokens it took: all together, else in ``parts``."""
+    """Where an API states its token counts: a total, else ``parts``."""
 
     under: str
     total: str
@@ -52,7 +52,7 @@ _USAGE: Final[Mapping[AnswerShape, _Usage]] = {
     AnswerShape.CHAT: _Usage("usage", "total_tokens", ("prompt_tokens", "completion_tokens")),
     AnswerShape.RESPONSES: _Usage("usage", "total_tokens", ("input_tokens", "output_tokens")),
     AnswerShape.MESSAGES: _Usage(
-        # what was read from the cache or put into it is input too, and not in input_tokens
+        # tokens read from or written to the cache are input too, and not part of input_tokens
         "usage",
         "",
         ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"),
@@ -67,17 +67,17 @@ _USAGE: Final[Mapping[AnswerShape, _Usage]] = {
 
 
 class Thalamus:
-    """Tells of model traffic. It listens to nothing, so that ``close`` has nothing to end.
+    """Emit model traffic. It has no subscription, so ``close`` does nothing.
 
-    ``instance``, ``namespace`` and ``call_id`` are what every event can carry; names that cannot be used raise
-    ``ConfigError`` with their place. Its methods may be called from any thread.
+    ``instance``, ``namespace`` and ``call_id`` are the common fields of events; invalid names raise ``ConfigError``
+    with their place. Its methods may be called from any thread.
     """
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
 
     def close(self) -> None:
-        """Ends nothing: there is no subscription. Idempotent."""
+        """Do nothing: there is no subscription. Idempotent."""
 
     def response(
         self,
@@ -88,24 +88,24 @@ class Thalamus:
         namespace: str | None = None,
         call_id: str | None = None,
     ) -> LlmResponse | LlmError:
-        """Tells that a model answered; returns the event.
+        """Emit that a model answered; return the event.
 
-        ``answer`` is the provider's, decoded or as its SDK has it. ``tokens`` are those of input and output
-        together, cached and reasoning ones included; 0 where the answer has no usage. The model is "" where
-        it is not named. An answer that is an error is told as ``llm.error`` (see ``error``).
+        ``answer`` is the provider's, as decoded JSON or an SDK object. ``tokens`` counts input and output together,
+        including cached and reasoning tokens; 0 if the answer has no usage. The model is "" if it is not named. If the
+        answer is an error, ``llm.error`` is emitted (see ``error``).
 
-        Raises ``ConfigError`` with the place (``answer.usage.prompt_tokens``) for what is no answer.
+        Raises ``ConfigError`` with the place (``answer.usage.prompt_tokens``) if ``answer`` is not an answer.
         """
         facts = _facts(instance, namespace, call_id)
         if provider is not None:
             check_name(provider, "provider")
-        found = plain(answer)
-        shape = shape_of(found)
+        decoded = plain(answer)
+        shape = shape_of(decoded)
         if shape is AnswerShape.ERROR:
-            return self.error(provider or "unknown", found, **facts)
+            return self.error(provider or "unknown", decoded, **facts)
         if shape is AnswerShape.MCP:
             raise ConfigError("a request of MCP is no answer of a model", at="answer")
-        event = LlmResponse(provider or PROVIDERS[shape], _model_of(found), _tokens_of(found, shape), **facts)
+        event = LlmResponse(provider or PROVIDERS[shape], _model_of(decoded), _tokens_of(decoded, shape), **facts)
         self._corpus.emit(event)
         return event
 
@@ -119,13 +119,13 @@ class Thalamus:
         namespace: str | None = None,
         call_id: str | None = None,
     ) -> LlmError:
-        """Tells that a model failed; returns the event.
+        """Emit that a model failed; return the event.
 
-        ``error`` is what was raised, a text, or the answer of the API. Secrets are taken out of it, and it is
-        cut at about 200 characters on one line. ``will_retry``: the host tries again.
+        ``error`` is the exception, a text, or the API's error answer. Secrets are removed from it, and it is cut to
+        about 200 characters on one line. ``will_retry``: the host tries again.
         """
         check_name(provider, "provider")
-        event = LlmError(provider, _told(error), will_retry, **_facts(instance, namespace, call_id))
+        event = LlmError(provider, _error_text(error), will_retry, **_facts(instance, namespace, call_id))
         self._corpus.emit(event)
         return event
 
@@ -137,9 +137,9 @@ class Thalamus:
         namespace: str | None = None,
         call_id: str | None = None,
     ) -> None:
-        """Tells of a piece of an answer while it comes; of an empty one nothing. Secrets are taken out.
+        """Emit a piece of a streamed answer, without secrets; an empty piece is ignored.
 
-        Raises ``ConfigError`` at ``delta`` for what is no text.
+        Raises ``ConfigError`` at ``delta`` if it is not text.
         """
         if not isinstance(delta, str):
             raise ConfigError(f"expected text, got {type(delta).__name__}", at="delta")
@@ -159,17 +159,17 @@ class Thalamus:
         call_id: str | None = None,
         assembly: AnswerAssembly | None = None,
     ) -> Iterator[T]:
-        """Yields the chunks as they come, telling of each text and, at the end, of the answer.
+        """Yield the chunks as they arrive; emit each text and, at the end, the answer.
 
-        Chunks are decoded events of any of the APIs; others pass untold. Where the host stops early, the
-        answer is told as far as it came; where the stream fails, that is told as ``llm.error`` and raised on.
-        With an ``assembly`` of the host's own, its ``answer`` has the tool calls once the stream has ended.
+        Chunks are decoded events of any of the APIs; others pass through unreported. If the host stops early, the part
+        of the answer that arrived is reported. If the stream fails, ``llm.error`` is emitted and the error is raised
+        again. With the host's own ``assembly``, its ``answer`` has the tool calls once the stream has ended.
         """
         facts = _facts(instance, namespace, call_id)
-        whole = assembly if assembly is not None else AnswerAssembly()
-        with self._telling(whole, provider, facts):
+        joined = assembly if assembly is not None else AnswerAssembly()
+        with self._telling(joined, provider, facts):
             for chunk in chunks:
-                self.token(whole.take(chunk), **facts)
+                self.token(joined.take(chunk), **facts)
                 yield chunk
 
     async def astream(
@@ -182,30 +182,30 @@ class Thalamus:
         call_id: str | None = None,
         assembly: AnswerAssembly | None = None,
     ) -> AsyncIterator[T]:
-        """``stream`` for an asynchronous one. Where the task is cancelled the host has stopped early, too."""
+        """Stream as ``stream`` does, for asynchronous chunks. A cancelled task counts as an early stop too."""
         facts = _facts(instance, namespace, call_id)
-        whole = assembly if assembly is not None else AnswerAssembly()
-        with self._telling(whole, provider, facts):
+        joined = assembly if assembly is not None else AnswerAssembly()
+        with self._telling(joined, provider, facts):
             async for chunk in chunks:
-                self.token(whole.take(chunk), **facts)
+                self.token(joined.take(chunk), **facts)
                 yield chunk
 
     @contextmanager
-    def _telling(self, whole: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> Iterator[None]:
-        """Tells how a stream ended: with its answer, as far as it came, or by an error."""
+    def _telling(self, assembly: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> Iterator[None]:
+        """Report how a stream ended: with its answer as far as it arrived, or with an error."""
         try:
             yield
         except Exception as error:
-            self.error(provider or _provider_of(whole), error, **facts)
+            self.error(provider or _provider_of(assembly), error, **facts)
             raise
-        except BaseException:  # the host stopped: it closed the generator, cancelled its task, or was interrupted
-            self._end(whole, provider, facts)
+        except BaseException:  # the host stopped early: it closed the generator, cancelled its task, or was interrupted
+            self._end(assembly, provider, facts)
             raise
-        self._end(whole, provider, facts)
+        self._end(assembly, provider, facts)
 
-    def _end(self, whole: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> None:
-        """Tells of a streamed answer. What is wrong with it is logged: the host has its chunks already."""
-        answer = whole.answer
+    def _end(self, assembly: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> None:
+        """Report a streamed answer. Errors in it are only logged, because the host already has its chunks."""
+        answer = assembly.answer
         if answer is None:
             return
         try:
@@ -222,50 +222,50 @@ def _facts(instance: str | None, namespace: str | None, call_id: str | None) -> 
     return facts
 
 
-def _provider_of(whole: AnswerAssembly) -> str:
-    answer = whole.answer
+def _provider_of(assembly: AnswerAssembly) -> str:
+    answer = assembly.answer
     return PROVIDERS.get(shape_of(answer), "unknown") if answer is not None else "unknown"
 
 
 def _model_of(answer: Mapping[str, Any]) -> str:
     for name in ("model", "modelVersion"):
-        said = either(answer, name)
-        if said is not None and not isinstance(said, str):
-            raise ConfigError(f"expected text, got {type(said).__name__}", at=f"answer.{name}")
-        if said:
-            return _short(said)
+        model = either(answer, name)
+        if model is not None and not isinstance(model, str):
+            raise ConfigError(f"expected text, got {type(model).__name__}", at=f"answer.{name}")
+        if model:
+            return _short(model)
     return ""
 
 
 def _tokens_of(answer: Mapping[str, Any], shape: AnswerShape) -> int:
-    usage, place = answer, "answer"
-    where = _USAGE[shape]
-    if where.under:
-        found = either(answer, where.under)
-        place = f"answer.{where.under}"
-        if found is None:
+    usage, at = answer, "answer"
+    fields = _USAGE[shape]
+    if fields.under:
+        nested = either(answer, fields.under)
+        at = f"answer.{fields.under}"
+        if nested is None:
             return 0
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"expected an object, got {type(found).__name__}", at=place)
-        usage = found
-    total = _count(usage, where.total, place) if where.total else None
-    counts = [_count(usage, name, place) or 0 for name in where.parts]
+        if not isinstance(nested, Mapping):
+            raise ConfigError(f"expected an object, got {type(nested).__name__}", at=at)
+        usage = nested
+    total = _count(usage, fields.total, at) if fields.total else None
+    counts = [_count(usage, name, at) or 0 for name in fields.parts]
     return min(sum(counts), MAX_TOKENS) if total is None else total
 
 
-def _count(usage: Mapping[str, Any], name: str, place: str) -> int | None:
-    said = either(usage, name)
-    if said is None:
+def _count(usage: Mapping[str, Any], name: str, at: str) -> int | None:
+    count = either(usage, name)
+    if count is None:
         return None
-    if isinstance(said, float) and said.is_integer():
-        said = int(said)
-    if type(said) is not int or not 0 <= said <= MAX_TOKENS:
-        raise ConfigError(f"expected a whole number from 0, got {_short(repr(said))}", at=f"{place}.{name}")
-    return said
+    if isinstance(count, float) and count.is_integer():
+        count = int(count)
+    if type(count) is not int or not 0 <= count <= MAX_TOKENS:
+        raise ConfigError(f"expected a whole number from 0, got {_short(repr(count))}", at=f"{at}.{name}")
+    return count
 
 
-def _told(error: BaseException | str | Mapping[str, Any]) -> str:
-    """What an error says, in one line of words."""
+def _error_text(error: BaseException | str | Mapping[str, Any]) -> str:
+    """Return an error as one line of text."""
     if isinstance(error, str):
         return _short(error)
     if isinstance(error, Mapping):
@@ -274,25 +274,25 @@ def _told(error: BaseException | str | Mapping[str, Any]) -> str:
         raise ConfigError(f"expected an error, got {type(error).__name__}", at="error")
     kind = type(error).__name__
     try:
-        said = str(error)
-    except Exception:  # noqa: BLE001  an error of somebody else's may fail at that too
-        said = ""
-    return _short(f"{kind}: {said}" if said else kind)
+        text = str(error)
+    except Exception:  # noqa: BLE001 - str() of a foreign error may fail too
+        text = ""
+    return _short(f"{kind}: {text}" if text else kind)
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
-    """What an API's own error says: its type or code, and its message."""
+    """Return an API error as text: its type or code, and its message."""
     inner = answer.get("error", answer)
     if isinstance(inner, str):
         return inner
-    found = mapping(inner)
-    kind = next((said for name in ("type", "status", "code") if isinstance(said := found.get(name), str)), "")
-    message = found.get("message")
+    fields = mapping(inner)
+    kind = next((value for name in ("type", "status", "code") if isinstance(value := fields.get(name), str)), "")
+    message = fields.get("message")
     if isinstance(message, str):
         return f"{kind}: {message}" if kind else message
     return kind or msgspec.json.encode(summarise({"error": inner})).decode()
 
 
 def _short(text: str) -> str:
-    """The text without secrets, cut, on one line, and without what is not seen."""
+    """Return the text without secrets and invisible characters, cut, on one line."""
     return quote(str(summarise({"text": text})["text"]), 260)[1:-1]

@@ -1,4 +1,4 @@
-"""Wernicke: a model's answer read as tool calls, before they reach the gate.
+"""Wernicke: reads tool calls out of a model's answer, before they reach the gate.
 
 ::
 
@@ -6,7 +6,7 @@
     for call in wernicke.read(answer, instance="mira/chat"):  # any of the APIs of ``callosum.answers``
         decision = gate.intercept(Call("mira", call.name, call.args, session="chat", call_id=call.call_id))
 
-Calls that the provider runs itself (its web search, its MCP servers) never come to a host, and are left out.
+Calls that the provider runs itself (its web search, its MCP servers) never reach a host and are left out.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from callosum.redact import quote, summarise
 from callosum.wire import read
 
 MOST: Final = 100
-"""Most calls of one event; of more there are several."""
+"""Most calls in one event; further calls get further events."""
 UNPARSED: Final = "_unparsed"
-"""The only argument of a call whose arguments could not be read: the beginning of what the model wrote."""
+"""The only argument of a call whose arguments could not be parsed: the beginning of what the model wrote."""
 _MAX_TEXT: Final = 4_000_000
-"""Longest arguments that are read, in characters: as long as the gate takes params."""
+"""Longest arguments that are parsed, in characters: the gate's limit for params."""
 _ANYTHING: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 
 _HOSTED: Final[Mapping[str, tuple[str, str]]] = {
@@ -41,35 +41,36 @@ _HOSTED: Final[Mapping[str, tuple[str, str]]] = {
     "apply_patch_call": ("apply_patch", "operation"),
     "computer_call": ("computer", "action"),
 }
-"""Items of the Responses API that ask the host to run a built-in tool: its name, and where its arguments stand."""
+"""Items of the Responses API that ask the host to run a built-in tool: the tool's name, and the field of its arguments.
+"""
 
 
 class Wernicke:
-    """Reads tool calls. It listens to nothing, so that ``close`` has nothing to end; usable from any thread."""
+    """Read tool calls. It has no subscription, so ``close`` does nothing. May be used from any thread."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
 
     def close(self) -> None:
-        """Ends nothing: there is no subscription. Idempotent."""
+        """Do nothing: there is no subscription. Idempotent."""
 
     def read(
         self, answer: object, *, instance: str | None = None, namespace: str | None = None
     ) -> tuple[ParsedCall, ...]:
-        """Returns the tool calls of an answer, in its order, and tells of them as ``tool.parsed``.
+        """Return the tool calls of an answer, in order, and emit them as ``tool.parsed``.
 
-        ``answer`` is the provider's, decoded or as its SDK has it, or a request ``tools/call`` of MCP. The
-        calls have name, arguments and id as the model wrote them; in the event arguments are summarised and
-        redacted. Arguments that are no JSON object (cut off, say, or with a name twice) come as
-        ``{"_unparsed": "..."}``, shortened and redacted; none at all as ``{}``. No call, no event.
+        ``answer`` is the provider's, as decoded JSON or an SDK object, or an MCP request ``tools/call``. Calls have
+        name, arguments and id as the model wrote them; in the event, arguments are summarised and redacted. Arguments
+        that are not a JSON object (cut off, or with a duplicate name) become ``{"_unparsed": "..."}``, shortened and
+        redacted; missing ones become ``{}``. An answer without calls emits nothing.
 
-        Raises ``ConfigError`` for what is no answer, never for what a model wrote.
+        Raises ``ConfigError`` if ``answer`` is not an answer, never for what a model wrote.
         """
         for name, value in (("instance", instance), ("namespace", namespace)):
             if value is not None:
                 check_name(value, name)
-        found = plain(answer)
-        calls = tuple(_calls_of(found, shape_of(found)))
+        decoded = plain(answer)
+        calls = tuple(_calls_of(decoded, shape_of(decoded)))
         self.tell(calls, instance=instance, namespace=namespace)
         return calls
 
@@ -81,11 +82,11 @@ class Wernicke:
         namespace: str | None = None,
         at: float | None = None,
     ) -> None:
-        """Tell of calls that a host has read out of an answer by itself, ``at`` a moment (None: now)."""
+        """Emit calls that a host has read out of an answer itself, at the moment ``at`` (None: now)."""
         for start in range(0, len(calls), MOST):
-            told = tuple([_told(call) for call in calls[start : start + MOST]])
+            shown = tuple([_shown(call) for call in calls[start : start + MOST]])
             moment = time.time() if at is None else at
-            self._corpus.emit(ToolParsed(told, instance=instance, namespace=namespace, at=moment))
+            self._corpus.emit(ToolParsed(shown, instance=instance, namespace=namespace, at=moment))
 
 
 # --- the calls of each shape ----------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def _calls_of(answer: Mapping[str, Any], shape: AnswerShape) -> Iterator[ParsedC
 
 
 def _of_message(message: Mapping[str, Any]) -> Iterator[ParsedCall]:
-    """Calls of a chat message: ``tool_calls``, and ``function_call`` of before."""
+    """Yield the calls of a chat message: ``tool_calls``, and the older ``function_call``."""
     for call in mappings(message.get("tool_calls")):
         if isinstance(call.get("custom"), Mapping):
             custom = call["custom"]
@@ -137,12 +138,12 @@ def _of_item(item: Mapping[str, Any]) -> Iterator[ParsedCall]:
     elif kind == "custom_tool_call":
         yield _call(item.get("name"), _free(item.get("input")), id)
     elif isinstance(kind, str) and kind in _HOSTED:
-        name, place = _HOSTED[kind]
-        yield _call(name, item.get(place), id)
+        name, field = _HOSTED[kind]
+        yield _call(name, item.get(field), id)
 
 
 def _free(text: Any) -> Any:
-    """The input of a custom tool is free text, under the name that the API gives it."""
+    """Return a custom tool's free text under the name that the API gives it."""
     return {"input": text}
 
 
@@ -150,7 +151,7 @@ def _free(text: Any) -> Any:
 
 
 def _call(name: Any, arguments: Any, id: Any) -> ParsedCall:
-    """A call as it was written; a name or an id that is no text is left empty, a number as an id is text."""
+    """Return a call as it was written. A name or id that is not text is left empty; a number as id becomes text."""
     if type(id) is int:
         id = str(id) if abs(id) < 2**63 else None
     return ParsedCall(
@@ -160,19 +161,19 @@ def _call(name: Any, arguments: Any, id: Any) -> ParsedCall:
     )
 
 
-def _arguments(said: Any) -> Mapping[str, Any]:
-    if isinstance(said, Mapping):
-        return said
-    if said is None or (isinstance(said, str) and not said.strip()):
+def _arguments(written: Any) -> Mapping[str, Any]:
+    if isinstance(written, Mapping):
+        return written
+    if written is None or (isinstance(written, str) and not written.strip()):
         return {}
-    found = _decoded(said) if isinstance(said, str) else None
-    if isinstance(found, dict):
-        return found
-    return {UNPARSED: _short(said)}
+    decoded = _decoded(written) if isinstance(written, str) else None
+    if isinstance(decoded, dict):
+        return decoded
+    return {UNPARSED: _short(written)}
 
 
 def _decoded(text: str) -> Any:
-    """The JSON that the text holds; None if it holds none that everybody reads alike."""
+    """Return the JSON in a text; None if it is not JSON that every parser reads the same way."""
     if len(text) > _MAX_TEXT:
         return None
     try:
@@ -181,15 +182,15 @@ def _decoded(text: str) -> Any:
         return None
 
 
-def _short(said: Any) -> str:
-    """What a model wrote instead of arguments: cut and redacted."""
-    kept = summarise({"said": said})["said"]
-    return kept if isinstance(kept, str) else msgspec.json.encode(kept).decode()
+def _short(written: Any) -> str:
+    """Return what a model wrote instead of arguments, cut and redacted."""
+    short = summarise({"said": written})["said"]
+    return short if isinstance(short, str) else msgspec.json.encode(short).decode()
 
 
-def _told(call: ParsedCall) -> ParsedCall:
-    """The call as others may see it."""
+def _shown(call: ParsedCall) -> ParsedCall:
+    """Return the call in the form that others may see."""
     id = call.call_id
-    known = id is not None and len(id) <= MAX_NAME and is_shown(id)
+    is_usable = id is not None and len(id) <= MAX_NAME and is_shown(id)
     name = quote(str(summarise({"name": call.name})["name"]), MAX_NAME)[1:-1]
-    return ParsedCall(name, summarise(call.args), id if known else None)
+    return ParsedCall(name, summarise(call.args), id if is_usable else None)

@@ -1,4 +1,4 @@
-"""Amygdala: tells of the gate's decisions and of leases, as ``safety.*`` and ``lease.*`` events."""
+"""Amygdala: emits the gate's decisions and leases as ``safety.*`` and ``lease.*`` events."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from callosum.model import Entry, Observation
 
 
 class Amygdala:
-    """Emits ``safety.*`` and ``lease.*`` for what the gate has journalled.
+    """Emit ``safety.*`` and ``lease.*`` for what the gate has journalled.
 
-    Alone: ``gate.add_observer(Amygdala(corpus).observe)``.
+    To use it alone: ``gate.add_observer(Amygdala(corpus).observe)``.
     """
 
     def __init__(self, corpus: Corpus, *, calls: OpeningCalls | None = None) -> None:
-        """``calls`` knows the calls that people's answers speak of; without it those told of by this object."""
+        """Create the region.
+
+        ``calls`` knows the calls that people's answers refer to. Without it, only calls that this object has seen are
+        known.
+        """
         self._corpus = corpus
         self._calls = calls or OpeningCalls()
 
-    def observe(self, seen: Observation) -> None:
-        """Takes what the gate's observer is handed."""
-        for entry in seen.entries:
+    def observe(self, observation: Observation) -> None:
+        """Emit the events of an observation."""
+        for entry in observation.entries:
             self.take(entry)
 
     def take(self, entry: Entry) -> None:
-        """Tells of one entry of the journal."""
+        """Emit the events of one journal entry."""
         for event in self._calls.events_of(entry):
             if event.dotted.startswith(("safety.", "lease.")):
                 self._corpus.emit(event)
 
     def close(self) -> None:
-        """Ends it. Idempotent."""
+        """Do nothing: it has no subscription. Idempotent."""

@@ -1,4 +1,4 @@
-"""Brainstem: the schedule by which regions do their work, and an eye on the files that the gate reads."""
+"""Brainstem: the schedule by which regions work, and a watch on the files that the gate reads."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ logger = logging.getLogger("callosum")
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _LOUD: Final = ("apscheduler", "watchfiles")
-"""Loggers of libraries that say a line for each run and each change. A line in a watched folder is a change too."""
+"""Loggers of libraries that write a line for each run and each change. A line written in a watched folder is a change
+too."""
 _PATIENCE: Final = 5.0
-"""How long closing waits for jobs and watcher, in seconds, in all."""
+"""Seconds that closing waits for jobs and watcher, in total."""
 _SOON: Final = 60
-"""A digest that is missing at the start is written so many seconds later, when the start is over."""
+"""Seconds after the start until a missing digest is written, so that the start is over first."""
 _LOOK_EVERY: Final = 1000
-"""How often watched files are looked at without being told of a change, in milliseconds."""
+"""Milliseconds between checks of watched files when no change is reported."""
 _STEP: Final = 50
 _DEBOUNCE: Final = 250
-"""Changes that follow one another within ``_STEP`` are one, for at most so long; in milliseconds."""
+"""Most milliseconds for which changes within ``_STEP`` milliseconds of each other count as one."""
 _SET_BACK: Final = 5 * SECOND
-"""A clock that went back by more than this has been set."""
+"""A clock that went back by more than this was set."""
 
 
 class ScheduledJob(Struct, frozen=True):
-    """A job: its name, and either ``every`` so many seconds or ``daily`` at a local time (``00:10``).
+    """A job: its name, and either ``every`` (seconds between runs) or ``daily`` (a local time, ``00:10``).
 
-    ``first`` is how many seconds after the start it is done first (default: ``every``). Raises ``ConfigError``.
+    ``first`` is the number of seconds from the start to the first run (default: ``every``). Raises ``ConfigError``.
     """
 
     name: str
@@ -65,7 +66,7 @@ class ScheduledJob(Struct, frozen=True):
     first: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks that it can be kept to."""
+        """Validate the schedule."""
         if (self.every is None) == (self.daily is None):
             raise ConfigError("expected either `every` or `daily`", at=f"job {self.name}")
         if self.every is not None and not 0 < self.every <= 366 * 86_400:
@@ -75,7 +76,7 @@ class ScheduledJob(Struct, frozen=True):
 
     @property
     def schedule(self) -> str:
-        """When it is done, in words: ``every 30 s``, ``daily at 00:10``."""
+        """The schedule in words: ``every 30 s``, ``daily at 00:10``."""
         if self.every is None:
             return f"daily at {self.daily}"
         size, unit = next(((size, unit) for size, unit in _UNITS if self.every % size == 0), (1, "s"))
@@ -91,31 +92,31 @@ JOBS: Final = (
     ScheduledJob("digest", daily="00:10"),
     ScheduledJob("topics", every=3600, first=300),
 )
-"""The schedule. What a job does that is not Brainstem's own is done by the region that hears its tick."""
+"""The schedule. Work that is not Brainstem's own is done by the region that handles the tick."""
 
 
 class Brainstem:
-    """Keeps the schedule, watches files, writes weeks and topics.
+    """Run the schedule, watch files, and write weekly digests and topic pages.
 
     Each run of a job emits ``scheduler.tick`` and then does Brainstem's own part of it:
 
     ========= ==========================================================================================
-    sweep     has the gate settle what ran out and nobody has met since
-    retention has the gate forget what nobody can ask for, and rotate the journal
+    sweep     makes the gate settle leases and questions that expired unnoticed
+    retention makes the gate forget what nobody can query, and rotates the journal
     digest    writes the digest of the last complete week if it is missing: ``memory.consolidated``
     topics    writes the pages of keys to which sessions keep returning: ``memory.promoted`` for a new one
     ========= ==========================================================================================
 
-    A job that fails is logged and told of as ``health.warning`` (``job.<name>``), and comes again at its time. None
-    overlaps itself. What was missed while the machine slept is done once. When the clock is set back, the schedule
-    starts anew, so that no job waits for the time that was.
+    If a job fails, it is logged, ``health.warning`` (``job.<name>``) is emitted, and the job runs again at its next
+    time. A job never overlaps itself. Runs missed while the machine slept are made up for once. When the clock is set
+    back, the schedule starts again, so that no job waits for the old time.
 
-    ``watch`` are files: ``watcher.changed`` tells when one comes, changes or goes, also when an editor replaces it or
-    when its folder comes later. If it is the gate's rules file, the gate has read it before it is told; a fault in
-    it is ``health.warning`` (``rules``).
+    ``watch`` are files: ``watcher.changed`` is emitted when one is created, changed or deleted, also when an editor
+    replaces it or its folder is created later. If it is the gate's rules file, the gate reads it before the event; an
+    error in it emits ``health.warning`` (``rules``).
 
-    ``state`` is the state folder. ``now`` gives moments (default: the store's). Nothing runs before ``start``.
-    Processes that share a state folder may each have a Brainstem: a page is written by one of them at a time.
+    ``state`` is the state folder. ``now`` returns moments (default: the store's). Nothing runs before ``start``.
+    Processes that share a state folder may each have a Brainstem: only one of them writes a page at a time.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Brainstem:
         }
         self._schedule: BackgroundScheduler | None = None
         self._running: dict[str, threading.Thread] = {}
-        """The thread of each job's last run by the schedule."""
+        """The thread of each job's last scheduled run."""
         self._files = WatchedFiles(watch, busy=state)
         self._watcher: threading.Thread | None = None
         self._latest = 0
@@ -151,16 +152,16 @@ class Brainstem:
     # --- the schedule ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins with the schedule and with watching. Idempotent; raises ``RuntimeError`` once it is closed."""
+        """Start the schedule and the watch. Idempotent; raises ``RuntimeError`` if the region is closed."""
         if self._closed.is_set():
             raise RuntimeError("this region is closed")
         if self._schedule is not None:
             return
         for name in _LOUD:
             loud = logging.getLogger(name)
-            if loud.level == logging.NOTSET:  # else somebody wants it so
+            if loud.level == logging.NOTSET:  # any other level was set on purpose
                 loud.setLevel(logging.WARNING)
-        # Its own pool would keep the interpreter from ending while a job runs.
+        # The scheduler's own pool would keep the interpreter alive while a job runs.
         self._schedule = schedule = BackgroundScheduler(
             timezone=_zone(),
             executors={"default": DebugExecutor()},
@@ -173,9 +174,9 @@ class Brainstem:
         self._watcher.start()
 
     def run_job(self, name: str) -> bool:
-        """Runs a job now, in this thread; False if it is under way already.
+        """Run a job now, in this thread; return False if it is already running.
 
-        Raises nothing of what fails in it. Raises ``ConfigError`` for a job that is not in the schedule.
+        Errors of the job are not raised. Raises ``ConfigError`` for a job that is not in the schedule.
         """
         job = self._jobs.get(name)
         if job is None:
@@ -184,12 +185,12 @@ class Brainstem:
             return False
         try:
             self._corpus.emit(SchedulerTick(name, job.schedule))
-            if (own := self._own.get(name)) is not None:
-                own()
+            if (own_work := self._own.get(name)) is not None:
+                own_work()
         except ConsolidationStopped:
             pass
-        except Exception as fault:  # noqa: BLE001 - reported, and the schedule goes on
-            if self._closed.is_set():  # what it needs is closed too
+        except Exception as fault:  # noqa: BLE001 - reported; the schedule continues
+            if self._closed.is_set():  # what the job needs is closed too
                 logger.info("the job %r was given up: %s", name, said(fault))
             else:
                 report_failed_job(self._corpus.emit, name, fault)
@@ -198,16 +199,16 @@ class Brainstem:
         return True
 
     def times(self) -> dict[str, float]:
-        """When each job is done next, in Unix seconds; empty before ``start`` and after ``close``."""
+        """Return the next time of each job, in Unix seconds; empty before ``start`` and after ``close``."""
         if self._schedule is None:
             return {}
         return {job.id: job.next_run_time.timestamp() for job in self._schedule.get_jobs()}
 
     def close(self) -> None:
-        """Ends schedule and watching. Idempotent.
+        """Stop the schedule and the watch. Idempotent.
 
-        Waits for jobs, which give up long reading, but no longer than five seconds in all: one that blocks is left
-        behind. It does not keep the interpreter from ending.
+        Waits for running jobs, which give up long reads, but at most five seconds in total: a job that blocks is
+        abandoned. It does not keep the interpreter alive.
         """
         self._closed.set()
         ends = time.monotonic() + _PATIENCE
@@ -230,7 +231,7 @@ class Brainstem:
         self.close()
 
     def _begin(self, name: str) -> None:
-        """Has a job run in a thread, unless its last run still does."""
+        """Run a job in a thread, unless its last run is still going."""
         last = self._running.get(name)
         if last is None or not last.is_alive():
             self._running[name] = run = threading.Thread(
@@ -239,14 +240,17 @@ class Brainstem:
             run.start()
 
     def _first(self, job: ScheduledJob) -> dict[str, Any]:
-        """When a job is done first, where that is not what its trigger says."""
+        """Return the time of a job's first run, if it differs from what its trigger says."""
         delay = job.first
         if job.name == "digest" and job.daily is not None and self._digest_missing():
             delay = _SOON
         return {} if delay is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=delay)}
 
     def _digest_missing(self) -> bool:
-        """Whether one may be; a store or a folder that cannot tell now keeps no schedule from starting."""
+        """Return True if a digest may be missing.
+
+        An unreachable store or folder does not stop the schedule from starting.
+        """
         try:
             return self._pages.due()
         except (CallosumError, OSError) as error:
@@ -254,7 +258,7 @@ class Brainstem:
             return True
 
     def _look_at_clock(self) -> None:
-        """Starts the schedule anew when the clock was set back: its times would be far away."""
+        """Restart the schedule when the clock was set back: the planned times would be far away."""
         now = time.time_ns() // 1000
         if now < self._latest - _SET_BACK and (schedule := self._schedule) is not None:
             logger.warning("the clock went back by %d s; the schedule starts anew", (self._latest - now) // SECOND)
@@ -276,7 +280,7 @@ class Brainstem:
     # --- files -----------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """What the watcher's thread does until the region is closed."""
+        """Run the watcher's thread until the region is closed."""
         while not self._closed.is_set():
             try:
                 for _ in self._files.wakes(self._closed):
@@ -292,22 +296,22 @@ class Brainstem:
 
     def _changed(self, path: Path, change: str) -> None:
         rules = self._gate.rules
-        mine = rules.path is not None and path == rules.path.absolute()
-        if mine:
+        is_rules_file = rules.path is not None and path == rules.path.absolute()
+        if is_rules_file:
             rules.reload()
         self._corpus.emit(WatcherChanged(str(path), change))
-        if mine and rules.error is not None:
+        if is_rules_file and rules.error is not None:
             self._corpus.emit(HealthWarning("rules", said(rules.error), "valid"))
 
 
 class WatchedFiles:
-    """Named files and what became of them since the last look. They and their folders need not exist.
+    """Named files, and how they changed since the last check. They and their folders need not exist.
 
-    What changed is told by comparing, not by what the system reports: a file that an editor replaced was changed,
-    however it did that, and one behind a link is seen too. The reports only say when to look.
+    Changes are found by comparing, not from the system's reports: a file counts as changed however an editor replaced
+    it, and a file behind a link is seen too. The reports only say when to check.
 
-    Those in the folder ``busy`` are only looked at every second: the gate writes there several times a decision, and
-    each write would be a report.
+    Files in the folder ``busy`` are only checked every second: the gate writes there several times for each decision,
+    and each write would be a report.
     """
 
     def __init__(self, paths: Iterable[Path], *, busy: Path | None = None) -> None:
@@ -319,19 +323,19 @@ class WatchedFiles:
         self._known = {path: _stamp(path) for path in self._paths}
 
     def changes(self) -> list[tuple[Path, str]]:
-        """Returns what was created, changed or deleted since it was last asked."""
-        found = []
+        """Return the files that were created, changed or deleted since the last call."""
+        changes = []
         for path in self._paths:
             old, new = self._known[path], _stamp(path)
             if new != old:
                 self._known[path] = new
-                found.append((path, "created" if old is None else "deleted" if new is None else "changed"))
-        return found
+                changes.append((path, "created" if old is None else "deleted" if new is None else "changed"))
+        return changes
 
     def wakes(self, closed: threading.Event) -> Iterator[None]:
-        """Yields when it is time to look: soon after something happened in a folder, and every second.
+        """Yield when it is time to check: soon after a report from a folder, and every second.
 
-        Ends when ``closed`` is set, and when folders came or went: then watch anew.
+        Ends when ``closed`` is set, and when folders were created or removed: then watch again.
         """
         yield
         there = self._there()
@@ -362,39 +366,42 @@ class WatchedFiles:
                 yield
 
     def _wakes(self, _: Change, path: str) -> bool:
-        """Whether a report is reason to look. Most are of others' files: they are none, but for the look a second."""
+        """Return True if a report is a reason to check.
+
+        Most reports are about other files and only trigger one check a second.
+        """
         return Path(path).name in self._names or time.monotonic() - self._looked > _LOOK_EVERY / 1000
 
     def _there(self) -> dict[str, tuple[int, int]]:
-        """The folders that there are, each with what tells it from another of its name."""
-        found = {}
+        """Return the existing folders, each with its identity on disk."""
+        folders = {}
         for folder in self._folders:
             try:
-                seen = folder.stat()
+                stat = folder.stat()
             except OSError:
                 continue
-            found[str(folder)] = seen.st_dev, seen.st_ino
-        return found
+            folders[str(folder)] = stat.st_dev, stat.st_ino
+        return folders
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What tells one state of a file from another; None if there is none that can be seen."""
+    """Return values that identify one state of a file; None if it cannot be seen."""
     try:
-        seen = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 class _Interval(IntervalTrigger):  # type: ignore[misc]  # the library has no types
-    """Every so many seconds; what a sleeping machine or a clock that leapt ahead has missed is one time, not many."""
+    """A fixed interval. Runs missed by a sleeping machine or a clock that jumped ahead count once."""
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
-        """The next time after ``previous`` that is not over, or None at the end of all times."""
-        found: datetime | None = super().get_next_fire_time(previous, now)
-        if previous is not None and found is not None and found <= now:
-            found = now + self.interval
-        return found
+        """Return the next time after ``previous`` that is still ahead, or None if there is none."""
+        next_time: datetime | None = super().get_next_fire_time(previous, now)
+        if previous is not None and next_time is not None and next_time <= now:
+            next_time = now + self.interval
+        return next_time
 
 
 def _trigger(job: ScheduledJob) -> CronTrigger | _Interval:
@@ -405,7 +412,7 @@ def _trigger(job: ScheduledJob) -> CronTrigger | _Interval:
 
 
 def _zone() -> tzinfo:
-    """The local time zone; where only its present distance from UTC is known, just that."""
+    """Return the local time zone, or its present offset from UTC if only that is known."""
     try:
         return get_localzone()
     except (LookupError, ValueError, OSError):

@@ -1,11 +1,11 @@
-"""Cortex finds words in the journal, also in what was rotated away, and in the pages of memory.
+"""Cortex searches the journal, including its rotated segments, and the memory pages.
 
-The index is ``<state>/brain/search.db`` (``search_file``). It is derived: whoever deletes it loses nothing, the next
-``index`` makes it anew. What can be asked for is in ``search_query``.
+The index is ``<state>/brain/search.db`` (``search_index``). It is derived data: if it is deleted, the next ``index``
+builds it again. ``search_query`` describes the query syntax.
 
-Several processes may index at once. Entries are read without a lock and written in short transactions, each of
-which looks first whether the index still ends where the reading began; so none is in twice and none is left out,
-also when a process dies in the middle.
+Several processes may index at once. Entries are read without a lock and written in short transactions. Each transaction
+first checks that the index still ends where the reading began. So no entry is indexed twice and none is missed, even
+when a process dies in the middle.
 """
 
 from __future__ import annotations
@@ -39,45 +39,45 @@ from callosum.stores.base import Store
 logger = logging.getLogger("callosum")
 
 JOB: Final = "index"
-"""The scheduler's job on which the index is brought up to date."""
+"""The scheduler's job that updates the index."""
 BUDGET: Final = 50_000
-"""Most entries and pages that are taken in at one tick, some seconds of work: an old journal comes in bit by bit."""
+"""Most entries and pages indexed on one tick, a few seconds of work: an old journal is indexed bit by bit."""
 MAX_HITS: Final = 1000
 MAX_TEXT: Final = 4000
-"""How much of an entry's params is indexed, in characters; of its result and its notes a quarter each."""
+"""Characters of an entry's params that are indexed; of its result and its notes a quarter each."""
 MAX_PAGE: Final = 500_000
-"""How much of a page is indexed, in characters."""
+"""Characters of a page that are indexed."""
 RANKED: Final = 20_000
-"""Of more matches than these only the newest are ranked."""
+"""Most matches that are ranked. Beyond it only the newest are."""
 
 _CHUNK: Final = 1000
-"""Entries of one transaction: some 50 ms."""
+"""Entries in one transaction, about 50 ms of work."""
 _PAGES: Final = 2**62
-"""Numbers from here on are pages'. They come before the newest entry when rows are read from the last to the first."""
+"""First row number of pages. Pages come before the newest entry when rows are read from last to first."""
 _END: Final = 2**63 - 1
 _DEEPEST: Final = 40
 _QUARTER: Final = 15 * MINUTE
 _KINDS: Final = {"episodes": "episode", "digests": "digest", "topics": "topic"}
 _NO_TEXT: Final = frozenset("conflicts count cwd details gap known origin params pause purpose until".split())
-"""What of an entry's body is no text, or is treated by itself."""
+"""Fields of an entry's body that hold no text, or that are indexed separately."""
 _SHOWN: Final = ("session", "tool", "key", "answer", "text")
 _WEIGHTS: Final = "2.0, 3.0, 4.0, 1.0, 1.0, 1.0"
-"""How much a word counts in each of the columns: in a key most, then in a tool's name."""
+"""Weight of a match by column: a key counts most, then a tool's name."""
 _SNIPPET: Final = 28
-"""How many words of a text are shown."""
+"""Words of a text that are shown."""
 _ON, _OFF = "\x02", "\x03"
-"""Around what matched; no text in the index has these characters."""
+"""Marks around a match. No indexed text contains these characters."""
 
 
 class SearchHit(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """An entry of the journal, or a page, in which the words were found.
+    """A journal entry or a page that matches the query.
 
-    ``at`` is in Unix seconds: of an entry its moment, of a page when it was last written. ``kind`` is ``entry``,
-    ``episode``, ``digest`` or ``topic``. An entry has its ``seq`` in the journal, a page its ``path`` below
-    ``brain/``. ``key`` is the first key that matched, else the entry's first one. ``answer`` says what sort of
-    entry it is and how it was answered: ``intercept confirm recent``. ``text`` is the piece of the text that fits
-    best, on one line. ``marks`` tells what matched, by field: pairs of where it begins and ends, in characters.
-    ``score`` is higher for what fits better; it compares the hits of one search.
+    ``at`` is in Unix seconds: the moment of an entry, or the last write of a page. ``kind`` is ``entry``, ``episode``,
+    ``digest`` or ``topic``. An entry has its ``seq`` in the journal, a page its ``path`` below ``brain/``. ``key`` is
+    the first key that matched, else the entry's first key. ``answer`` holds the kind of entry, the verdict or outcome
+    and the conflicts: ``intercept confirm recent``. ``text`` is the best matching excerpt, on one line. ``marks`` holds
+    the matches in each field, as pairs of start and end in characters. ``score`` is higher for better matches; it only
+    compares hits of one search.
     """
 
     at: float
@@ -95,7 +95,7 @@ class SearchHit(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
 
 
 class _Row(NamedTuple):
-    """A row of ``doc``."""
+    """A row of table ``doc``."""
 
     id: int
     at: int
@@ -109,23 +109,23 @@ class _Row(NamedTuple):
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """Its row of ``words``."""
+        """The matching row of table ``words``."""
         return (self.id, *self[3:])
 
 
 class _File(NamedTuple):
-    """A page on disk: how it looks from outside, and when it was written (a moment)."""
+    """A page on disk: a stamp of its file's state, and the moment it was written."""
 
     stamp: str
     at: int
 
 
 class Cortex:
-    """Keeps the index and searches it. Its methods may be called from any thread.
+    """Maintain and search the index. Its methods may be called from any thread.
 
-    Its job's tick brings the index up to date; one that fails is ``health.warning`` (``job.index``), and comes again.
-    ``state`` is the state folder; nothing is made in it before there is something to index. Raises ``ConfigError``
-    if this Python's SQLite has no full text search.
+    The tick of its job updates the index. If that fails, ``health.warning`` (``job.index``) is emitted, and the next
+    tick tries again. ``state`` is the state folder; nothing is created in it before there is something to index. Raises
+    ``ConfigError`` if this Python's SQLite has no full text search.
     """
 
     def __init__(self, corpus: Corpus, *, store: Store, state: Path) -> None:
@@ -139,20 +139,20 @@ class Cortex:
         self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
 
     def close(self) -> None:
-        """Ends the subscription, and an ``index`` under way with its next transaction. Idempotent."""
+        """End the subscription; a running ``index`` stops after its next transaction. Idempotent."""
         self._closed.set()
         self._off()
 
     # --- indexing ------------------------------------------------------------------------------------
 
     def index(self, budget: int | None = None) -> int:
-        """Takes in what is new in the journal, and the pages that were added, changed or removed.
+        """Index new journal entries, and pages that were added, changed or removed.
 
-        Returns how many entries and pages that were, at most ``budget``; less than that means that all is in, or
-        that another process is at it. Emits ``cortex.reindexed`` once for the journal and for each page.
+        Returns the number of entries and pages, at most ``budget``. A smaller number means that everything is indexed,
+        or that another process is indexing. Emits ``cortex.reindexed`` once for the journal and once for each page.
 
-        Raises ``StoreUnavailable`` if the folder or the journal cannot be used now, ``StoreError`` if the
-        index is of a newer Callosum. What was taken in until then stays.
+        Raises ``StoreUnavailable`` if the folder or the journal cannot be used now, ``StoreError`` if a newer Callosum
+        made the index. What was indexed before the error stays.
         """
         changes: dict[str, str] = {}
         try:
@@ -163,7 +163,7 @@ class Cortex:
                 self._corpus.emit(CortexReindexed(path, action))
 
     def upto(self) -> int:
-        """Up to which moment the journal is in the index; 0 if nothing is."""
+        """Return the moment up to which the journal is indexed; 0 if nothing is."""
         return self._file.repairing(self._upto)
 
     def _tick(self, tick: SchedulerTick) -> None:
@@ -171,7 +171,7 @@ class Cortex:
             return
         try:
             self.index(BUDGET)
-        except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
+        except Exception as fault:  # noqa: BLE001 - reported; the next tick tries again
             report_failed_job(self._corpus.emit, JOB, fault)
 
     def _upto(self) -> int:
@@ -199,7 +199,7 @@ class Cortex:
                 if end == after:
                     taken += _add(db, rows)
                     db.execute("update meta set value = ? where name = 'seq'", (rows[-1].id,))
-            if end != after:  # another process was faster: from where it stopped
+            if end != after:  # another process was faster: continue where it stopped
                 after = end
                 entries = self._journal.read(after=after)
                 continue
@@ -210,10 +210,10 @@ class Cortex:
         return taken
 
     def _start(self, db: sqlite3.Connection) -> int:
-        """After which ``seq`` to go on: where the index ends, or 0 if that is beyond the journal's own end.
+        """Return the ``seq`` after which to index: the end of the index, or 0 if the journal ends before it.
 
-        Then the journal is another one (its file was removed, and the clock was ahead before). It is read from its
-        beginning; entries that are in already are passed over.
+        In that case it is another journal: its file was removed, and the clock was ahead before. It is read from its
+        beginning, and entries that are already indexed are skipped.
         """
         after = _watermark(db)
         newest = self._store.entries(limit=1, newest=True)
@@ -230,12 +230,12 @@ class Cortex:
     def _index_pages(
         self, db: sqlite3.Connection, files: dict[str, _File], budget: int, changes: dict[str, str]
     ) -> int:
-        known = dict(db.execute("select path, stamp from page").fetchall())
+        stamps = dict(db.execute("select path, stamp from page").fetchall())
         taken = 0
-        for path in sorted(known.keys() | files.keys()):
+        for path in sorted(stamps.keys() | files.keys()):
             if taken >= budget or self._closed.is_set():
                 break
-            if path in files and known.get(path) == files[path].stamp:
+            if path in files and stamps.get(path) == files[path].stamp:
                 continue
             page = self._page(path)
             if not begin(db):
@@ -248,8 +248,8 @@ class Cortex:
         return taken
 
     def _files(self) -> dict[str, _File]:
-        """The pages there are, by path."""
-        found = {}
+        """Return the existing pages, by path."""
+        files = {}
         for folder in _KINDS:
             with suppress(OSError), os.scandir(self.folder / folder) as listed:
                 for item in listed:
@@ -260,23 +260,23 @@ class Cortex:
                         and name == plain(name)
                         and item.is_file(follow_symlinks=False)
                     ):
-                        with suppress(OSError):  # gone meanwhile
-                            found[f"{folder}/{name}"] = _look_of(item.stat(follow_symlinks=False))
-        return found
+                        with suppress(OSError):  # the file was removed meanwhile
+                            files[f"{folder}/{name}"] = _file_of(item.stat(follow_symlinks=False))
+        return files
 
     def _page(self, path: str) -> tuple[_File, str] | None:
-        """A page's text, with how its file looks; None if there is no such file, or none that is ours to read."""
+        """Return a page's file state and text; None if the file is missing or not a regular file."""
         flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
             handle = os.open(self.folder / path, flags)
         except OSError:
             return None
         with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 return None
             text = file.read(4 * MAX_PAGE).decode(errors="replace")
-        return _look_of(found), plain(text[:MAX_PAGE]).strip()
+        return _file_of(status), plain(text[:MAX_PAGE]).strip()
 
     # --- searching -----------------------------------------------------------------------------------
 
@@ -289,13 +289,13 @@ class Cortex:
         session: str | None = None,
         since: int | None = None,
     ) -> list[SearchHit]:
-        """Returns what fits the query best, and the newest first where it fits equally well.
+        """Return the best matches for the query, best first; the newest first among equals.
 
-        The query is as the module says; ``limit`` is at most ``MAX_HITS``. ``session`` takes ``*`` for anything;
-        with ``session`` or ``namespace`` there are no pages, which are about all. ``since`` is a moment. Nothing is
-        indexed: what the index does not have yet is not found.
+        ``search_query`` describes the syntax of ``query``. ``limit`` is at most ``MAX_HITS``. ``session`` may contain
+        ``*`` for any text. With ``session`` or ``namespace`` no pages are returned, because pages cover all sessions.
+        ``since`` is a moment. Searching does not index: entries that are not indexed yet are not found.
 
-        Raises ``ConfigError`` at ``query`` if it has no word to look for, or too many; at ``limit``.
+        Raises ``ConfigError`` at ``query`` if it has no word to search for or too many words, and at ``limit``;
         ``StoreUnavailable`` if the index cannot be read.
         """
         if not 0 < limit <= MAX_HITS:
@@ -321,7 +321,7 @@ class Cortex:
         with self._file.reading() as db:
             if db is None:
                 return []
-            db.execute("begin")  # one look at the index for both
+            db.execute("begin")  # both queries read the same state of the index
             best = _best(db, wanted, (since or 0, end), where, values, limit)
             return _hits(db, wanted, best)
 
@@ -332,8 +332,8 @@ class Cortex:
 def _best(
     db: sqlite3.Connection, wanted: str, ids: tuple[int, int], where: str, values: Sequence[object], limit: int
 ) -> dict[int, float]:
-    """The best rows with these numbers, best first, and how well each fits (lower is better)."""
-    # Of a word that is everywhere the newest are ranked: whoever asks for it wants an answer too.
+    """Return the best rows in this range of ids, best first, each with its score (lower is better)."""
+    # For a very frequent word only the newest matches are ranked, so that the search stays fast.
     newest = (
         f"select doc.id as id, doc.at as at, bm25(words, {_WEIGHTS}) as score "  # noqa: S608  constants
         "from words cross join doc on doc.id = words.rowid "
@@ -344,11 +344,11 @@ def _best(
 
 
 def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> list[SearchHit]:
-    """The rows as they are shown, with what matched in them, in the same order."""
+    """Return the rows as hits with their matches marked, in the same order."""
     if not best:
         return []
     marked = ", ".join(f"highlight(words, {column}, '{_ON}', '{_OFF}')" for column in range(4))
-    # The plus keeps SQLite from asking the index once for each row: a prefix is slow to begin with.
+    # The plus keeps SQLite from querying the full text index once for each row, which is slow for prefixes.
     rows = db.execute(
         "select doc.id, doc.at, doc.namespace, page.path, "  # noqa: S608  constants
         f"{marked}, snippet(words, 4, '{_ON}', '{_OFF}', '…', {_SNIPPET}) "
@@ -356,8 +356,8 @@ def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> lis
         "where words match ? and words.rowid between ? and ? and +words.rowid in (select value from json_each(?))",
         (wanted, min(best), max(best), f"[{','.join(map(str, best))}]"),
     )
-    found = {row[0]: _hit(row, best[row[0]]) for row in rows}
-    return [found[id] for id in best]
+    hits = {row[0]: _hit(row, best[row[0]]) for row in rows}
+    return [hits[id] for id in best]
 
 
 def _hit(row: Sequence[Any], score: float) -> SearchHit:
@@ -374,14 +374,14 @@ def _hit(row: Sequence[Any], score: float) -> SearchHit:
 
 
 def _unmarked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Takes the marks out of a text, and tells where they were."""
+    """Remove the marks from a text; return it with the spans they marked."""
     first, *rest = text.split(_ON)
-    parts, place, spans = [first], len(first), []
+    parts, offset, spans = [first], len(first), []
     for piece in rest:
         matched, _, after = piece.partition(_OFF)
-        spans.append((place, place + len(matched)))
+        spans.append((offset, offset + len(matched)))
         parts += (matched, after)
-        place += len(matched) + len(after)
+        offset += len(matched) + len(after)
     return "".join(parts), tuple(spans)
 
 
@@ -389,9 +389,11 @@ def _unmarked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 
 def _row_of(entry: Entry) -> _Row:
-    """What is kept of an entry."""
+    """Return the row for an entry."""
     body = entry.body
-    kinds = dict.fromkeys(str(one.get("kind", "")) for one in body.get("conflicts", ()) if isinstance(one, Mapping))
+    kinds = dict.fromkeys(
+        str(conflict.get("kind", "")) for conflict in body.get("conflicts", ()) if isinstance(conflict, Mapping)
+    )
     parts = [_words(body.get("params"), MAX_TEXT)]
     parts += [_words({name: value}, MAX_TEXT // 4) for name, value in body.items() if name not in _NO_TEXT]
     return _Row(
@@ -408,9 +410,9 @@ def _row_of(entry: Entry) -> _Row:
 
 
 def _words(value: Any, room: int, depth: int = _DEEPEST) -> str:
-    """A JSON value in words, in about ``room`` characters: names and values, without brackets.
+    """Return a JSON value as text of about ``room`` characters: names and values, without brackets.
 
-    What is nested deeper than ``_DEEPEST`` is left out.
+    Values nested deeper than ``_DEEPEST`` are left out.
     """
     if isinstance(value, str):
         return value[:room]
@@ -433,17 +435,17 @@ def _words(value: Any, room: int, depth: int = _DEEPEST) -> str:
 
 @lru_cache(maxsize=64)
 def _day(quarter: int) -> str:
-    """The local day of a quarter of an hour, as one word. No time zone changes its day within one."""
+    """Return the local day of a quarter of an hour, as one word. No time zone changes its day within a quarter."""
     try:
         return datetime.fromtimestamp(quarter * _QUARTER // SECOND, UTC).astimezone().strftime("%Y%m%d")
-    except (ValueError, OverflowError, OSError):  # a clock beyond what calendars know
+    except (ValueError, OverflowError, OSError):  # a clock beyond the range of calendars
         return ""
 
 
 def _add(db: sqlite3.Connection, rows: Sequence[_Row]) -> int:
-    """Adds entries that are not in yet; returns how many."""
-    known = {id for (id,) in db.execute("select id from doc where id between ? and ?", (rows[0].id, rows[-1].id))}
-    new = [row for row in rows if row.id not in known]
+    """Add entries that are not indexed yet; return their number."""
+    indexed = {id for (id,) in db.execute("select id from doc where id between ? and ?", (rows[0].id, rows[-1].id))}
+    new = [row for row in rows if row.id not in indexed]
     db.executemany(f"insert into doc values({', '.join('?' * len(_Row._fields))})", new)
     _add_words(db, new)
     return len(new)
@@ -457,12 +459,12 @@ def _add_words(db: sqlite3.Connection, rows: Sequence[_Row]) -> None:
 
 
 def _put(db: sqlite3.Connection, path: str, file: _File, text: str) -> str:
-    """Adds or changes a page; returns which of it, "" if nothing of it changed."""
-    found = db.execute("select id from page where path = ?", (path,)).fetchone()
-    if found is None:
+    """Add or change a page; return ``added`` or ``changed``, "" if its text is the same."""
+    page_row = db.execute("select id from page where path = ?", (path,)).fetchone()
+    if page_row is None:
         (id,) = db.execute("select max(?, coalesce(max(id), 0) + 1) from doc", (_PAGES,)).fetchone()
     else:
-        (id,) = found
+        (id,) = page_row
         (before,) = db.execute("select text from doc where id = ?", (id,)).fetchone()
         if before == text:
             db.execute("update page set stamp = ? where id = ?", (file.stamp, id))
@@ -473,11 +475,11 @@ def _put(db: sqlite3.Connection, path: str, file: _File, text: str) -> str:
     db.execute(f"insert into doc values({', '.join('?' * len(row))})", row)
     _add_words(db, [row])
     db.execute("insert into page values(?, ?, ?)", (id, path, file.stamp))
-    return "added" if found is None else "changed"
+    return "added" if page_row is None else "changed"
 
 
 def _drop(db: sqlite3.Connection, path: str) -> str:
-    """Takes a page out; returns "" if it was not in."""
+    """Remove a page; return ``removed``, "" if it was not indexed."""
     row = db.execute("select doc.* from page join doc on doc.id = page.id where page.path = ?", (path,)).fetchone()
     if row is None:
         return ""
@@ -488,11 +490,11 @@ def _drop(db: sqlite3.Connection, path: str) -> str:
     return "removed"
 
 
-def _look_of(found: os.stat_result) -> _File:
-    return _File(f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}", found.st_mtime_ns // 1000)
+def _file_of(status: os.stat_result) -> _File:
+    return _File(f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}", status.st_mtime_ns // 1000)
 
 
 def _watermark(db: sqlite3.Connection) -> int:
-    """The ``seq`` of the last entry that is in."""
+    """Return the ``seq`` of the last indexed entry."""
     (seq,) = db.execute("select value from meta where name = 'seq'").fetchone()
     return int(seq)

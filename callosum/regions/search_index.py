@@ -1,14 +1,14 @@
 """The file of the search index: an SQLite database with full text search (FTS5).
 
-It is derived, so a file that is damaged or not ours is moved aside and made anew. A connection lives for one piece
-of work only: it crosses no fork and no thread, and meets a new file where the old one was removed.
+It is derived data, so a file that is damaged or not a Callosum index is moved aside and built again. A connection lives
+for one piece of work only: it crosses no fork and no thread, and a removed file is noticed.
 
-One row is an entry of the journal, with its ``seq`` as number, or a page, with a number beyond all of theirs::
+A row is a journal entry with its ``seq`` as number, or a page with a number beyond all of these::
 
-    doc    what a hit shows: session, tool, keys, answer, text, and the day
-    words  the words of doc, by which it is found
-    page   which page has which number, and how its file looked when it was read
-    meta   up to which seq the journal is in
+    doc    the fields of a hit: session, tool, keys, answer, text, and the day
+    words  the full text index of doc
+    page   the number of each page, and the state of its file when it was read
+    meta   the seq up to which the journal is indexed
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from callosum.locks import locked
 logger = logging.getLogger("callosum")
 
 BUSY_SECONDS: Final = 5.0
-"""How long a transaction waits for its turn."""
+"""Seconds that a transaction waits for its turn."""
 COLUMNS: Final = "session, tool, keys, answer, text, day"
-"""What of ``doc`` is in ``words``."""
+"""Columns of ``doc`` that are in ``words``."""
 
 _LOG_LIMIT: Final = 16 * 1024 * 1024
 _APPLICATION: Final = 0x43414C53  # "CALS"
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class IndexDamaged(Exception):
-    """The file cannot be used and has to be made anew. ``inode`` says which file it was."""
+    """The file cannot be used and must be built again. ``inode`` identifies the file."""
 
     def __init__(self, why: str, inode: int) -> None:
         super().__init__(why)
@@ -73,10 +73,10 @@ class IndexDamaged(Exception):
 
 
 class IndexFile:
-    """The file ``path``; it and its folder are made when something is to be written.
+    """The file at ``path``. It and its folder are created when something is written.
 
-    What its connections raise inside ``with`` becomes ``StoreUnavailable``, or ``Damaged``. Raises ``ConfigError``
-    if this Python's SQLite has no full text search.
+    Errors of its connections inside ``with`` become ``StoreUnavailable`` or ``IndexDamaged``. Raises ``ConfigError`` if
+    this Python's SQLite has no full text search.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class IndexFile:
         self.path = path
 
     def exists(self) -> bool:
-        """Whether there is a file with something in it."""
+        """Return True if the file exists and is not empty."""
         try:
             return self.path.stat().st_size > 0
         except FileNotFoundError:
@@ -92,7 +92,7 @@ class IndexFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection, to a new file if there is none."""
+        """Yield a connection, to a new file if there is none."""
         with self._explained():
             if not self.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -103,7 +103,7 @@ class IndexFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection that changes nothing; None if there is no file."""
+        """Yield a read-only connection; None if there is no file."""
         with self._explained():
             if not self.exists():
                 yield None
@@ -119,7 +119,7 @@ class IndexFile:
                 yield db
 
     def repairing(self, work: Callable[[], T], fill: Callable[[], object] = lambda: None) -> T:
-        """Does the work; if the file is damaged, once more with a new one, after ``fill``."""
+        """Do the work. If the file is damaged, replace it, run ``fill``, and do the work once more."""
         try:
             return work()
         except IndexDamaged as fault:
@@ -133,13 +133,13 @@ class IndexFile:
     # --- inside --------------------------------------------------------------------------------------
 
     def _make(self) -> None:
-        """Makes the file, unless another process has meanwhile. Nobody sees half of it."""
+        """Create the file, unless another process already has. No process ever sees half of it."""
         if self.exists():
             return
         part = self.path.with_name(f".{self.path.name}.part")
         _remove(part)
-        _remove(self.path)  # its log too, which a new file must not find
-        # Private from the first moment; the log and its index take over the file's mode.
+        _remove(self.path)  # its log too: a new file must not find it
+        # Private from the start; SQLite gives its log and index file the same mode.
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(part, isolation_level=None)) as db:
             db.executescript(_MAKE)
@@ -147,8 +147,8 @@ class IndexFile:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         inode = self.path.stat().st_ino
-        place = f"{self.path.absolute().as_uri()}?mode={mode}"
-        db = sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        db = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._check(db, inode)
             db.execute("pragma synchronous = normal")
@@ -159,7 +159,7 @@ class IndexFile:
         return db
 
     def _check(self, db: sqlite3.Connection, inode: int) -> None:
-        """Raises ``Damaged`` if this is no index, or half of one, and ``StoreError`` if it is of a newer version."""
+        """Raise ``IndexDamaged`` if this is not a complete index, ``StoreError`` if a newer version made it."""
         (application,) = db.execute("pragma application_id").fetchone()
         (schema,) = db.execute("pragma user_version").fetchone()
         if application == _APPLICATION and schema > _SCHEMA:
@@ -174,7 +174,7 @@ class IndexFile:
         raise IndexDamaged("is no search index of this version", inode)
 
     def _set_aside(self, fault: IndexDamaged) -> None:
-        """Moves a file that cannot be used out of the way, unless another process has meanwhile."""
+        """Move an unusable file out of the way, unless another process already has."""
         aside = self.path.with_name(f"{self.path.name}.damaged")
         with self._explained(), self._alone():
             if not self.exists() or self.path.stat().st_ino != fault.inode:
@@ -185,7 +185,10 @@ class IndexFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One process at a time makes the file or moves it. Raises ``StoreUnavailable`` if another does not end it."""
+        """Let one process at a time create or move the file.
+
+        Raises ``StoreUnavailable`` if another process holds the lock.
+        """
         side = self.path.parent / ".search.lock"
         with locked(side, wait=BUSY_SECONDS) as alone:
             if not alone:
@@ -194,7 +197,7 @@ class IndexFile:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turns the driver's errors into ours."""
+        """Convert errors of SQLite and the system into Callosum's."""
         try:
             yield
         except sqlite3.Error as error:
@@ -214,7 +217,7 @@ class IndexFile:
 
 
 def begin(db: sqlite3.Connection) -> bool:
-    """Starts a transaction that may write; False if another process does not let us within ``BUSY_SECONDS``."""
+    """Begin a transaction that may write; return False if another process blocks it for ``BUSY_SECONDS``."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError as error:
@@ -226,7 +229,7 @@ def begin(db: sqlite3.Connection) -> bool:
 
 @contextmanager
 def commits(db: sqlite3.Connection) -> Iterator[None]:
-    """Ends a transaction that was begun: all of it, or nothing."""
+    """Commit the transaction, or roll it back if the block raises."""
     try:
         yield
         db.execute("commit")
@@ -237,7 +240,7 @@ def commits(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """The primary code of a driver's error."""
+    """Return the primary code of an SQLite error."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -251,6 +254,6 @@ def _require_fts5() -> None:
 
 
 def _remove(path: Path, *, only_sides: bool = False) -> None:
-    """Removes a database with its log, or the log alone."""
+    """Remove a database with its log, or only the log."""
     for side in ("-wal", "-shm") if only_sides else ("-wal", "-shm", ""):
         Path(f"{path}{side}").unlink(missing_ok=True)

@@ -1,16 +1,16 @@
-"""What a person asks the search for, in the language of the index.
+"""The query syntax of search, translated to FTS5.
 
 ::
 
     deploy staging          both words, anywhere
-    "on it"                 words in this order, next to each other
-    deploy*                 words that begin so
+    "on it"                 these words in this order, next to each other
+    deploy*                 words that begin with "deploy"
     deploy -staging         without that word; also -"on it" and -stag*
-    thread:andy:msg-500     a key, whole; andy or msg-500 find it too
-    2026-05-16              entries of that day in this machine's time, and texts that name it
+    thread:andy:msg-500     a whole key; andy or msg-500 alone match it too
+    2026-05-16              entries of that day in this machine's time, and texts that contain it
 
-Upper and lower case and accents make no difference. A word is a run of letters and digits: what joins several
-(``alice@example.com``) is a phrase. So in scripts that leave no room between words the beginning of a run finds it.
+Case and accents are ignored. A word is a run of letters and digits, so text with separators (``alice@example.com``)
+becomes a phrase. In scripts without spaces between words, the beginning of a run matches it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TERM: Final = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)(?:"(?P<star>\*?
 _DAY: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _CONTROLS: Final = re.compile("[\\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _UNSEEN: Final = re.compile("[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]+")
-"""Characters that nobody sees: in the middle of a word they would hide it."""
+"""Invisible characters: in the middle of a word they would hide it from the search."""
 
 
 def match_of(query: str, session: str | None = None) -> str:
-    """Returns what a query is in the language of FTS5. Every word is quoted: no text is a command.
+    """Return the query in the language of FTS5. Every word is quoted, so no text acts as a command.
 
-    With ``session`` only rows are found in which its words stand one after another as the session's name.
-    Raises ``ConfigError`` at ``query`` if it has no word to look for, or too many, or is too long.
+    With ``session`` only rows match whose session contains these words one after another. Raises ``ConfigError`` at
+    ``query`` if it has no word to search for, too many words, or is too long.
     """
     if len(query) > MAX_QUERY:
         raise ConfigError(f"at most {MAX_QUERY} characters, got {len(query)}", at="query")
@@ -60,14 +60,14 @@ def match_of(query: str, session: str | None = None) -> str:
 
 
 def plain(text: str) -> str:
-    """Returns the text on one line, without characters that control or hide."""
+    """Return the text on one line, without control and invisible characters."""
     if text.isascii() and text.isprintable():
         return text
     return _CONTROLS.sub(" ", _UNSEEN.sub("", text))
 
 
 def has_word(text: str) -> bool:
-    """Whether there is a letter or a digit: of what has none FTS5 finds nothing."""
+    """Return True if the text has a letter or a digit; FTS5 finds nothing else."""
     return any(map(str.isalnum, text))
 
 

@@ -75,7 +75,7 @@ def test_session_b_is_told_what_session_a_has_just_done(state: Path) -> None:
     assert lines[0] == HEAD
     assert any(line.startswith('- mira/a acted on "file:/repo/a.py"') for line in lines)
     assert any(line.startswith('- mira/a acted on "email:alice@example.com"') for line in lines)
-    assert any(line.startswith('- mira/a is at work on "thread:andy:msg-500" (message, begun') for line in lines)
+    assert any(line.startswith('- mira/a is working on "thread:andy:msg-500" (message, begun') for line in lines)
     assert "mira/b" not in shown.stdout
 
 
@@ -179,7 +179,7 @@ def test_over_the_server(state: Path) -> None:
         assert brief["text"].startswith(HEAD)
         assert brief["tokens"] == tokens(brief["text"])
         titles = [section["title"] for section in brief["sections"]]
-        assert titles[0] == "In hand now, where this session works"
+        assert titles[0] == "Running now, where this session works"
         assert all(line in brief["text"] for section in brief["sections"] for line in section["lines"])
         small = server.get("/brief?instance=mira&session=b&budget=90")
         assert small["tokens"] <= 90
@@ -283,6 +283,6 @@ def test_amid_ten_thousand_sessions(state: Path) -> None:
                 brief = ras.trim(prefrontal.brief("mira", "b", cwd="/repo"))
                 took.append(time.perf_counter() - began)
     assert brief.tokens <= 600
-    assert 'doug is at work on "channel:#plaza"' in brief.sections[0].lines[0]
+    assert 'doug is working on "channel:#plaza"' in brief.sections[0].lines[0]
     assert sorted(took)[2] < BOUND
     assert run(state, "brief", "--instance", "mira", "--session", "b", "--cwd", "/repo").stdout.startswith(HEAD)

@@ -1,8 +1,8 @@
-"""Basal Ganglia: learns from how warned, paused and asked calls end, and proposes narrower rules.
+"""Basal Ganglia: learns from the outcomes of warned, stopped and asked calls, and proposes narrower rules.
 
-``endings`` follows the journal's entries and tells how each such call ended. ``BasalGanglia`` does that live and
-tells of it on the corpus. What the whole journal speaks for is in ``callosum.retrospect``. Nothing here changes a
-rule: what is proposed is for a person to read and to paste.
+``endings`` follows the journal's entries and reports how each such call ended. ``BasalGanglia`` does that live and
+emits it on the corpus. ``callosum.retrospect`` evaluates the whole journal. Nothing here changes a rule: a proposal is
+for a person to read and to paste.
 """
 
 from callosum.regions.learning.learned_file import FILE as LEARNED

@@ -1,4 +1,4 @@
-"""Counting endings: how often a sort of pause was confirmed, and how often it did its work."""
+"""Count endings: how often a kind of stop was confirmed, and how often it was justified."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from callosum.model import NO_KEY, Kind, Tier, Verdict
 from callosum.regions.learning.endings import Ending
 
 MILD: Final = frozenset({Kind.RECENT, Kind.HELD})
-"""What a rule may let pass: another session is near, and nothing says yet that the two disturb one another.
+"""Conflicts that a rule may let pass: another session is near, and nothing yet shows that the two disturb each other.
 
-``duplicate``, ``opposed`` and ``unknown`` say so; and a ``stale`` that was repeated may have been read again.
+``duplicate``, ``opposed`` and ``unknown`` show that; and a session may have read again before it repeated a ``stale``
+call.
 """
 LEAST: Final = 5
-"""Fewer confirmations prove nothing."""
+"""Fewest confirmations that prove something."""
 MOST_NAMED: Final = 64
-"""Most sessions and key families that are told apart."""
+"""Most sessions and key families that are counted separately."""
 
 
 class EndingCount(Struct, gc=False):
-    """How one sort of pause ended, how often. ``first`` and ``last`` are moments of confirmations or approvals."""
+    """How often calls stopped for the same reasons ended in each way.
+
+    ``first`` and ``last`` are moments of confirmations or approvals.
+    """
 
     confirmed: int = 0
     approved: int = 0
@@ -39,7 +43,7 @@ class EndingCount(Struct, gc=False):
     families: set[str] = msgspec.field(default_factory=set)
 
     def add(self, ending: Ending) -> None:
-        """Counts an ending, if it says anything of the pause."""
+        """Count an ending, if it says something about the stop."""
         how, case = ending.how, ending.case
         name = _COUNTED.get(how)
         if name is None:
@@ -53,7 +57,7 @@ class EndingCount(Struct, gc=False):
             self.families |= {family(key) for key in case.keys[: MOST_NAMED - len(self.families)]}
 
     def join(self, other: EndingCount) -> None:
-        """Takes another count into this one."""
+        """Add another count to this one."""
         for name in dict.fromkeys(_COUNTED.values()):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if other.last:
@@ -64,7 +68,7 @@ class EndingCount(Struct, gc=False):
 
     @property
     def against(self) -> int:
-        """How often the pause did its work, or going on in spite of it went wrong."""
+        """How often the stop was justified, or going on in spite of it went wrong."""
         return self.heeded + self.waited + self.failed + self.regretted + self.denied
 
 
@@ -84,7 +88,7 @@ _COUNTED: Final = {
 
 
 def family(key: str) -> str:
-    """Returns what a key is one of: ``channel:#general`` is one of ``channel:*``; without a key ``(no key)``."""
+    """Return the family of a key: ``channel:*`` for ``channel:#general``; ``(no key)`` for a call without a key."""
     if key.startswith(NO_KEY):
         return "(no key)"
     entity, colon, _ = key.partition(":")
@@ -92,24 +96,26 @@ def family(key: str) -> str:
 
 
 def covered(pauses: Mapping[frozenset[Kind], EndingCount], kinds: frozenset[Kind]) -> list[frozenset[Kind]]:
-    """Returns which pauses a rule would let pass that lets these kinds pass: those for fewer of them too."""
-    return [one for one in pauses if one == kinds or (one and one < kinds)]
+    """Return the conflict sets that a rule for ``kinds`` would let pass: these kinds, and subsets of them."""
+    return [
+        stopped_kinds for stopped_kinds in pauses if stopped_kinds == kinds or (stopped_kinds and stopped_kinds < kinds)
+    ]
 
 
 def joined(counts: Iterable[EndingCount]) -> EndingCount:
-    """Returns the counts as one."""
-    whole = EndingCount()
+    """Return the sum of the counts."""
+    total = EndingCount()
     for count in counts:
-        whole.join(count)
-    return whole
+        total.join(count)
+    return total
 
 
 def convinces(count: EndingCount, least: int) -> bool:
-    """Whether pauses that ended so speak for a rule: confirmed often enough, and nothing against it."""
+    """Return True if the count supports a rule: confirmed often enough, and nothing against it."""
     return count.confirmed >= least and not count.against
 
 
 def learnable(ending: Ending) -> bool:
-    """Whether a rule could ever let such a pause pass: a confirmed one below tier 4, for mild reasons alone."""
+    """Return True if a rule could ever let such a stop pass: a confirmed one below tier 4, for mild conflicts alone."""
     case = ending.case
     return bool(case.rule) and case.verdict is Verdict.CONFIRM and case.tier < Tier.CRITICAL and case.kinds <= MILD

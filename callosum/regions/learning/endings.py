@@ -1,26 +1,27 @@
-"""How calls end that were warned, paused, asked or blocked: told from the journal's entries, in their order.
+"""How warned, confirmed, asked and blocked calls end, read from the journal's entries in order.
 
-The life of a pause::
+The life of a stop::
 
-    mira intercepts   doug acted on the key 40 s ago: confirm. A Case begins, known by session, tool, rule and key
-    mira repeats      within ten minutes, let through on that key: "confirmed"; its report tells "confirmed.done"
+    mira intercepts   doug acted on the key 40 s ago: confirm. A StoppedCall begins, identified by session, tool, rule
+                      and key
+    mira repeats      within ten minutes, let through on that key: "confirmed"; its report gives "confirmed.done"
     or does not       after ten minutes: "heeded"
 
-What is told, and when. Of a call that ran, twice: when it was let through, and when its outcome is known.
+A call that ran has two endings: one when it was let through, one when its outcome is known.
 
 ====================== ==============================================================================
-``warned.X``           it was let through with a warning, and ended as X: done, failed, cancelled, unknown
-``confirmed``          it was paused, and its session repeated it; ``confirmed.X`` how that ended
-``waited``             as confirmed, but what was in the way had ended first: the pause did its work; ``waited.X``
-``heeded``             it was paused and not repeated within ten minutes
-``approved``           a person agreed; ``approved.X`` how it ended, ``approved.unused`` if it never ran
-``denied``             a person refused
+``warned.X``           let through with a warning, and ended as X: done, failed, cancelled, unknown
+``confirmed``          stopped, and repeated by its session; ``confirmed.X`` how that ended
+``waited``             as confirmed, but the conflict had ended first: the stop was justified; ``waited.X``
+``heeded``             stopped, and not repeated within ten minutes
+``approved``           a person approved; ``approved.X`` how it ended, ``approved.unused`` if it never ran
+``denied``             a person denied
 ``unanswered``         a person was asked, and nobody answered in time
-``blocked``            it was blocked, and nobody let it pass within the hour
-``regretted``          it was confirmed, and within the hour another session was about to do the same, or the contrary
+``blocked``            blocked, and nobody let it pass within the hour
+``regretted``          confirmed, and within the hour another session was about to do the same or the opposite
 ====================== ==============================================================================
 
-Memory is bounded: of very many open cases the oldest are forgotten, and nothing is told of them.
+Memory is bounded: among very many open calls the oldest are forgotten without an ending.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from callosum.policy.admit import APPROVAL_TTL
 from callosum.policy.marks import PAUSE_SPAN
 
 MOST: Final = 20_000
-"""Most cases of one sort that are followed at once."""
+"""Most calls of one kind that are followed at once."""
 
-_Place = tuple[str, str, str, str, str]
-"""Where a repeat is known by: namespace, session, tool, rule, key."""
+_Identity = tuple[str, str, str, str, str]
+"""What a repeat is recognised by: namespace, session, tool, rule, key."""
 
 
 class StoppedCall(Struct, gc=False):
     """A call that was not simply let through.
 
-    ``seq`` is its entry's, ``action`` that of the action once it ran (0 before). ``verdict`` is what it was
-    told, ``kinds`` what was in the way (none: its rule alone). ``keys`` are those that it would have changed,
-    ``holders`` the actions that held them. ``approved`` is the moment at which a person agreed.
+    ``seq`` is its entry's; ``action`` is its action's id once it ran, 0 before. ``verdict`` is the gate's verdict,
+    ``kinds`` are the conflicts (none: the rule alone stopped it). ``keys`` are the keys it would have changed,
+    ``holders`` the actions that held them. ``approved`` is the moment a person approved.
     """
 
     seq: int
@@ -69,7 +70,7 @@ class StoppedCall(Struct, gc=False):
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """What became of a case, as the module says; ``at`` is the moment."""
+    """How a call ended, as the module describes; ``at`` is the moment."""
 
     how: str
     at: int
@@ -77,48 +78,48 @@ class Ending(Struct, frozen=True, gc=False):
 
 
 class EndingTracker:
-    """Follows entries. ``feed`` them in order, without gaps; not for several threads at once."""
+    """Follow entries. ``feed`` them in order, without gaps; not safe for concurrent use."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._paused: OrderedDict[int, StoppedCall] = OrderedDict()
         self._asked: OrderedDict[int, StoppedCall] = OrderedDict()
         self._approved: OrderedDict[int, StoppedCall] = OrderedDict()
-        self._places: dict[_Place, StoppedCall] = {}
-        """The newest open case of each place."""
+        self._by_identity: dict[_Identity, StoppedCall] = {}
+        """The newest open call for each identity."""
         self._holders: dict[int, set[int]] = {}
-        """The paused cases that an action holds up."""
+        """The confirm-stopped calls that wait behind an action."""
         self._running: OrderedDict[int, tuple[str, StoppedCall]] = OrderedDict()
         self._ran: OrderedDict[int, tuple[int, StoppedCall]] = OrderedDict()
-        """What was confirmed within the hour, by its action."""
+        """Calls confirmed within the hour, by action."""
 
     def feed(self, entry: Entry) -> list[Ending]:
-        """Takes the next entry; returns what it tells, after what ended by time before it."""
-        told = self.pass_time(entry.seq)
+        """Take the next entry; return its endings, after those that time brought before it."""
+        endings = self.pass_time(entry.seq)
         if entry.event is Event.INTERCEPT:
-            told += self._intercepted(entry)
+            endings += self._intercepted(entry)
         elif entry.event in ENDS:
-            told += self._ended(entry)
+            endings += self._ended(entry)
         elif entry.event is Event.APPROVE or entry.event is Event.DENY:
-            told += self._answered(entry)
-        return told
+            endings += self._answered(entry)
+        return endings
 
     def pass_time(self, now: int) -> list[Ending]:
-        """Returns what has ended by time at the moment ``now``."""
-        told: list[Ending] = []
+        """Return the endings that time has brought by the moment ``now``."""
+        endings: list[Ending] = []
         while self._paused and (case := _oldest(self._paused)).seq + PAUSE_SPAN <= now:
             self._close(case)
-            told.append(Ending("heeded", case.seq + PAUSE_SPAN, case))
+            endings.append(Ending("heeded", case.seq + PAUSE_SPAN, case))
         while self._asked and (case := _oldest(self._asked)).seq + APPROVAL_TTL <= now:
             self._close(case)
             how = "unanswered" if case.verdict is Verdict.ASK else "blocked"
-            told.append(Ending(how, case.seq + APPROVAL_TTL, case))
+            endings.append(Ending(how, case.seq + APPROVAL_TTL, case))
         while self._approved and (case := _oldest(self._approved)).approved + APPROVAL_TTL <= now:
             self._close(case)
-            told.append(Ending("approved.unused", case.approved + APPROVAL_TTL, case))
+            endings.append(Ending("approved.unused", case.approved + APPROVAL_TTL, case))
         while self._ran and next(iter(self._ran.values()))[0] + HOUR <= now:
             self._ran.popitem(last=False)
-        return told
+        return endings
 
     # --- decisions -----------------------------------------------------------------------------------
 
@@ -127,28 +128,28 @@ class EndingTracker:
         if verdict is None:
             return []
         conflicts = entry.body.get("conflicts")
-        told = self._regretted(entry, conflicts) if conflicts and self._ran else []
+        endings = self._regretted(entry, conflicts) if conflicts and self._ran else []
         if not verdict.proceed:
             self._open(entry, verdict)
-        elif "observed" not in entry.body:  # who only observes lets pass what nobody has confirmed
-            told += self._let_through(entry, verdict)
-        return told
+        elif "observed" not in entry.body:  # while only observing, the gate lets calls pass that nobody confirmed
+            endings += self._let_through(entry, verdict)
+        return endings
 
     def _open(self, entry: Entry, verdict: Verdict) -> None:
         if verdict is Verdict.ASK and not entry.action:
-            return  # the question was put before, and still waits
+            return  # the question was asked before and is still pending
         case = _case(entry, verdict)
-        for place in _places(case):
-            # the call again, told of more: one case, for all that was in the way
-            earlier = self._places.get(place)
+        for identity in _identities(case):
+            # the same call again with more conflicts: count it as one, with all of them
+            earlier = self._by_identity.get(identity)
             if earlier is not None:
                 self._close(earlier)
                 if earlier.verdict is verdict:
                     case.kinds |= earlier.kinds
                     case.holders |= earlier.holders
                     case.waited |= earlier.waited
-        for place in _places(case):
-            self._places[place] = case
+        for identity in _identities(case):
+            self._by_identity[identity] = case
         if verdict is not Verdict.CONFIRM:
             _keep(self._asked, case.seq, case, self._most, self._close)
             return
@@ -157,7 +158,7 @@ class EndingTracker:
         _keep(self._paused, case.seq, case, self._most, self._close)
 
     def _let_through(self, entry: Entry, verdict: Verdict) -> list[Ending]:
-        case = self._matching(entry) if self._places else None
+        case = self._matching(entry) if self._by_identity else None
         if case is None:
             if verdict is Verdict.WARN:
                 self._run("warned", _case(entry, verdict), entry)
@@ -166,7 +167,7 @@ class EndingTracker:
         if case.approved:
             self._run("approved", case, entry)
             return []
-        # a question or a block that went away without a person was only waited for
+        # a question or block that ended without a person was only waited for
         how = "confirmed" if case.verdict is Verdict.CONFIRM and not case.waited else "waited"
         self._run(how, case, entry)
         if how == "confirmed":
@@ -175,7 +176,7 @@ class EndingTracker:
 
     def _matching(self, entry: Entry) -> StoppedCall | None:
         for name in _changed(entry):
-            case = self._places.get((entry.namespace, entry.session, entry.tool, entry.rule, name))
+            case = self._by_identity.get((entry.namespace, entry.session, entry.tool, entry.rule, name))
             if case is not None:
                 return case
         return None
@@ -186,11 +187,11 @@ class EndingTracker:
             _keep(self._running, entry.action, (how, case), self._most)
 
     def _regretted(self, entry: Entry, conflicts: Any) -> list[Ending]:
-        told = []
+        endings = []
         for kind, id, own in _conflicts(conflicts):
             if kind in (Kind.DUPLICATE, Kind.OPPOSED) and not own and id in self._ran:
-                told.append(Ending("regretted", entry.seq, self._ran.pop(id)[1]))
-        return told
+                endings.append(Ending("regretted", entry.seq, self._ran.pop(id)[1]))
+        return endings
 
     # --- what comes after ----------------------------------------------------------------------------
 
@@ -202,11 +203,11 @@ class EndingTracker:
         if asked is not None and entry.event is Event.LAPSE:
             self._close(asked)
             return [Ending("unanswered", entry.seq, asked)]
-        found = self._running.pop(entry.action, None)
-        if found is None:
+        running = self._running.pop(entry.action, None)
+        if running is None:
             return []
         outcome = entry.outcome or Outcome.DONE
-        return [Ending(f"{found[0]}.{outcome}", entry.seq, found[1])]
+        return [Ending(f"{running[0]}.{outcome}", entry.seq, running[1])]
 
     def _answered(self, entry: Entry) -> list[Ending]:
         case = self._asked.pop(entry.action, None)
@@ -222,9 +223,9 @@ class EndingTracker:
     def _close(self, case: StoppedCall) -> None:
         for open_ in (self._paused, self._asked, self._approved):
             open_.pop(case.seq, None)
-        for place in _places(case):
-            if self._places.get(place) is case:
-                del self._places[place]
+        for identity in _identities(case):
+            if self._by_identity.get(identity) is case:
+                del self._by_identity[identity]
         for holder in case.holders:
             held_up = self._holders.get(holder)
             if held_up is not None:
@@ -235,7 +236,7 @@ class EndingTracker:
 
 def _case(entry: Entry, verdict: Verdict) -> StoppedCall:
     body = entry.body
-    found = list(_conflicts(body.get("conflicts") or ()))
+    conflicts = list(_conflicts(body.get("conflicts") or ()))
     call_id = body.get("callId")
     return StoppedCall(
         entry.seq,
@@ -245,22 +246,22 @@ def _case(entry: Entry, verdict: Verdict) -> StoppedCall:
         entry.rule,
         entry.tier or 0,
         verdict,
-        frozenset(kind for kind, _, _ in found),
+        frozenset(kind for kind, _, _ in conflicts),
         tuple(_changed(entry)),
         body.get("params"),
         call_id if isinstance(call_id, str) else None,
-        frozenset(id for kind, id, _ in found if kind is Kind.HELD),
+        frozenset(id for kind, id, _ in conflicts if kind is Kind.HELD),
     )
 
 
-def _conflicts(found: Any) -> Iterator[tuple[Kind, int, bool]]:
-    """Kind, action and whether it is the session's own: of conflicts as they are, or as the journal has them."""
-    for one in found if isinstance(found, list | tuple) else ():
-        if isinstance(one, Conflict):
-            yield one.kind, one.id, one.own
-        elif isinstance(one, Mapping) and (kind := _KINDS.get(str(one.get("kind")))) is not None:
-            id = one.get("id")
-            yield kind, id if type(id) is int else 0, bool(one.get("own"))
+def _conflicts(conflicts: Any) -> Iterator[tuple[Kind, int, bool]]:
+    """Yield kind, action and ownership of conflicts, as objects or as the journal stores them."""
+    for conflict in conflicts if isinstance(conflicts, list | tuple) else ():
+        if isinstance(conflict, Conflict):
+            yield conflict.kind, conflict.id, conflict.own
+        elif isinstance(conflict, Mapping) and (kind := _KINDS.get(str(conflict.get("kind")))) is not None:
+            id = conflict.get("id")
+            yield kind, id if type(id) is int else 0, bool(conflict.get("own"))
 
 
 _KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
@@ -270,7 +271,7 @@ def _changed(entry: Entry) -> list[str]:
     return [key.name for key in entry.keys if key.mode is not Mode.READ]
 
 
-def _places(case: StoppedCall) -> list[_Place]:
+def _identities(case: StoppedCall) -> list[_Identity]:
     return [(case.namespace, case.session, case.tool, case.rule, name) for name in case.keys]
 
 
@@ -278,10 +279,10 @@ def _oldest(cases: OrderedDict[int, StoppedCall]) -> StoppedCall:
     return next(iter(cases.values()))
 
 
-def _keep(kept: OrderedDict[int, Any], id: int, value: Any, most: int, forget: Any = None) -> None:
-    """Keeps a value under its id, and of more than ``most`` forgets the oldest."""
-    kept[id] = value
-    while len(kept) > most:
-        _, oldest = kept.popitem(last=False)
+def _keep(values: OrderedDict[int, Any], id: int, value: Any, most: int, forget: Any = None) -> None:
+    """Keep a value under its id; beyond ``most`` forget the oldest."""
+    values[id] = value
+    while len(values) > most:
+        _, oldest = values.popitem(last=False)
         if forget is not None:
             forget(oldest)

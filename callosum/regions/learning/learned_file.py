@@ -1,4 +1,4 @@
-"""What is counted of pauses outlives the process: a file in the state folder, to which each process adds its own."""
+"""The counts that outlive the process: a file in the state folder, to which each process adds its own."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ logger = logging.getLogger("callosum")
 
 FILE: Final = "learned.json"
 MOST_PATTERNS: Final = 1000
-"""Most rules and tools that are counted at once; of more those that were longest without news are forgotten."""
+"""Most pairs of rule and tool that are counted. Beyond it those without news for longest are forgotten."""
 _WAIT: Final = 2.0
 """Seconds to wait for another process that writes."""
 
 Group = tuple[str, str, int]
 """Rule, tool and tier."""
 Sort = tuple[Group, frozenset[Kind]]
-"""Pauses of one group for the same reasons."""
+"""A group, and the conflicts for which its calls were stopped."""
 
 
 class LearnedRecord(Struct, omit_defaults=True):
-    """Counts of one sort of pause. ``told``: ``preference.learned`` was emitted for it."""
+    """Counts for one group and set of conflicts. ``told``: ``preference.learned`` was emitted for it."""
 
     rule: str
     tool: str
@@ -41,7 +41,7 @@ class LearnedRecord(Struct, omit_defaults=True):
 
     @property
     def sort(self) -> Sort:
-        """The sort of pause that it counts."""
+        """The group and conflicts that it counts."""
         return (self.rule, self.tool, self.tier), self.kinds
 
 
@@ -50,7 +50,7 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 def load(path: Path) -> dict[Sort, LearnedRecord]:
-    """Return what the file says, oldest news first; nothing if it is missing or damaged."""
+    """Return the records in the file, oldest news first; none if it is missing or damaged."""
     try:
         return {record.sort: record for record in _decode(path.read_bytes())}
     except FileNotFoundError:
@@ -61,30 +61,30 @@ def load(path: Path) -> dict[Sort, LearnedRecord]:
 
 
 def add(path: Path, fresh: dict[Sort, LearnedRecord]) -> dict[Sort, LearnedRecord] | None:
-    """Add what this process counted to the file; return all that it says then, or None if it cannot be written now."""
+    """Add this process's counts to the file; return its new content, or None if it cannot be written now."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(path.with_name(f".{path.name}.lock"), wait=_WAIT) as alone:
             if not alone:
                 return None
-            known = load(path)
+            records = load(path)
             for sort, record in fresh.items():
-                before = known.pop(sort, None) or LearnedRecord(record.rule, record.tool, record.tier, record.kinds)
+                before = records.pop(sort, None) or LearnedRecord(record.rule, record.tool, record.tier, record.kinds)
                 before.count.join(record.count)
-                known[sort] = msgspec.structs.replace(before, told=before.told or record.told)
-            known = dict(_newest(known))
+                records[sort] = msgspec.structs.replace(before, told=before.told or record.told)
+            records = dict(_newest(records))
             part = path.with_name(f".{path.name}.part")
-            part.write_bytes(_encode(list(known.values())) + b"\n")
+            part.write_bytes(_encode(list(records.values())) + b"\n")
             part.chmod(0o600)
-            os.replace(part, path)  # noqa: PTH105 - the same as elsewhere
-            return known
+            os.replace(part, path)  # noqa: PTH105 - used the same way everywhere
+            return records
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error)
         return None
 
 
-def _newest(known: dict[Sort, LearnedRecord]) -> Iterator[tuple[Sort, LearnedRecord]]:
-    """The records of the groups that had news last."""
-    groups = dict.fromkeys(group for group, _ in reversed(known))
-    kept = set(list(groups)[:MOST_PATTERNS])
-    return ((sort, record) for sort, record in known.items() if sort[0] in kept)
+def _newest(records: dict[Sort, LearnedRecord]) -> Iterator[tuple[Sort, LearnedRecord]]:
+    """Yield the records of the groups with the newest news."""
+    groups = dict.fromkeys(group for group, _ in reversed(records))
+    newest = set(list(groups)[:MOST_PATTERNS])
+    return ((sort, record) for sort, record in records.items() if sort[0] in newest)

@@ -1,4 +1,4 @@
-"""Basal Ganglia on the bus: how calls ended that were not simply let through, and what that teaches."""
+"""Basal Ganglia on the bus: how stopped and warned calls ended, and what that teaches."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from callosum.regions.learning.learned_file import MOST_PATTERNS, Group, Learned
 
 _JOB: Final = "sweep"
 _LAG: Final = 5 * SECOND
-"""Entries of other threads may come so much later than the time they bear."""
+"""Most by which entries of other threads arrive later than their own time."""
 
 
 class BasalGanglia:
-    """Tells how warned, paused, asked and blocked calls of this process ended, and what is always confirmed.
+    """Emit how warned, confirmed, asked and blocked calls of this process ended, and which stops are always confirmed.
 
-    It is handed what the gate hands its observer (``observe``), and emits:
+    It receives the gate's observations (``observe``), and emits:
 
-    * ``outcome.recorded`` once a call has come to its end. Its ``type`` is ``warned.X``, ``confirmed.X``,
-      ``waited.X`` or ``approved.X`` with X one of done, failed, cancelled, unknown; or ``heeded``,
-      ``approved.unused``, ``denied``, ``unanswered``, ``blocked``. ``learning.endings`` says what they mean.
-    * ``preference.learned`` when the same sort of pause was confirmed at least ``least`` times and nothing spoke
-      for it: none was heeded, waited for or refused, and no call went wrong. Once for a sort. By the same measure
-      ``callosum rules suggest`` proposes a rule, if the rules in force still pause so. It changes nothing.
+    * ``outcome.recorded`` once a call has ended. Its ``type`` is ``warned.X``, ``confirmed.X``, ``waited.X`` or
+      ``approved.X`` with X one of done, failed, cancelled, unknown; or ``heeded``, ``approved.unused``, ``denied``,
+      ``unanswered``, ``blocked``. ``learning.endings`` explains them.
+    * ``preference.learned`` when the same kind of stop was confirmed at least ``least`` times and never justified: none
+      was
+      heeded, waited for or denied, and no call went wrong. Once for each kind. By the same measure ``callosum rules
+      suggest`` proposes a rule, if the current rules still stop such calls. Nothing is changed.
 
-    What ends by time alone is told with the next call, or with the schedule's job ``sweep``, which also adds the counts
-    to the file ``kept`` (None: they end with the process), where those of other processes are. Memory is bounded; safe
-    in any thread. ``now`` gives moments; it is for tests.
+    Endings that time brings are emitted with the next call, or with the schedule's job ``sweep``. That job also adds
+    the counts to the file ``kept`` (None: they end with the process), which other processes share. Memory is bounded;
+    may be used from any thread. ``now`` returns moments; tests replace it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class BasalGanglia:
     ) -> None:
         self._kept = kept
         self._fresh: dict[Sort, LearnedRecord] = {}
-        """What this process counted and the file does not have yet."""
+        """Counts of this process that are not in the file yet."""
         self._corpus = corpus
         self._least = least
         self._now = now
@@ -62,23 +63,23 @@ class BasalGanglia:
         self._off = corpus.on(SchedulerTick, self._tick)
 
     def close(self) -> None:
-        """Keeps the counts and ends the subscription. Idempotent."""
+        """Store the counts and end the subscription. Idempotent."""
         self._off()
         self._keep()
 
     def observe(self, observation: Observation) -> None:
-        """Takes what the gate has journalled."""
+        """Take an observation of the gate."""
         for entry in observation.entries:
             with self._guard:
-                told = self._endings.feed(entry)
-            self._tell(told)
+                endings = self._endings.feed(entry)
+            self._tell(endings)
 
     def sweep(self) -> int:
-        """Tells of what has ended by time; returns how many endings that were."""
+        """Emit the endings that time has brought; return their number."""
         with self._guard:
-            told = self._endings.pass_time(self._now() - _LAG)
-        self._tell(told)
-        return len(told)
+            endings = self._endings.pass_time(self._now() - _LAG)
+        self._tell(endings)
+        return len(endings)
 
     def _tick(self, tick: SchedulerTick) -> None:
         if tick.job_name == _JOB:
@@ -86,27 +87,27 @@ class BasalGanglia:
             self._keep()
 
     def _keep(self) -> None:
-        """Adds to the file what was counted since, and takes over what other processes added."""
+        """Add new counts to the file, and take over what other processes added."""
         if self._kept is None:
             return
         with self._guard:
             fresh, self._fresh = self._fresh, {}
         if not fresh:
             return
-        known = add(self._kept, fresh)
+        records = add(self._kept, fresh)
         with self._guard:
-            if known is None:  # the next time, with what came meanwhile
+            if records is None:  # tried again next time, together with new counts
                 for sort, record in self._fresh.items():
                     _record(fresh, sort).count.join(record.count)
                 self._fresh = fresh
                 return
-            self._take_over(known)
-            for (group, kinds), record in self._fresh.items():  # counted while the file was written
+            self._take_over(records)
+            for (group, kinds), record in self._fresh.items():  # counted while the file was being written
                 self._counts.setdefault(group, {}).setdefault(kinds, EndingCount()).join(record.count)
 
-    def _take_over(self, known: Mapping[Sort, LearnedRecord]) -> None:
+    def _take_over(self, records: Mapping[Sort, LearnedRecord]) -> None:
         self._counts.clear()
-        for (group, kinds), record in known.items():
+        for (group, kinds), record in records.items():
             self._counts.setdefault(group, {})[kinds] = record.count
             self._counts.move_to_end(group)
             if record.told:
@@ -121,7 +122,7 @@ class BasalGanglia:
                 self._corpus.emit(learned)
 
     def _count(self, ending: Ending) -> PreferenceLearned | None:
-        """Counts an ending; returns what is learned from it, if that is new."""
+        """Count an ending; return the preference learned from it, if it is new."""
         case = ending.case
         group = (case.rule, case.tool, case.tier)
         with self._guard:
@@ -134,24 +135,24 @@ class BasalGanglia:
             fresh.count.add(ending)
             if (group, case.kinds) in self._known:
                 return None
-            whole = joined(pauses[one] for one in covered(pauses, case.kinds))
-            if not convinces(whole, self._least):
+            total = joined(pauses[kinds] for kinds in covered(pauses, case.kinds))
+            if not convinces(total, self._least):
                 return None
             self._known[group, case.kinds] = None
             fresh.told = True
             if len(self._known) > 10 * MOST_PATTERNS:
                 self._known.popitem(last=False)
-            return _preference(whole, ending)
+            return _preference(total, ending)
 
 
 def _record(records: dict[Sort, LearnedRecord], sort: Sort) -> LearnedRecord:
-    """The record of a sort of pause, made if it is not there."""
+    """Return the record for a group and its conflicts; create it if it is missing."""
     group, kinds = sort
     return records.setdefault(sort, LearnedRecord(*group, kinds))
 
 
 _INNER: Final = frozenset({"confirmed", "waited", "approved", "regretted"})
-"""What is no end: the call has just been let through, or was told of before."""
+"""Endings that are not final: the call was just let through, or was already reported."""
 
 
 def _outcome(ending: Ending) -> OutcomeRecorded:
@@ -171,11 +172,11 @@ def _outcome(ending: Ending) -> OutcomeRecorded:
 
 def _preference(count: EndingCount, ending: Ending) -> PreferenceLearned:
     case = ending.case
-    what = " and ".join(sorted(case.kinds)) or "the rule's own pause"
-    where = ", ".join(sorted(name(one) for one in count.families))
-    lets = "does not pause" if not case.kinds else f"lets {what} pass"
+    reasons = " and ".join(sorted(case.kinds)) or "the rule's own pause"
+    where = ", ".join(sorted(name(key_family) for key_family in count.families))
+    lets = "does not pause" if not case.kinds else f"lets {reasons} pass"
     return PreferenceLearned(
-        f"{what} on {where} by {name(case.tool)} (rule {name(case.rule)})",
+        f"{reasons} on {where} by {name(case.tool)} (rule {name(case.rule)})",
         f"a rule that {lets} there: all {count.confirmed} pauses were confirmed; see `callosum rules suggest`, "
         "nothing is changed",
         at=ending.at / SECOND,

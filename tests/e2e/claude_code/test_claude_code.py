@@ -257,7 +257,7 @@ def test_a_prompt_brings_what_the_others_do(desk: Desk) -> None:
     held.set()
     desk.finish(one)
     told = desk.model.heard("second")
-    brief = told.partition("What other sessions have in hand and did lately")[2]
+    brief = told.partition("What other sessions are doing and did recently")[2]
     assert "email:bob@example.com" in brief
     assert "Do the work of [[first]]." in brief.partition("asked: ")[2], "it says what for"
 

@@ -207,7 +207,7 @@ def test_a_sub_agent_is_told_and_held_as_a_session_of_its_own(home: CodexHome, s
     parent.end()
     assert len(sent.read_text().splitlines()) == 1
     begun = next(body for name, body in scripted.asked if name == "child")
-    assert str(begun["input"]).count("What other sessions have in hand") == 1
+    assert str(begun["input"]).count("What other sessions are doing") == 1
     assert "Command blocked by PreToolUse hook: [Callosum] Conflict" in scripted.heard("child")
     assert "[Callosum] Conflict" not in scripted.heard("parent")
     verdicts = home.outcomes("Bash")

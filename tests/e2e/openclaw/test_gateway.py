@@ -147,7 +147,7 @@ def test_the_gateway_serves_the_gate_to_those_whom_it_lets_in(house: House, gate
 def test_a_turn_begins_with_what_the_others_have_in_hand(house: House, gateway: Gateway, model: Fake) -> None:
     house.turn("delta", play(say="delta-turn")).communicate(timeout=300)
     request = next(one for one in model.seen() if "delta-turn" in one["text"])
-    assert "[Callosum] What other sessions have in hand" in request["text"] + request["system"]
+    assert "[Callosum] What other sessions are doing" in request["text"] + request["system"]
     assert f'{INSTANCE}/agent:main:alpha holds a lock on "channel:board"' in request["text"] + request["system"]
 
 

@@ -382,7 +382,7 @@ def test_a_session_that_was_compacted_is_told_what_it_has_in_hand_itself(host: H
     host.send(claude_code, call("PreToolUse"))
     printed = host.send(claude_code, event("SessionStart", source=source))
     said = printed["hookSpecificOutput"]["additionalContext"]
-    assert ("This session's own, from before a compaction" in said) is told
+    assert ("This session's open calls from before the compaction" in said) is told
     assert '"email:bob@example.com"' in said
 
 
@@ -406,7 +406,7 @@ def test_the_last_answer_of_a_session_that_ended_is_shown(host: Hooked) -> None:
     host.send(claude_code, event("SessionEnd", reason="exit"))
     printed = host.send(claude_code, event("SessionStart", session="B"))
     told = printed["hookSpecificOutput"]["additionalContext"]
-    assert 'Sessions that ended lately:\n- claude-code/A ended just now: "Bob is asked.".' in told
+    assert 'Sessions that ended recently:\n- claude-code/A ended just now: "Bob is asked.".' in told
     assert [(one.instance, one.summary) for one in host.gate.status().farewells] == [
         ("claude-code/A", '"Bob is asked."')
     ]

@@ -16,7 +16,7 @@ from callosum.errors import ConfigError
 from callosum.regions.budget import BUDGET, RAS
 
 SECTIONS = (
-    Section("In hand", tuple(f'doug/{number} is at work on "file:/repo/{number}.py" (edit).' for number in range(4))),
+    Section("Running", tuple(f'doug/{number} is working on "file:/repo/{number}.py" (edit).' for number in range(4))),
     Section("Done", tuple(f'anna acted on "doc:{number}" {number} s ago (save).' for number in range(5))),
     Section("Elsewhere", ('vera acted on "email:a@example.com" 3 s ago (send).',)),
 )
@@ -41,7 +41,7 @@ def trimmed(corpus: Corpus) -> list[ContextTrimmed]:
 
 def test_a_brief_as_text() -> None:
     lines = WHOLE.text.splitlines()
-    assert lines[:3] == [HEAD, "In hand:", f"- {SECTIONS[0].lines[0]}"]
+    assert lines[:3] == [HEAD, "Running:", f"- {SECTIONS[0].lines[0]}"]
     assert len(lines) == 1 + 3 + 10
     assert (WHOLE.tokens, WHOLE.trimmed) == (tokens(WHOLE.text), 0)
     assert brief_of(SECTIONS, 3).text == WHOLE.text + "\n(3 more lines were left out.)"
@@ -121,11 +121,11 @@ def test_where_nothing_fits_nothing_is_left(corpus: Corpus, trimmed: list[Contex
 
 def test_a_single_overlong_line_is_shortened(corpus: Corpus) -> None:
     """It alone; and nothing that was quoted is left open."""
-    long = brief_of([Section("In hand", (f'doug is at work on "{"é" * 300}" and "{"x" * 3000}".', "second"))])
+    long = brief_of([Section("Running", (f'doug is working on "{"é" * 300}" and "{"x" * 3000}".', "second"))])
     cut = RAS(corpus).trim(long, 200)
     (line,) = cut.sections[0].lines
     assert cut.tokens <= 200
-    assert line.startswith("doug is at work on")
+    assert line.startswith("doug is working on")
     assert line.rstrip('"').endswith("…")
     assert line.count('"') % 2 == 0
     assert cut.trimmed == 1

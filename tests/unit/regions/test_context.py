@@ -27,15 +27,15 @@ from callosum.stores.sqlite import SqliteStore
 from tests.support.cpu import cpu_within
 from tests.support.world import World, gate_time, kinds
 
-IN_HAND = "In hand now, where this session works"
-GRAVEST = "Outcome unknown, of what cannot be undone"
-UNKNOWN = "Outcome unknown, where this session works"
-DONE = "Done by others since this session last looked"
-OWN = "This session's own"
-FORGOTTEN = "This session's own, from before a compaction"
-COMMITTED = "This session committed to"
-LEASES = "In hand elsewhere"
-NOTABLE = "Done elsewhere lately"
+IN_HAND = "Running now, where this session works"
+GRAVEST = "Unknown outcomes of actions that cannot be undone"
+UNKNOWN = "Unknown outcomes, where this session works"
+DONE = "Done by others since this session last read"
+OWN = "This session's open actions"
+FORGOTTEN = "This session's open actions from before the compaction"
+COMMITTED = "This session's commitments"
+LEASES = "Running elsewhere"
+NOTABLE = "Done elsewhere recently"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -107,7 +107,7 @@ def test_after_a_compaction_a_session_is_told_its_own_open_actions_and_commitmen
     ]
     (line,) = found[COMMITTED]
     assert line.startswith("This session ")
-    assert '"doc:door" 60 s ago (act3), "Key for Anna"; it counts for' in line
+    assert '"doc:door" 60 s ago (act3), "Key for Anna"; it holds for' in line
     assert COMMITTED not in told("mira", "chat")
     assert COMMITTED not in told("mira", "work", forgot=True)
 
@@ -124,8 +124,8 @@ def test_what_another_has_in_hand_and_until_when(world: World, told: Told) -> No
     assert told("mira") == {
         IN_HAND: [
             'anna holds a lock on "doc:door" (begun 12 s ago, lease for 5 min more).',
-            'doug is at work on "doc:plan" (act3, begun 12 s ago, lease for 5 min more).',
-            'doug/chat is at work on "file:/repo/a.py" (save, begun 12 s ago).',
+            'doug is working on "doc:plan" (act3, begun 12 s ago, lease for 5 min more).',
+            'doug/chat is working on "file:/repo/a.py" (save, begun 12 s ago).',
         ]
     }
 
@@ -146,7 +146,7 @@ def test_who_waits_in_line_and_who_waits_for_a_person(world: World, told: Told) 
     seen: list[dict[str, list[str]]] = []
     world.each_sleep = lambda: seen.append(told("mira"))
     assert not world.ask("anna", "act3", "plan", wait=1).proceed
-    assert 'anna waits in line on "doc:plan" (act3, just now).' in seen[0][IN_HAND]
+    assert 'anna waits in the queue on "doc:plan" (act3, just now).' in seen[0][IN_HAND]
     assert 'doug wants to act on "doc:plan" (asked, just now) and waits for a person.' in seen[0][IN_HAND]
 
 
@@ -177,7 +177,7 @@ def test_an_unknown_outcome_that_cannot_be_undone_leads_every_brief_until_it_is_
     )
     own = (
         'An action on "doc:plan" (act4, 10 min ago) has no known outcome: it may or may not have happened. '
-        f"Look whether it did, then {settle}"
+        f"Check whether it did, then {settle}"
     )
     assert next(iter(told("mira").items())) == (GRAVEST, [theirs])  # who never was near the key
     assert next(iter(told("anna").items())) == (GRAVEST, [theirs])
@@ -247,7 +247,7 @@ def test_its_own_that_is_open_unknown_or_asked(world: World, told: Told) -> None
     }
     world.gate.approve(asked.id, by="anna")
     assert told("mira")[OWN][0] == (
-        'A person agreed to a call on "doc:question" (asked, just now): it runs when it is made again.'
+        'A person approved a call on "doc:question" (asked, just now): it runs when it is repeated.'
     )
 
 
@@ -262,7 +262,7 @@ def test_what_goes_on_elsewhere(world: World, told: Told) -> None:
     world.do("anna", "act1", "small")
     world.after(3)
     assert told("mira") == {
-        LEASES: ['doug is at work on "doc:theirs" (act3, begun 3 s ago, lease for 5 min more).'],
+        LEASES: ['doug is working on "doc:theirs" (act3, begun 3 s ago, lease for 5 min more).'],
         NOTABLE: ['anna acted on "doc:news" 3 s ago (act2).'],
     }
     assert told("newcomer")[NOTABLE] == [
@@ -277,7 +277,7 @@ def test_an_act_without_a_report_is_as_old_as_its_beginning(world: World, told: 
     world.ask("doug", "act2", "theirs")
     world.after(210)
     assert told("mira") == {NOTABLE: ['doug acted on "doc:theirs" 4 min ago (act2).']}
-    assert told("mira", keys=["doc:theirs"]) == {IN_HAND: ['doug is at work on "doc:theirs" (act2, begun 4 min ago).']}
+    assert told("mira", keys=["doc:theirs"]) == {IN_HAND: ['doug is working on "doc:theirs" (act2, begun 4 min ago).']}
 
 
 def test_what_is_in_hand_is_not_told_as_done_too(world: World, told: Told) -> None:
@@ -286,12 +286,12 @@ def test_what_is_in_hand_is_not_told_as_done_too(world: World, told: Told) -> No
     world.after(60)
     world.ask("doug", "act2", "plan")
     world.after(5)
-    assert told("mira") == {IN_HAND: ['doug is at work on "doc:plan" (act2, begun 5 s ago).']}
+    assert told("mira") == {IN_HAND: ['doug is working on "doc:plan" (act2, begun 5 s ago).']}
     world.ask("doug", "act3", "else")
     world.end("doug", world.ask("doug", "act2", "other"), "done")
     assert told("mira") == {
-        IN_HAND: ['doug is at work on "doc:plan" (act2, begun 5 s ago).'],
-        LEASES: ['doug is at work on "doc:else" (act3, begun just now, lease for 5 min more).'],
+        IN_HAND: ['doug is working on "doc:plan" (act2, begun 5 s ago).'],
+        LEASES: ['doug is working on "doc:else" (act3, begun just now, lease for 5 min more).'],
         NOTABLE: ['doug acted on "doc:other" just now (act2).'],
     }
 
@@ -365,7 +365,7 @@ def test_files_in_its_folder(world: World, told: Told) -> None:
 def test_a_tree_above_is_told(world: World, told: Told) -> None:
     world.do("mira", "see", "/repo/src/a.py")
     world.ask("doug", "tree3", "/repo/")
-    assert 'doug is at work on "file:/repo/"' in told("mira")[IN_HAND][0]
+    assert 'doug is working on "file:/repo/"' in told("mira")[IN_HAND][0]
 
 
 @pytest.mark.parametrize(
@@ -390,10 +390,10 @@ def test_a_parent_and_its_sub_agent(world: World, told: Told) -> None:
     world.ask("mira", "act3", "plan")
     world.ask("kid", "act3", "plan", parent="mira")
     world.ask("grandkid", "look", "plan", parent="kid")
-    assert told("kid")[IN_HAND][0].startswith('your parent mira is at work on "doc:plan"')
-    assert told("mira")[IN_HAND][0].startswith('your sub-agent kid is at work on "doc:plan"')
+    assert told("kid")[IN_HAND][0].startswith('your parent mira is working on "doc:plan"')
+    assert told("mira")[IN_HAND][0].startswith('your sub-agent kid is working on "doc:plan"')
     lines = told("grandkid")[IN_HAND]
-    assert sorted(line.split(" is at")[0] for line in lines) == ["your ancestor mira", "your parent kid"]
+    assert sorted(line.split(" is working")[0] for line in lines) == ["your ancestor mira", "your parent kid"]
 
 
 def test_a_resumed_session_goes_on_where_the_other_ended(world: World, told: Told) -> None:

@@ -262,7 +262,7 @@ def test_open_cases_are_bounded() -> None:
                 body=body,
             )
         )
-    for kept in (endings._paused, endings._places, endings._holders):
+    for kept in (endings._paused, endings._by_identity, endings._holders):
         assert len(kept) == 10
 
 
