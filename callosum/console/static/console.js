@@ -52,21 +52,23 @@ function update(old, next) {
     if (details.id && /** @type {HTMLDetailsElement | null} */ (document.getElementById(details.id))?.open) details.open = true;
   const lists = [...old.querySelectorAll(":scope [data-list]")];
   const fresh = [...next.querySelectorAll(":scope [data-list]")];
-  if (lists.length !== fresh.length || !used(old)) {
-    if (!used(old)) return void old.replaceWith(document.adoptNode(next));
-    return;
-  }
+  const same = lists.length === fresh.length, aimed = same && lists.length > 0 && old.matches(":hover");
+  if (!used(old) && !aimed) return void old.replaceWith(document.adoptNode(next));
+  if (!same) return;
   lists.forEach((list, at) => merge(list, fresh[at]));
+  const lines = [...old.querySelectorAll(":scope > p")], now = [...next.querySelectorAll(":scope > p")];
+  if (lines.length === now.length)
+    lines.forEach((line, at) => { if (!used(line) && said(line) !== said(now[at])) line.replaceWith(document.adoptNode(now[at])); });
 }
 
-/** A list that the reader is in: new items come last, gone ones stay as such, none changes its place. @param {Element} list @param {Element} next */
+/** A list that the reader is in or points at: new items come last, gone ones stay as such, none changes its place. @param {Element} list @param {Element} next */
 function merge(list, next) {
-  const items = new Map([...next.children].map((item) => [item.id, item]));
-  for (const item of [...list.children]) {
-    const now = items.get(item.id);
-    items.delete(item.id);
-    if (!now && used(item)) item.classList.add("gone");
-    else if (!now) item.remove();
+  const name = (/** @type {Element} */ item, /** @type {number} */ at) => item.id || String(at);
+  const items = new Map([...next.children].map((item, at) => [name(item, at), item]));
+  for (const [at, item] of [...list.children].entries()) {
+    const now = items.get(name(item, at));
+    items.delete(name(item, at));
+    if (!now) item.classList.add("gone");
     else if (!used(item) && said(item) !== said(now)) item.replaceWith(document.adoptNode(now));
   }
   for (const item of items.values()) {

@@ -147,6 +147,28 @@ def test_a_page_stays_as_the_reader_has_it_while_others_act(server: Server, brow
         page.locator(f"#w{another['id']}").wait_for()
 
 
+def test_nothing_moves_under_the_pointer(server: Server, browser: Browser) -> None:
+    """A click that aims at one card never lands on another, because the card above it is answered elsewhere."""
+    mail = {"to": "pointer@example.com", "subject": "Pointer", "body": "Dear Pointer, this is the first letter."}
+    sent = ask(server, "chat", "send_email", **mail)
+    server.post("/complete", {"instance": "claude-code", "session": "chat", "id": sent["id"]})
+    paused = ask(server, "heartbeat", "send_email", **mail)
+    below = ask(server, "heartbeat", "refund", to="Below", amount="9.00")
+    with opened(server, browser) as (page, _):
+        button = page.locator(f"#w{below['id']} button.deny")
+        button.hover()
+        before = button.bounding_box()
+        assert ask(server, "heartbeat", "send_email", **mail)["proceed"]
+        page.locator(f"#w{paused['id']}.gone").wait_for()
+        assert button.bounding_box() == before
+        last = ask(server, "heartbeat", "refund", to="Last", amount="9.00")
+        page.locator(f"#w{last['id']}").wait_for()
+        assert button.bounding_box() == before
+        page.mouse.move(5, 5)
+        ask(server, "heartbeat", "refund", to="Away", amount="9.00")
+        page.locator(f"#w{paused['id']}").wait_for(state="detached")
+
+
 def test_keys_can_be_switched_off(server: Server, browser: Browser) -> None:
     with opened(server, browser) as (page, _):
         page.locator(".menu summary").click()

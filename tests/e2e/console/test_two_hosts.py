@@ -44,7 +44,7 @@ class House(NamedTuple):
     @property
     def server(self) -> Server:
         state = self.codex.state
-        return Server(None, state, f"unix:{socket_path(state)}", state)  # type: ignore[arg-type] - it is not ours
+        return Server(None, state, f"unix:{socket_path(state)}", state)  # type: ignore[arg-type]
 
 
 @pytest.fixture
