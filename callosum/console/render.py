@@ -30,6 +30,19 @@ _VERDICTS: Final = {
     "ask": "asks",
     "block": "blocked",
 }
+_EVENTS: Final = {
+    "intercept": "called",
+    "complete": "ended",
+    "lock": "locked",
+    "release": "released",
+    "renew": "lease renewed",
+    "lapse": "lease ran out",
+    "resolve": "settled",
+    "approve": "approved",
+    "deny": "refused",
+    "queue": "queued",
+    "late": "journalled late",
+}
 _ENDINGS: Final = {
     "confirmed": "repeated and ran",
     "waited": "ran once the way was free",
@@ -66,6 +79,12 @@ def _time(unix: float) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="seconds"), shown)
 
 
+def _words(text: str) -> str:
+    """What an entry records, in the words of the pages: ``intercept confirm duplicate`` is ``paused duplicate``."""
+    words = text.split(" ")
+    return " ".join(_VERDICTS.get(word) or _EVENTS.get(word, word) for word in words[words[0] == "intercept" :])
+
+
 def _mark(text: str) -> str:
     """A name as part of an element's id."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -94,6 +113,8 @@ _ENVIRONMENT.filters |= {
     "bare": without_spellings,
     "tier": lambda tier: _TIERS[tier],
     "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),
+    "event": lambda event: _EVENTS.get(str(event), str(event)),
+    "words": _words,
     "ending": lambda how: _ENDINGS.get(how, how),
 }
 _ENVIRONMENT.globals |= {"csrf": CSRF, "body": BODY, "live": LIVE}

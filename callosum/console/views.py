@@ -153,13 +153,22 @@ class Views:
         off: list[Waiting] = []
         counts: Counter[str] = Counter()
         more: Counter[str] = Counter()
+        sorts = dict.fromkeys(_SAYS, 0)
         for one in found:
             counts[one.session] += 1
+            put_off = self.later.get(one.id, 0) > now
+            sorts[one.sort] += not put_off
             if counts[one.session] > _OF_ONE or len(shown) + len(off) >= _CARDS:
                 more[one.session] += 1
             else:
-                (off if self.later.get(one.id, 0) > now else shown).append(one)
-        return {"waiting": shown, "later": off, "more": more, "count": len(found) - len(off)}
+                (off if put_off else shown).append(one)
+        return {
+            "waiting": shown,
+            "later": off,
+            "more": more,
+            "count": len(found) - len(off),
+            "sorts": {sort: number for sort, number in sorts.items() if number},
+        }
 
     def all_waiting(self) -> list[Waiting]:
         """Everything that waits for a person, oldest first."""
@@ -263,6 +272,7 @@ class Views:
         shared = [Group(tree, tuple(lanes)) for tree, lanes in groups.items() if tree and len(lanes) > 1]
         alone = [lane for tree, lanes in groups.items() if not tree or len(lanes) == 1 for lane in lanes]
         return {
+            "held": sorted((one for one in status.locks if one.context_key), key=lambda one: one.at)[:_SHOWN],
             "groups": shared,
             "alone": alone,
             "hosts": self._coverage.hosts(),

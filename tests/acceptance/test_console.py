@@ -182,7 +182,7 @@ def test_an_unknown_outcome_is_settled(server: Server, anna: Visitor) -> None:
     form = anna.get("/console").form("happened", id=str(sent["id"]))
     assert anna.press(anna.press(form, "happened").form("happened"), "happened").status == 200
     page = anna.get(f"/console/action/{sent['id']}")
-    assert "resolve: done by anna" in page.text
+    assert "settled: done by anna" in page.text
 
 
 def test_a_pause_is_shown_until_it_is_repeated(server: Server, anna: Visitor) -> None:
@@ -363,3 +363,39 @@ def test_the_command_opens_it_for_a_person_until_the_server_ends(tmp_path: Path)
         assert not page.exists()
     finally:
         run(state, "stop")
+
+
+def test_a_new_user_finds_what_waits_who_holds_and_why_a_call_was_blocked(tmp_path: Path) -> None:
+    """Only links and the words on the pages are used."""
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps(RULES))
+    with serving(state) as server, visiting(server) as visitor:
+        held = ask(server, "worker", "send_email", to="key@example.com", subject="Key", body="Key")
+        ask(server, "keyless", "send_sms", text="a call without a key holds nothing that has a name")
+        blocked = ask(server, "night", "deploy", env="production")
+        for name in ("Bob", "Eve"):
+            ask(server, "chat", "refund", to=name, amount="7")
+
+        home = visitor.get("/console").text
+        assert re.search(r"\d things wait for a person, the oldest first: 2 questions, 1 blocked call[,.]", home), home
+
+        sessions = visitor.get("/console/sessions")
+        told = sessions.text.partition("Held now")[2].partition("last seen")[0]
+        assert "email:key@example.com by mira/worker" in told
+        assert f"/console/action/{held['id']}" in sessions.html
+        found = visitor.get("/console/search?q=email:key@example.com")
+        (link,) = {
+            said["href"] for tag, said in found.tags if tag == "a" and "name=email%3Akey" in (said.get("href") or "")
+        }
+        assert "mira/worker" in visitor.get(link or "").text.partition("Who holds it")[2]
+
+        assert f"/console/action/{blocked['id']}" in visitor.get("/console/report").html
+        assert "blocked" in visitor.get("/console/search?q=deploy").text
+        page = visitor.get(f"/console/action/{blocked['id']}")
+        told = page.text.partition("What the agent was told")[2].partition("Params")[0]
+        assert told.startswith("[Callosum]")
+        assert "'deploy'" in told
+        assert "called: blocked" in page.text
+        (beside,) = [said["href"] for tag, said in page.tags if tag == "a" and "lanes?span" in (said.get("href") or "")]
+        assert "mira/night" in visitor.get(beside or "").text
