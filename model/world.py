@@ -334,7 +334,7 @@ class World:
         question, acted, tokens = session.question, state.acted, state.tokens
         if decision.proceed:
             used = 0
-            if question is not None and f"approved this ({question.id})" in (decision.warning or ""):
+            if question is not None and f"approved this call ({question.id})" in (decision.warning or ""):
                 used, question = question.id, None
             until = round(decision.lease.expires * SECOND) if decision.lease is not None else 0
             acted = (*acted, Acted(decision.id, who, choice, until, question=used))

@@ -194,7 +194,7 @@ def _weigh(ask: Ask, view: View) -> Change:
     if held and ask.waits:
         if not _deadlocks(held, view):
             return _queue(ask, view, takes_up=left is not None)
-        note = "Waiting was refused: who is in the way waits for something this session holds."
+        note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
     shown, more = _shown(ask, view, cells, many, prepared)
     return _judged(ask, view, shown, more, evidence, prepared, note)
 
@@ -215,7 +215,7 @@ def _judged(
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
-        note = note or _asked(found)
+        note = note or _required(found, floor)
     items: tuple[Evidence, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     details = ""
@@ -281,12 +281,13 @@ def _unseen(ask: Ask, view: View, many: Many, *, pauses: bool) -> tuple[list[Evi
     return many.each(many.actions[newest:], view.now), newest - first
 
 
-def _asked(found: Classification) -> str:
-    """Return the sentence about a verdict that a rule asks for; the guard's says what it protected."""
+def _required(found: Classification, verdict: Verdict) -> str:
+    """Return the note about a verdict that a rule requires. The note of a guard's rule says what it protects."""
     why = found.why[0] if found.why else ""
     if why.startswith(GUARDS):
         return f"Rule {found.rule!r} protects Callosum itself: {why.removeprefix(GUARDS)}. Only a person may do this."
-    return f"Rule {found.rule!r} asks for this."
+    instead = " Do something else, or ask a person." if verdict is Verdict.BLOCK else ""
+    return f"Rule {found.rule!r} requires this.{instead}"
 
 
 def _is_crowded(view: View) -> bool:
@@ -377,13 +378,13 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
     if answer.approved > 0 and view.now - answer.approved < APPROVAL_TTL:
         if not any(item.action.id > answer.id for item in case.items):
             verdict = Verdict.WARN if case.items else Verdict.ALLOW
-            agreed = replace(case, verdict=verdict, note=f"A person approved this ({answer.id}).")
+            agreed = replace(case, verdict=verdict, note=f"A person approved this call ({answer.id}).")
             return _open(ask, view, agreed, used=answer)
     elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
-        note = f"A person refused this ({answer.id}). Do not try it again; do something else.{_word(answer, view)}"
+        note = f"A person refused this call ({answer.id}). Do not repeat it; do something else.{_word(answer, view)}"
         return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
     elif case.verdict is Verdict.ASK and not answer.approved:
-        note = f"The question ({answer.id}) still waits for an answer; nobody has decided."
+        note = f"Nobody has answered the question yet ({answer.id})."
         decision = draft(ask, replace(case, note=note), answer.id)
         settles, entries = lapses(view)
         _give_up_place(ask, view, settles)
@@ -439,8 +440,6 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
         return change if case.passed is None else passing(change, case.passed, view, ask.found.window)
     if ask.observes or view.now < view.observe_until:
         return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
-    if verdict is Verdict.ASK and not case.note:
-        case = replace(case, note="It runs once a person has approved it; ask again then, or do something else.")
     settles, entries = lapses(view)
     _give_up_place(ask, view, settles)
     moves = tuple(moved(ask, view, verdict, case.items))

@@ -51,7 +51,10 @@ def again(earlier: Action) -> Decision:
     """
     body = msgspec.json.decode(earlier.answer, type=_Kept) if earlier.answer else _Kept()
     if body.reworded:
-        note = f"It was let through with the params that a person approved ({earlier.id}), which are no longer known."
+        note = (
+            f"A person approved other params for this call ({earlier.id}), and they are no longer known. Make the call "
+            "again under a new call id."
+        )
         warning = sentence(Verdict.BLOCK, earlier.tier, (), 0, note)
         return _from(earlier, Verdict.BLOCK, _Kept(warning=warning))
     return _from(earlier, earlier.verdict, body)

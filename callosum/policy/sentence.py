@@ -36,45 +36,79 @@ _WHAT: Final = {
     Kind.HELD: "{who} has an active action on {key}",
     Kind.RECENT: "{who} acted on {key} {ago} ({tool})",
     Kind.DUPLICATE: "{who} already did the same on {key} {ago} ({tool})",
-    Kind.STALE: "{key} was changed by {who} {ago}, and this session has not read it since",
-    Kind.OPPOSED: "{who} committed to the contrary on {key} {ago} ({tool})",
-    Kind.UNKNOWN: "an action of {who} on {key} began {ago} ({tool}) and its outcome was never "
-    "reported: it may or may not have happened",
+    Kind.STALE: "{who} changed {key} {ago} ({tool}), and this session has not read it since",
+    Kind.OPPOSED: "{who} decided the opposite about {key} {ago} ({tool})",
+    Kind.UNKNOWN: "{who} began an action on {key} {ago} ({tool}) and never reported its outcome: it may or may not have "
+    "happened",
 }
 _RUNNING: Final = {
     Kind.RECENT: "{who} is acting on {key} now ({tool}, began {ago})",
     Kind.DUPLICATE: "{who} is doing the same on {key} now ({tool}, began {ago})",
     Kind.STALE: "{who} is changing {key} now ({tool}, began {ago})",
-    Kind.OPPOSED: "{who} is committing to the contrary on {key} now ({tool}, began {ago})",
+    Kind.OPPOSED: "{who} is deciding the opposite about {key} now ({tool}, began {ago})",
 }
-"""What is said of an action that has not ended: nothing that is not true yet."""
-_PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}): its outcome was never reported"
+"""Clauses about an action that has not ended. They claim nothing that has not happened yet."""
+_PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}), but never reported its outcome"
 _OPPOSED: Final = "{who} already {decided} {key} {ago} ({tool}){what}; this call {decides} it"
 _OPPOSED_NOW: Final = "{who} {decided} {key} now ({tool}, began {ago}){what}; this call {decides} it"
 _OPPOSED_PERHAPS: Final = (
-    "{who} perhaps already {decided} {key} {ago} ({tool}){what}, its outcome was never reported; this call {decides} it"
+    "{who} perhaps already {decided} {key} {ago} ({tool}){what}, but never reported its outcome; this call {decides} it"
 )
-_QUEUED: Final = "{who} is waiting for {key} already"
+_QUEUED: Final = "{who} is already waiting for {key}"
 
-_ADVICE: Final = {
-    Kind.HELD: "Wait until it is done, do something else, or ask a person.",
+_IF_WARNED: Final = {
+    Kind.HELD: "Check its result before you build on yours.",
     Kind.RECENT: "Check what was done before you add to it.",
     Kind.DUPLICATE: "Skip it unless it must really happen twice.",
     Kind.STALE: "Read it again before you change it.",
-    Kind.OPPOSED: "Settle which of the two holds, or ask a person.",
+    Kind.OPPOSED: "Find out which of the two holds, or ask a person.",
 }
+"""The next step of a session whose call runs, by the gravest conflict."""
+_IF_PAUSED: Final = {
+    Kind.HELD: "Wait until it is done, then {repeat} if it is still right.",
+    Kind.RECENT: "Check what was done, then {repeat} if it is still right.",
+    Kind.DUPLICATE: "Skip it, or {repeat} if it must really happen twice.",
+    Kind.STALE: "Read it again, then {repeat} if it is still right.",
+    Kind.OPPOSED: "Find out which of the two holds; {repeat} only if this one does.",
+}
+"""The next step of a session whose call was paused: repeating the call confirms it."""
+_IF_BLOCKED: Final = {
+    Kind.HELD: "Wait until it is done, do something else, or ask a person.",
+    Kind.RECENT: "Check what was done. If the call is still needed, ask a person.",
+    Kind.DUPLICATE: "Skip it. If it must really happen twice, ask a person.",
+    Kind.STALE: "Read it again, then make the call anew.",
+    Kind.OPPOSED: "Ask a person which of the two holds.",
+}
+"""The next step of a session whose call is blocked: repeating does not help."""
+_WHILE_RUNNING: Final = {
+    Verdict.WARN: {
+        Kind.RECENT: "Wait until it is done, then check what was done.",
+        Kind.STALE: "Wait until it is done, then read it again.",
+    },
+    Verdict.CONFIRM: {
+        Kind.RECENT: "Wait until it is done and check it, then {repeat} if it is still right.",
+        Kind.STALE: "Wait until it is done and read it again, then {repeat} if it is still right.",
+    },
+    Verdict.BLOCK: {
+        Kind.RECENT: "Wait until it is done and check it. If the call is still needed, ask a person.",
+        Kind.STALE: "Wait until it is done and read it again, then make the call anew.",
+    },
+}
+"""The next step where the other action has not ended."""
+_ONCE_APPROVED: Final = "Once a person approves it, make the call again; until then do something else."
+_BY_VERDICT: Final = {Verdict.WARN: _IF_WARNED, Verdict.CONFIRM: _IF_PAUSED, Verdict.BLOCK: _IF_BLOCKED}
 _WHERE: Final = {
-    "email": "in the sent mail",
-    "channel": "among the channel's last messages",
-    "thread": "among the thread's last messages",
-    "file": "at the file",
-    "git": "at `git status` and `git log`",
-    "slot": "in the calendar",
-    "event": "in the calendar",
-    "payment": "among the account's payments",
-    "account": "among the account's payments",
+    "email": "the sent mail",
+    "channel": "the channel's last messages",
+    "thread": "the thread's last messages",
+    "file": "the file",
+    "git": "`git status` and `git log`",
+    "slot": "the calendar",
+    "event": "the calendar",
+    "payment": "the account's payments",
+    "account": "the account's payments",
 }
-"""Where to look whether something happened, by the kind of its key."""
+"""What shows whether something happened, by the kind of its key."""
 _DID: Final = {
     Kind.HELD: "{who} began {ago} ({tool})",
     Kind.UNKNOWN: "{who} tried",
@@ -82,22 +116,26 @@ _DID: Final = {
 RELATED: Final = 3
 """Most other actions of the session in the way that are told."""
 _CUT_HERE: Final = "\n| …"
-_ADVICE_RUNNING: Final = {
-    Kind.RECENT: "Wait until it is done, then check what was done.",
-    Kind.STALE: "Wait until it is done, then read it again.",
-}
+WORDS: Final = 60
+"""Most words of the paragraph. A quoted key, name or text counts as one: another session or an argument supplied it."""
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def words(text: str) -> int:
+    """Return the number of words of a sentence. A quoted text counts as one word."""
+    return len(_QUOTED.sub("quoted", text).split())
 
 
 def ask_to_resolve(id: int) -> str:
     """Return what an agent is to ask its person for, so that an ``unknown`` action ends."""
-    return f"ask the person to run `callosum resolve {id} --happened`, or `--not` if it did not happen"
+    return f"ask the person to run `callosum resolve {id} --happened` (or `--not`)"
 
 
 def no_key(tier: int, tool: str) -> str:
-    """Return what people are told, once for each tool and session, of a call from which no key was derived."""
+    """Return the note for a call from which no key was derived. A session gets it once for each tool."""
     return (
-        f"This tier {tier} call of {name(tool)} names nothing that other sessions could meet it on: only the same call "
-        "again would be noticed. A rule with a `contextKey` mends that; `callosum rules gaps` lists such tools."
+        f"Nothing in this tier {tier} call of {name(tool)} says what it affects, so only an identical call would be "
+        "noticed. A rule with a `contextKey` fixes that; `callosum rules gaps` lists such tools."
     )
 
 
@@ -183,8 +221,10 @@ def describe(conflict: Conflict, share: int = 1) -> str:
         form = _OPPOSED_NOW if conflict.running else _OPPOSED_PERHAPS if lost else _OPPOSED
         if conflict.decides == "books" and conflict.decided in ("books", "booked"):
             form += " for something else"
+    if not conflict.key:
+        form = form.replace(" on {key}", "" if conflict.kind is Kind.DUPLICATE else " with the same content")
     who = "this session" if conflict.own else name(conflict.instance, share)
-    key = quote(escaped(conflict.key), 160 // share) if conflict.key else "the same content"
+    key = quote(escaped(conflict.key), 160 // share)
     return form.format(
         who=who,
         key=key,
@@ -212,10 +252,29 @@ def did(conflict: Conflict, *, why: bool = True) -> str:
     return f"{told}: {conflict.summary}{asked}."
 
 
-def _look(key: str) -> str:
-    """Return the advice to look whether something happened, and where."""
+def _check(key: str) -> str:
+    """Return the advice to check whether something happened, and where."""
     where = _WHERE.get(key.partition(":")[0], "")
-    return f"Look {where} whether it happened" if where else "Look whether it happened"
+    return f"Check {where} to see whether it happened" if where else "Check whether it happened"
+
+
+def next_step(verdict: Verdict, gravest: Conflict, repeat: str) -> str:
+    """Return the best next step, by the gravest conflict. ``repeat`` says how to confirm a paused call."""
+    is_lost = gravest.state is State.UNKNOWN
+    if is_lost and verdict in (Verdict.BLOCK, Verdict.ASK):
+        return f"{_check(gravest.key)}, then {ask_to_resolve(gravest.id)}."
+    if verdict is Verdict.ASK:
+        return _ONCE_APPROVED
+    if is_lost or gravest.kind is Kind.UNKNOWN:
+        if verdict is Verdict.CONFIRM:
+            return f"{_check(gravest.key)}; {repeat} only if it did not."
+        return f"{_check(gravest.key)} before you try again."
+    step = _BY_VERDICT.get(verdict, _IF_WARNED)[gravest.kind]
+    if gravest.state is State.QUEUED and verdict is not Verdict.CONFIRM:
+        step = _IF_BLOCKED[Kind.HELD]
+    elif gravest.running:
+        step = _WHILE_RUNNING.get(verdict, _WHILE_RUNNING[Verdict.WARN]).get(gravest.kind, step)
+    return step.format(repeat=repeat)
 
 
 class Beside(NamedTuple):
@@ -296,50 +355,54 @@ def sentence(
     wait: float = 0,
     attempt: int = 0,
 ) -> str | None:
-    """The whole paragraph; None where there is nothing to say.
+    """Return the paragraph for the agent: conflicts, what became of the call, and the best next step.
 
-    ``conflicts`` come gravest first, ``count`` is how many there are in all. ``note`` is a sentence
-    of the gate's own (about an approval, a deadlock), which comes before the advice. ``wait`` is how many
-    seconds must pass before a repeat confirms. ``attempt``: the call would replace a changed file unread, for the
-    first to third time; a repeat alone does not confirm that yet.
+    The paragraph has at most ``WORDS`` words besides a note about a merge. If two conflicts do not fit, it tells of
+    the gravest and counts the other. Return None if there is nothing to say.
+
+    ``conflicts`` are sorted, gravest first; ``count`` is how many there are in all. ``note`` is a sentence of the
+    gate's own (about an approval, a deadlock, a merge); that of a blocked call says the next step. ``wait``: seconds that must pass before a repeat confirms. ``attempt`` is 1 to 3 if the
+    call would replace a changed file that the session has not read again; repeating it does not confirm it yet.
     """
     if verdict is Verdict.ALLOW and not note:
         return None
-    parts = []
-    if conflicts:
-        told = [describe(item) for item in _shown(conflicts)]
-        if tokens("; ".join(told)) > _CLAUSES:
-            told = [describe(conflicts[0], 4)]
-        others = count - (len(conflicts) - len({item.id for item in conflicts})) - len(told)
-        more = f"; and {others} more" if others > 0 else ""
-        parts.append(f"Conflict: {'; '.join(told)}{more}.")
+    seconds = f"{math.ceil(wait * 10) / 10:g} s"
+    rest = []
     if verdict is Verdict.BLOCK:
-        parts.append(f"Tier {tier} action blocked.")
+        rest.append(f"Tier {tier} action blocked.")
     elif verdict is Verdict.ASK:
-        parts.append(f"Tier {tier} action not run: a person must decide.")
+        rest.append(f"Tier {tier} action not run: a person must decide.")
     elif verdict is Verdict.CONFIRM:
-        parts.append("The call was not run.")
+        rest.append("The call was not run.")
     if note:
-        parts.append(note)
-    if conflicts:
-        gravest = conflicts[0]
-        lost = gravest.state is State.UNKNOWN
-        if lost and verdict in (Verdict.BLOCK, Verdict.ASK):
-            parts.append(f"{_look(gravest.key)}, then {ask_to_resolve(gravest.id)}.")
-        elif lost or gravest.kind is Kind.UNKNOWN:
-            parts.append(f"{_look(gravest.key)} before you try again.")
-        else:
-            advice = _ADVICE[gravest.kind]
-            parts.append(_ADVICE_RUNNING.get(gravest.kind, advice) if gravest.running else advice)
-    if verdict is Verdict.CONFIRM:
-        seconds = f"{math.ceil(wait * 10) / 10:g} s"
-        then = f"wait {seconds}, then repeat" if wait > 0 else "repeat"
-        if attempt:
-            between = f" (wait {seconds} between attempts)" if wait > 0 else ""
-            parts.append(
-                f"A call made after a new read goes through. Unread, only the {_NTH[-1]} attempt does{between}, "
-                f"and this was the {_NTH[attempt - 1]}."
-            )
-        else:
-            parts.append(f"If it is still right, {then} the call to confirm it; otherwise skip it.")
-    return "[Callosum] " + " ".join(parts)
+        rest.append(note)
+    repeat = f"wait {seconds} and repeat the call" if wait > 0 else "repeat the call"
+    if verdict is Verdict.CONFIRM and attempt:
+        between = f" ({seconds} apart)" if wait > 0 else ""
+        rest.append(
+            f"Read it again, then make the call anew. Without a new read only the {_NTH[-1]} attempt{between} goes "
+            f"through; this was the {_NTH[attempt - 1]}."
+        )
+    elif conflicts and not (note and verdict is Verdict.BLOCK):
+        rest.append(next_step(verdict, conflicts[0], repeat))
+    elif verdict is Verdict.ASK:
+        rest.append(_ONCE_APPROVED)
+    elif verdict is Verdict.CONFIRM:
+        rest.append(f"If it is still right, {repeat} to confirm it; otherwise skip it.")
+    said = " ".join(filter(None, rest))
+    if not conflicts:
+        return f"[Callosum] {said}"
+    shown = _shown(conflicts)
+    told = _conflicts_of([describe(item) for item in shown], conflicts, count)
+    if len(shown) > 1 and words(f"[Callosum] {told} {said}") > WORDS:
+        told = _conflicts_of([describe(shown[0])], conflicts, count)
+    if tokens(told) > _CLAUSES:
+        told = _conflicts_of([describe(shown[0], 4)], conflicts, count)
+    return f"[Callosum] {told} {said}".rstrip()
+
+
+def _conflicts_of(clauses: Sequence[str], conflicts: Sequence[Conflict], count: int) -> str:
+    """Return the sentence about conflicts, with the number of those that it leaves out."""
+    others = count - (len(conflicts) - len({item.id for item in conflicts})) - len(clauses)
+    more = f"; and {others} more" if others > 0 else ""
+    return f"Conflict: {'; '.join(clauses)}{more}."

@@ -159,7 +159,7 @@ def test_two_sessions_and_one_file(gate: Path, host: str) -> None:
         assert hook.send(event(after, session, tool, params, f"{session}1", tool_response="ok")) == Said(0, b"", "")
     stopped = hook.before("A", write, {**path, "content": "a"})
     assert stopped.code == 0
-    assert f'"file:/repo/a.py" was changed by {host}/B' in stopped.denied
+    assert f'{host}/B changed "file:/repo/a.py"' in stopped.denied
     assert hook.before("C", read, path) == Said(0, b"", ""), "reading is nobody's conflict"
 
 

@@ -122,7 +122,7 @@ def test_a_write_over_what_another_session_changed_is_held_up_without_any_rule(
     with serving(tmp_path / "state") as gate:
         results = asyncio.run(meet(gate.address))
     assert [bool(result.is_error) for result in results] == [False, False, True, False, False]
-    assert "was changed by mira/a" in results[2].content[0].text
+    assert "mira/a changed" in results[2].content[0].text
     assert "Read it again" in results[2].content[0].text
     assert file.read_text() == "by b\n"
 

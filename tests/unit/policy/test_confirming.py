@@ -128,11 +128,11 @@ def test_the_sentence_says_how_long_to_wait_before_a_repeat_confirms(world: Worl
     world.after(40)
     first = world.ask("mira", "send3", ON, params=ONE, pause=True)
     assert first.warning is not None
-    assert "If it is still right, wait 1 s, then repeat the call" in first.warning
+    assert "then wait 1 s and repeat the call if it is still right" in first.warning
     world.after(0.4)
     early = world.ask("mira", "send3", ON, params=ONE, pause=True)
     assert early.warning is not None
-    assert "wait 0.6 s, then repeat the call" in early.warning
+    assert "wait 0.6 s and repeat the call" in early.warning
     world.after(0.6)
     assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is ALLOW
 
@@ -142,7 +142,7 @@ def test_the_sentence_names_no_wait_where_the_host_tells_the_order(world: World)
     world.after(40)
     paused = world.ask("mira", "send3", ON, params=ONE, pause=True, after=before.id)
     assert paused.warning is not None
-    assert "If it is still right, repeat the call to confirm it" in paused.warning
+    assert "then repeat the call if it is still right" in paused.warning
     assert world.ask("mira", "send3", ON, params=ONE, pause=True, after=paused.id).verdict is ALLOW
 
 
@@ -150,7 +150,7 @@ def test_a_rule_that_asks_for_confirmation_says_how_long_to_wait(world: World) -
     for tool in ("sure", "sure-low"):
         paused = world.ask("mira", tool, ON)
         assert paused.warning is not None
-        assert "wait 1 s, then repeat the call" in paused.warning
+        assert "wait 1 s and repeat the call" in paused.warning
         world.after(1.1)
         assert world.ask("mira", tool, ON).verdict is ALLOW
 
@@ -358,7 +358,7 @@ def test_a_changed_file_is_replaced_unread_on_the_fourth_attempt(world: World) -
         decision = write(world, "mira", f"mine, version {number}")
         assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.STALE})
         assert decision.warning is not None
-        assert f"only the fourth attempt does (wait 1 s between attempts), and this was the {nth}." in decision.warning
+        assert f"only the fourth attempt (1 s apart) goes through; this was the {nth}." in decision.warning
         assert "repeat the call to confirm" not in decision.warning
         world.after(2)
     assert write(world, "mira", "mine, after all").verdict is ALLOW
@@ -422,7 +422,7 @@ def test_an_edit_of_a_changed_file_confirms_by_repeating(world: World) -> None:
     decision = world.ask("mira", "Edit", params=edit, pause=True)
     assert decision.verdict is CONFIRM
     assert decision.warning is not None
-    assert "repeat the call to confirm it" in decision.warning
+    assert "repeat the call" in decision.warning
     world.after(2)
     assert world.ask("mira", "Edit", params=edit, pause=True).verdict is ALLOW
 

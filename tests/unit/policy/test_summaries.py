@@ -186,7 +186,7 @@ def test_the_sentence_says_where_to_look_for_what_may_have_happened(mail: World)
         mail.gate.intercept(Call(instance="mira", tool="send_email", params={**LETTER, "body": "Hello!"})).warning or ""
     )
     assert 'doug tried: "Invoice 42"' in warning
-    assert "Look in the sent mail whether it happened before you try again." in warning
+    assert "Check the sent mail to see whether it happened before you try again." in warning
 
 
 def test_a_stale_edit_is_shown_the_other_change(mail: World) -> None:

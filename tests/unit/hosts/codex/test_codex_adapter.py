@@ -185,7 +185,7 @@ def test_two_sessions_and_one_file(hosts: Hooked) -> None:
         assert hosts.send(codex, shell(session, f"{session}-{command}", command)) == {}
         assert hosts.send(codex, after(session, f"{session}-{command}", "Bash", {"command": command})) == {}
     stopped = reason(hosts.send(codex, shell(ONE, "call_9", "echo a > notes.txt")))
-    assert f'"file:/home/ann/shop/notes.txt" was changed by "{B}"' in stopped
+    assert f'"{B}" changed "file:/home/ann/shop/notes.txt"' in stopped
     assert hosts.send(codex, shell(ONE, "call_10", "cat notes.txt")) == {}
     assert hosts.send(codex, after(ONE, "call_10", "Bash", {"command": "cat notes.txt"})) == {}
     assert hosts.send(codex, shell(ONE, "call_11", "echo a > notes.txt")) == {}, "it has read it since"

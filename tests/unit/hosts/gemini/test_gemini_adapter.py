@@ -180,7 +180,7 @@ def test_two_sessions_and_one_file_whose_path_is_relative(hosts: Hooked) -> None
         assert hosts.send(gemini, before(session, tool, params)) == {}
         assert hosts.send(gemini, after(session, tool, params)) == {}
     stopped = reason(hosts.send(gemini, before(ONE, "write_file", {**path, "content": "a"})))
-    assert f'"file:/home/ann/shop/notes.txt" was changed by "{B}"' in stopped
+    assert f'"{B}" changed "file:/home/ann/shop/notes.txt"' in stopped
     assert hosts.send(gemini, before(ONE, "replace", {"file_path": "other.txt", "old_string": "a"})) == {}
     assert hosts.outcomes() == [(A, "done"), (B, "done")]
 
