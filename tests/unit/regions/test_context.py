@@ -170,7 +170,7 @@ def test_an_unknown_outcome_that_cannot_be_undone_leads_every_brief_until_it_is_
     lost = world.ask("doug", "act4", "plan")
     world.after(600)
     world.ask("anna", "act3", "mine")
-    settle = f"ask the person to run `callosum resolve {lost.id} --happened`, or `--not` if it did not happen."
+    settle = f"ask the person to run `callosum resolve {lost.id} --happened` (or `--not`)."
     theirs = (
         'An action of doug on "doc:plan" began 10 min ago (act4) and its outcome was never reported: it may or may not '
         f"have happened. To settle it, {settle}"
