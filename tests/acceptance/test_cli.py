@@ -327,7 +327,7 @@ def test_explain_with_pause_shows_what_an_installed_host_would_get(state: Path, 
     assert json.loads(quiet.stdout)["decision"]["verdict"] == "warn"
     decision = json.loads(paused.stdout)["decision"]
     assert (decision["verdict"], decision["proceed"]) == ("confirm", False)
-    assert "to confirm it" in decision["warning"]
+    assert "repeat the call" in decision["warning"]
 
 
 def test_journal_events_and_status_have_one_word_for_one_outcome(state: Path, gate: LocalGate) -> None:
