@@ -38,8 +38,8 @@ _WHAT: Final = {
     Kind.DUPLICATE: "{who} already did the same on {key} {ago} ({tool})",
     Kind.STALE: "{who} changed {key} {ago} ({tool}), and this session has not read it since",
     Kind.OPPOSED: "{who} decided the opposite about {key} {ago} ({tool})",
-    Kind.UNKNOWN: "{who} began an action on {key} {ago} ({tool}) and never reported its outcome: it may or may not have "
-    "happened",
+    Kind.UNKNOWN: "{who} began an action on {key} {ago} ({tool}) and never reported its outcome: "
+    "it may or may not have happened",
 }
 _RUNNING: Final = {
     Kind.RECENT: "{who} is acting on {key} now ({tool}, began {ago})",
@@ -361,8 +361,9 @@ def sentence(
     the gravest and counts the other. Return None if there is nothing to say.
 
     ``conflicts`` are sorted, gravest first; ``count`` is how many there are in all. ``note`` is a sentence of the
-    gate's own (about an approval, a deadlock, a merge); that of a blocked call says the next step. ``wait``: seconds that must pass before a repeat confirms. ``attempt`` is 1 to 3 if the
-    call would replace a changed file that the session has not read again; repeating it does not confirm it yet.
+    gate's own (about an approval, a deadlock, a merge); that of a blocked call says the next step. ``wait``: seconds
+    that must pass before a repeat confirms. ``attempt`` is 1 to 3 if the call would replace a changed file that the
+    session has not read again; repeating it does not confirm it yet.
     """
     if verdict is Verdict.ALLOW and not note:
         return None
