@@ -57,8 +57,12 @@ function update(old, next) {
   if (!same) return;
   lists.forEach((list, at) => merge(list, fresh[at]));
   const lines = [...old.querySelectorAll(":scope > p")], now = [...next.querySelectorAll(":scope > p")];
-  if (lines.length === now.length)
-    lines.forEach((line, at) => { if (!used(line) && said(line) !== said(now[at])) line.replaceWith(document.adoptNode(now[at])); });
+  lines.forEach((line, at) => {
+    if (lines.length !== now.length || used(line) || said(line) === said(now[at])) return;
+    const top = lists[0]?.getBoundingClientRect().top, other = document.adoptNode(now[at]);
+    line.replaceWith(other);
+    if (lists[0]?.getBoundingClientRect().top !== top) other.replaceWith(line); // a longer line would move the list
+  });
 }
 
 /** A list that the reader is in or points at: new items come last, gone ones stay as such, none changes its place. @param {Element} list @param {Element} next */
