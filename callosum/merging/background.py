@@ -1,4 +1,4 @@
-"""Work that no call waits for, done by a thread that lives while there is some."""
+"""Work that no call waits for, done by a thread that exists while there is work."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 from weakref import WeakSet
 
 _EVERY: Final = 0.05
-"""Seconds between two looks."""
+"""Seconds between two batches of work."""
 _MOST: Final = 8_000_000
-"""Bytes that wait at most; what comes on top is done at once."""
+"""Most bytes that wait; when there are more, all work is done at once."""
 
 
 class BackgroundQueue:
-    """A queue of small works, done in order. ``finish`` does what waits, for whoever needs it done."""
+    """A queue of small jobs, done in order. ``finish`` does all waiting jobs now, for a caller that needs them done."""
 
     def __init__(self) -> None:
         self.begin_anew()
         _ALL.add(self)
 
     def begin_anew(self) -> None:
-        """Forget what waits, in a forked child: that is the parent's to do."""
+        """Discard waiting jobs in a forked child: the parent does them."""
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._guard = threading.Lock()
         self._working = threading.Lock()
@@ -31,7 +31,7 @@ class BackgroundQueue:
         self._thread: threading.Thread | None = None
 
     def do(self, work: Callable[[], None], size: int) -> None:
-        """Take a work that holds ``size`` bytes. It must not raise."""
+        """Queue a job that holds ``size`` bytes. It must not raise."""
         self._waiting.append((work, size))
         self._size += size
         if self._size > _MOST:
@@ -40,7 +40,7 @@ class BackgroundQueue:
             self._wake()
 
     def finish(self) -> None:
-        """Do what waits, in this thread."""
+        """Do the waiting jobs, in this thread."""
         with self._working:
             while self._waiting:
                 work, size = self._waiting.popleft()
@@ -54,19 +54,19 @@ class BackgroundQueue:
             self._thread = threading.Thread(target=self._run, name="callosum-later", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # no thread can be had: the next work tries again, or there are too many bytes
+            except RuntimeError:  # no thread can be started: the next job tries again, or too many bytes force the work
                 self._thread = None
 
     def _run(self) -> None:
         rest = threading.Event()
-        mine = threading.current_thread()
+        this_thread = threading.current_thread()
         while True:
             rest.wait(_EVERY)
             self.finish()
             with self._guard:
-                if self._thread is not mine:
+                if self._thread is not this_thread:
                     return
-                if not self._waiting:  # whoever adds after this starts another
+                if not self._waiting:  # a job added after this starts another thread
                     self._thread = None
                     return
 
@@ -75,8 +75,8 @@ _ALL: Final[WeakSet[BackgroundQueue]] = WeakSet()
 
 
 def _begin_anew() -> None:
-    for one in list(_ALL):
-        one.begin_anew()
+    for queue in list(_ALL):
+        queue.begin_anew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Merges that ran: the proposal, the file as it was and the merge, so that any of the three can be brought back."""
+"""Merges that ran: the proposal, the file before and the merge, so that each of the three can be restored."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _END: Final = ".merge"
 class MergeRecord(Struct, frozen=True, omit_defaults=True):
     """One merge. ``id`` is its action's; ``at`` is in Unix seconds.
 
-    ``others`` are the sessions whose changes were merged into the ``proposal``, ``before`` is the file that it would
-    have replaced. ``lost`` says what was overwritten all the same, "" if nothing was.
+    ``others`` are the sessions whose changes were merged into the ``proposal``. ``before`` is the file that the
+    proposal would have replaced. ``lost`` says what was overwritten nevertheless, "" if nothing was.
     """
 
     session: str
@@ -57,7 +57,7 @@ class MergeStore:
         self._heads: dict[str, tuple[int, MergeRecord]] = {}
 
     def prepare(self, merged: MergeRecord) -> str:
-        """Keep a merge before its id is known; return the name for ``keep``, "" if it cannot be kept."""
+        """Store a merge before its id is known; return the name for ``keep``, "" if it cannot be stored."""
         name = f"{secrets.token_hex(8)}.prepared"
         try:
             return name if self.folder.write(name, msgspec.msgpack.encode(merged)) else ""
@@ -65,15 +65,15 @@ class MergeStore:
             return ""
 
     def keep(self, name: str, id: int) -> bool:
-        """Give a prepared merge the id of its action; return whether it is kept."""
+        """Give a prepared merge the id of its action; return True if it is stored."""
         return self.folder.rename(name, f"{id:020d}{_END}")
 
     def drop(self, name: str) -> None:
-        """Forget a prepared merge that did not come to pass."""
+        """Remove a prepared merge that did not run."""
         self.folder.remove(name)
 
     def get(self, id: int) -> MergeRecord | None:
-        """Return a merge, None if it is not kept any more."""
+        """Return a merge, None if it is no longer stored."""
         data = self.folder.read(f"{id:020d}{_END}")
         try:
             return replace(_decode(data), id=id) if data is not None else None
@@ -81,40 +81,39 @@ class MergeStore:
             return None
 
     def note_loss(self, merged: MergeRecord, lost: str) -> None:
-        """Note what a merge overwrote."""
+        """Record what a merge overwrote."""
         self.folder.write(f"{merged.id:020d}{_END}", msgspec.msgpack.encode(replace(merged, lost=lost)))
 
     def heads(self) -> list[MergeRecord]:
-        """Return the merges that are kept, newest first, without their texts. Of a file only changes are read."""
-        found: dict[str, tuple[int, MergeRecord]] = {}
+        """Return the stored merges, newest first, without their texts. Only files that changed are read again."""
+        heads: dict[str, tuple[int, MergeRecord]] = {}
         for file, changed in self.folder.changed().items():
-            known = self._heads.get(file)
-            if known is not None and known[0] == changed:
-                found[file] = known
+            cached = self._heads.get(file)
+            if cached is not None and cached[0] == changed:
+                heads[file] = cached
             elif file.endswith(_END) and (merged := self.get(int(file.removesuffix(_END)))) is not None:
-                found[file] = changed, replace(merged, proposal="", before="", merge="")
-        self._heads = found
-        return [found[file][1] for file in sorted(found, reverse=True)]
+                heads[file] = changed, replace(merged, proposal="", before="", merge="")
+        self._heads = heads
+        return [heads[file][1] for file in sorted(heads, reverse=True)]
 
     def all(self) -> list[MergeRecord]:
-        """Return the merges that are kept, newest first."""
+        """Return the stored merges, newest first."""
         ids = [int(name.removesuffix(_END)) for name in self.folder.names() if name.endswith(_END)]
         return [merged for id in reversed(ids) if (merged := self.get(id)) is not None]
 
 
 def merge_sentence(merged: MergeRecord, me: str) -> str:
-    """Return the sentence about a merge for another session whose change is in it."""
-    whose = "this session's change" if me in merged.others else "the change of another"
+    """Return the sentence about a merge for another session whose change is part of it."""
+    change = "this session's change" if me in merged.others else "another session's change"
     lost = " Something was overwritten then." if merged.lost else ""
-    return (
-        f"{name(merged.session)} wrote the file merged with {whose}: `callosum merges show {merged.id}` shows it.{lost}"
-    )
+    command = f"`callosum merges show {merged.id}`"
+    return f"{name(merged.session)} wrote the file merged with {change}: {command} shows the merge.{lost}"
 
 
 def bring_back(merged: MergeRecord, which: Which, *, force: bool = False) -> None:
     """Write one of a merge's texts into its file, as a whole.
 
-    Raises ``ConfigError`` if the file holds none of the three now, unless it is forced, and ``OSError``.
+    Raises ``ConfigError`` if the file now holds none of the three texts, unless ``force`` is set; and ``OSError``.
     """
     now = copy_of(merged.path)
     if not force and (now is None or now.text not in (merged.proposal, merged.before, merged.merge)):

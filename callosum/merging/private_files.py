@@ -1,6 +1,6 @@
-"""A folder of private files that are written as a whole, and forgotten by age and in all.
+"""A folder of private files that are written as a whole and removed by age and total size.
 
-A file holds a digest of its bytes before them, so that one that was cut short by a crash of the machine counts as none.
+A file begins with a digest of its content, so a file that a crash of the machine cut short counts as missing.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Final
 MAX_AGE: Final = 24 * 3600.0
 """Seconds for which a file is kept."""
 MAX_FILE: Final = 256_000
-"""Bytes up to which a file is copied or merged."""
+"""Most bytes of a file that is copied or merged."""
 MAX_ALL: Final = 64_000_000
-"""Bytes that all copies take at most."""
+"""Most bytes of all copies together."""
 _LEFT: Final = 48_000_000
-"""Bytes that are left when the oldest are removed."""
+"""Bytes that remain after the oldest files are removed."""
 _LOOK_AFTER: Final = 8_000_000
-"""Bytes and, as 1/8000, files that a process adds between two looks at the whole folder."""
+"""Bytes that a process adds between two scans of the whole folder; a file counts for 1,000 bytes more than it has."""
 _DIGEST: Final = 16
 _FRESH: Final = ".new"
 
 
 class PrivateFiles:
-    """Private files by name. Nothing here raises ``OSError``: a file that cannot be kept is not there."""
+    """Private files by name. Nothing here raises ``OSError``: a file that cannot be stored is simply missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class PrivateFiles:
         self._process = f"{os.getpid():x}"
 
     def write(self, name: str, data: bytes) -> bool:
-        """Write a file as a whole; return whether it was kept."""
+        """Write a file as a whole; return True if it was stored."""
         fresh = f"{self._base}{secrets.token_hex(8)}{_FRESH}"
         content = blake2b(data, digest_size=_DIGEST).digest() + data
         self._added += len(content) + 1000
@@ -56,9 +56,9 @@ class PrivateFiles:
                 return False
             try:
                 try:
-                    left = memoryview(content)
-                    while left:
-                        left = left[os.write(handle, left) :]
+                    rest = memoryview(content)
+                    while rest:
+                        rest = rest[os.write(handle, rest) :]
                 finally:
                     os.close(handle)
                 os.rename(fresh, self._base + name)  # noqa: PTH104
@@ -69,7 +69,7 @@ class PrivateFiles:
         return False
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none, or if it is damaged."""
+        """Return a file's content; None if it is missing or damaged."""
         try:
             with open(self._base + name, "rb") as file:  # noqa: PTH123
                 content = file.read()
@@ -79,7 +79,7 @@ class PrivateFiles:
         return data if content[:_DIGEST] == blake2b(data, digest_size=_DIGEST).digest() else None
 
     def rename(self, old: str, new: str) -> bool:
-        """Rename a file; return whether it was there."""
+        """Rename a file; return True if it existed."""
         try:
             os.rename(self._base + old, self._base + new)  # noqa: PTH104
         except OSError:
@@ -87,19 +87,19 @@ class PrivateFiles:
         return True
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with suppress(OSError):
             os.unlink(self._base + name)  # noqa: PTH108
 
     def names(self, start: str = "") -> list[str]:
-        """Return the names of the files that begin so, sorted."""
+        """Return the names of the files that begin with ``start``, sorted."""
         try:
             return sorted(n for n in os.listdir(self.path) if n.startswith(start) and not n.endswith(_FRESH))  # noqa: PTH208
         except OSError:
             return []
 
     def changed(self) -> dict[str, int]:
-        """Return by name when each file was written, in nanoseconds."""
+        """Return the time each file was written, in nanoseconds, by name."""
         return {name: facts.st_mtime_ns for name, facts in self._files() if not name.endswith(_FRESH)}
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -109,12 +109,12 @@ class PrivateFiles:
                     yield entry.name, entry.stat(follow_symlinks=False)
 
     def prune(self) -> None:
-        """Remove what is too old, and the oldest of what is too much."""
-        found = sorted((facts.st_mtime, facts.st_size, name) for name, facts in self._files())
-        total = sum(size for _, size, _ in found)
+        """Remove files that are too old, and the oldest if there are too many bytes."""
+        files = sorted((facts.st_mtime, facts.st_size, name) for name, facts in self._files())
+        total = sum(size for _, size, _ in files)
         limit = _LEFT if total > MAX_ALL - _LOOK_AFTER else total
         oldest = time.time() - MAX_AGE
-        for changed, size, name in found:
+        for changed, size, name in files:
             if changed < oldest or total > limit:
                 self.remove(name)
                 total -= size

@@ -16,18 +16,18 @@ from callosum.rules.ruleset import WHOLE
 
 FILE: Final = "file:"
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText", "newText"))
-"""How hosts call the text that an edit looks for, and the text that it puts in its place."""
+"""Hosts' names for the text that an edit searches for and the text that replaces it."""
 _EVERYWHERE: Final = ("replace_all", "replaceAll", "allow_multiple")
 _PATCHES: Final = ("command", "input", "patch")
 _PATCH: Final = "*** Begin Patch"
 _CONTEXTS: Final = (3, 8, 20)
-"""Numbers of unchanged lines around a hunk that are tried until its place is the only one."""
+"""Numbers of unchanged lines around a hunk, tried until the hunk fits in one place only."""
 _SECTION: Final = re.compile(r"^\*\*\* (Add|Delete|Update|Move) (?:File|to): (.+?)[ \t]*$", re.MULTILINE)
 _WRITE: Final = Mode.WRITE
 
 
 class TextEdit(Struct, frozen=True, array_like=True):
-    """One text put in another's place; ``everywhere``: wherever it occurs."""
+    """Replace one text by another; ``everywhere``: at every occurrence."""
 
     old: str
     new: str
@@ -35,9 +35,9 @@ class TextEdit(Struct, frozen=True, array_like=True):
 
 
 class ProposedWrite(Struct, frozen=True, omit_defaults=True):
-    """What a call writes into one file: all of it (``whole``), or some edits, in order.
+    """The write of a call to one file: its whole text (``whole``), or edits in order.
 
-    ``param`` holds the whole text, or the patch that the edits were read from; "" for edits in params of their own.
+    ``param`` names the param with the whole text or the patch; it is "" if the edits have params of their own.
     """
 
     whole: str | None = None
@@ -45,7 +45,7 @@ class ProposedWrite(Struct, frozen=True, omit_defaults=True):
     edits: tuple[TextEdit, ...] = ()
 
     def applied(self, text: str) -> str | None:
-        """Return the file's text afterwards, None if an edit does not fit exactly."""
+        """Return the file's text after the write, None if an edit does not fit exactly."""
         if self.whole is not None:
             return self.whole
         for edit in self.edits:
@@ -56,24 +56,26 @@ class ProposedWrite(Struct, frozen=True, omit_defaults=True):
         return text
 
 
-def proposed_write(call: Call, found: Classification, key: str) -> ProposedWrite | None:
-    """Return what a call writes under a ``file:`` key, None where its params do not say it exactly."""
+def proposed_write(call: Call, classification: Classification, key: str) -> ProposedWrite | None:
+    """Return what a call writes under a ``file:`` key, None if its params do not say it exactly."""
     path = key[len(FILE) :]
     params = call.params
     if key[: len(FILE)] != FILE or path[:1] != "/" or path[-1:] == "/" or "|" in path:
         return None
-    if found.tier >= Tier.HIGH or UNREAD in params:
-        return None  # its params may have been shortened on their way
-    if found.content.whole:
-        if found.content.repeats or [one.name for one in found.keys if one.mode is not Mode.READ] != [key]:
-            return None  # it appends, or makes more than this file
+    if classification.tier >= Tier.HIGH or UNREAD in params:
+        return None  # its params may have been shortened on the way
+    if classification.content.whole:
+        if classification.content.repeats or [
+            other.name for other in classification.keys if other.mode is not Mode.READ
+        ] != [key]:
+            return None  # it appends, or writes more than this file
         name = next((name for name in WHOLE if type(params.get(name)) is str), "")
         return ProposedWrite(params[name], name) if name else None
     edits, param = _edits(params), ""
     if not edits:
         param = next((n for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")
         edits = _patched(params[param], path) if param else ()
-    elif [one.name for one in found.keys if one.mode is not Mode.READ] != [key]:
+    elif [other.name for other in classification.keys if other.mode is not Mode.READ] != [key]:
         return None
     return ProposedWrite(param=param, edits=edits) if edits else None
 
@@ -81,7 +83,7 @@ def proposed_write(call: Call, found: Classification, key: str) -> ProposedWrite
 def rewritten(
     params: Mapping[str, Any], path: str, write: ProposedWrite, before: str, after: str
 ) -> dict[str, Any] | None:
-    """Return params with which the call makes ``after`` of a file that holds ``before``, None if there are none."""
+    """Return params that turn a file with text ``before`` into ``after``, None if there are none."""
     if write.whole is not None:
         return {**params, write.param: after}
     patch = _repatched(params[write.param], path, before, after)
@@ -90,9 +92,9 @@ def rewritten(
 
 def _edits(params: Mapping[str, Any]) -> tuple[TextEdit, ...]:
     several = params.get("edits")
-    found = [_edit(one) for one in (several if isinstance(several, Sequence) else (params,))]
-    edits = tuple([one for one in found if one is not None])
-    return edits if len(edits) == len(found) else ()
+    parsed = [_edit(item) for item in (several if isinstance(several, Sequence) else (params,))]
+    edits = tuple([item for item in parsed if item is not None])
+    return edits if len(edits) == len(parsed) else ()
 
 
 def _edit(params: Any) -> TextEdit | None:
@@ -103,43 +105,43 @@ def _edit(params: Any) -> TextEdit | None:
 
 
 def _section(patch: str, path: str) -> tuple[int, int] | None:
-    """Return where the hunks of one file stand in a patch; None if the patch does more to it than change lines."""
+    """Return the span of one file's hunks in a patch; None if the patch does more than change its lines."""
     sections = list(_SECTION.finditer(patch))
     name = path.rpartition("/")[2]
-    mine = [n for n, one in enumerate(sections) if one[2].rpartition("/")[2] == name]
-    if len(mine) != 1 or sections[mine[0]][1] != "Update":
+    matching = [n for n, section in enumerate(sections) if section[2].rpartition("/")[2] == name]
+    if len(matching) != 1 or sections[matching[0]][1] != "Update":
         return None
-    after = mine[0] + 1
+    after = matching[0] + 1
     if after < len(sections) and sections[after][1] == "Move":
         return None
-    end = sections[after].start() if after < len(sections) else patch.find("*** End Patch", sections[mine[0]].end())
-    return sections[mine[0]].end(), end if end >= 0 else len(patch)
+    end = sections[after].start() if after < len(sections) else patch.find("*** End Patch", sections[matching[0]].end())
+    return sections[matching[0]].end(), end if end >= 0 else len(patch)
 
 
 def _repatched(patch: str, path: str, before: str, after: str) -> str | None:
-    """Return the patch with other hunks for one file, which make ``after`` of ``before``.
+    """Return the patch with new hunks for one file, which turn ``before`` into ``after``.
 
-    None if it is not sure that every program that applies patches finds the same place for each hunk.
+    Returns None unless every program that applies patches surely finds the same place for each hunk.
     """
-    found = _section(patch, path)
-    if found is None or before[-1:] != "\n" or after[-1:] != "\n":
+    span = _section(patch, path)
+    if span is None or before[-1:] != "\n" or after[-1:] != "\n":
         return None
     old, new = before.split("\n")[:-1], after.split("\n")[:-1]
     for context in _CONTEXTS:
-        lines = islice(unified_diff(old, new, lineterm="", n=context), 2, None)  # behind the names of the files
+        lines = islice(unified_diff(old, new, lineterm="", n=context), 2, None)  # after the lines with the file names
         hunks = "".join(["@@\n" if line[:2] == "@@" else f"{line}\n" for line in lines])
-        again = f"{patch[: found[0]]}\n{hunks}{patch[found[1] :]}"
-        if ProposedWrite(edits=_patched(again, path)).applied(before) == after:
-            return again
+        patched = f"{patch[: span[0]]}\n{hunks}{patch[span[1] :]}"
+        if ProposedWrite(edits=_patched(patched, path)).applied(before) == after:
+            return patched
     return None
 
 
 def _patched(patch: str, path: str) -> tuple[TextEdit, ...]:
-    """Return the hunks of one file of a patch as edits; nothing if the patch does more to it than change lines."""
-    found = _section(patch, path)
-    if found is None:
+    """Return one file's hunks of a patch as edits; nothing if the patch does more than change its lines."""
+    span = _section(patch, path)
+    if span is None:
         return ()
-    body = patch[found[0] : found[1]]
+    body = patch[span[0] : span[1]]
     edits = []
     for hunk in re.split(r"^@@.*$", body.replace("*** End of File\n", ""), flags=re.MULTILINE):
         lines = [line for line in hunk.split("\n") if line]

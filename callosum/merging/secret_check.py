@@ -1,4 +1,4 @@
-"""Whether a file looks as if it held a secret: then no copy of it is kept. Pure, and over-cautious on purpose."""
+"""Decide whether a file may hold a secret; then no copy of it is kept. Pure, and over-cautious on purpose."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NAMED: Final = re.compile(
     r"(?:passw|secret|token|api[_-]?key|credential)[\w-]*[\"']?\s*(?:[:=]|=>)\s*"
     r"(?:([\"'])(?=[^\"'\s]{8,}\1)|(?![\"'\s])(?=[^\s\"'()\[\]{}.,;]{8,}\s*$))"
 )
-"""A secret by its name, beside a text in quotes or, at the end of a line, a bare word."""
+"""A secret recognised by its name, next to a quoted text or, at the end of a line, a bare word."""
 _WITH_LOGIN: Final = re.compile(r"://[^\s/:@]{1,64}:[^\s/@]{3,}@")
 
 
 def looks_secret(path: str, text: str) -> bool:
-    """Return True if the path or the text looks as if the file held a secret."""
+    """Return True if the path or the text suggests that the file holds a secret."""
     folders, _, name = path.rpartition("/")
     if _NAMES.search(name) or not _FOLDERS.isdisjoint(folders.split("/")):
         return True

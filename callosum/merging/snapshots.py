@@ -1,15 +1,15 @@
-"""What sessions saw of files, and what they proposed: the bases of merges.
+"""The versions of files that sessions read, and the writes they proposed: the bases of merges.
 
 ``PAIR`` stands for a digest of namespace, session and path::
 
-    PAIR.ID.seen        the file as a read began, if its result showed all of it and it had not changed by then
-    PAIR.DIGEST.write   what a call of this content writes
+    PAIR.ID.seen        the file as a read began, if its result showed all of it and it did not change meanwhile
+    PAIR.DIGEST.write   the write of a call with this content
 
-Until a read has a result, its copy is in memory: the process that is asked about a call is told how it ended. No call
-waits until the copy was compared with the result, searched for secrets and written: a thread does that (``later``).
+Until a read has a result, its copy stays in memory: the process that decided the call also gets its report. A thread
+compares the copy with the result, searches it for secrets and stores it (``background``), so that no call waits.
 
-A base is the last of these that is proven: a read's copy, with the session's own writes since applied to it. Which of
-them were done, the store knows.
+A base is the last version that is proven: a read's copy with the session's own later writes applied. The store knows
+which of these writes were done.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOL
 _DEEP: Final = 8
 _REMEMBERED: Final = 4096
 _MOST_BEGUN: Final = 8_000_000
-"""Characters of the copies of reads whose results are not there yet; the oldest give way."""
+"""Most characters of copies whose reads have no result yet; beyond it the oldest are dropped."""
 _written: Final = msgspec.msgpack.Decoder(ProposedWrite).decode
 
 
 class FileCopy(msgspec.Struct, frozen=True):
-    """A text file as it was on the disk, with what tells whether it has changed since."""
+    """A text file as it was on disk, with values that show whether it has changed since."""
 
     text: str
     facts: bytes
 
 
 def copy_of(path: str) -> FileCopy | None:
-    """Return a regular text file, reached without a link at its end; None for anything else or larger."""
+    """Return a copy of a regular text file; None for a symbolic link, anything else, or a larger file."""
     try:
         handle = os.open(path, _OPEN)
     except (OSError, ValueError):
@@ -68,8 +68,8 @@ def copy_of(path: str) -> FileCopy | None:
         os.close(handle)
 
 
-def _facts(found: os.stat_result) -> bytes:
-    numbers = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _facts(status: os.stat_result) -> bytes:
+    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return b"".join((number % 2**64).to_bytes(8) for number in numbers)
 
 
@@ -82,7 +82,7 @@ class _Looking:
         self._size = 0
 
     def put(self, pair: str, copy: FileCopy | None) -> None:
-        """Keep the newest copy of a pair; None: there is none."""
+        """Keep the newest copy of a pair; None removes it."""
         with self._guard:
             self._forget(pair)
             if copy is not None:
@@ -92,7 +92,7 @@ class _Looking:
                 self._forget(next(iter(self._copies)))
 
     def take(self, pair: str) -> FileCopy | None:
-        """Return the copy of a pair, once."""
+        """Return and remove the copy of a pair."""
         with self._guard:
             return self._forget(pair)
 
@@ -103,21 +103,21 @@ class _Looking:
 
 
 class Snapshots:
-    """The copies in one folder. Nothing here raises: what cannot be copied has no base."""
+    """The copies in one folder. Nothing here raises: a file that cannot be copied has no base."""
 
     def __init__(self, path: Path) -> None:
         self.folder = PrivateFiles(path)
         self.later = BackgroundQueue()
         self._looking = _Looking()
         self._plain: dict[str, bytes] = {}
-        """Files in which no secret was found, with what tells whether they have changed since."""
+        """Files in which no secret was found, with values that show whether they have changed since."""
 
     def look(self, namespace: str, session: str, path: str) -> None:
         """Copy a file that the session is about to read."""
         self._looking.put(_pair(namespace, session, path), copy_of(path))
 
     def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
-        """Keep the copy of a finished read if its result shows all of the file, and the file is still the same."""
+        """Keep the copy of a finished read if its result shows the whole file and the file has not changed."""
         pair = _pair(namespace, session, path)
         begun = self._looking.take(pair)
         if begun is None:
@@ -127,11 +127,11 @@ class Snapshots:
                 return
         except OSError:
             return
-        said = tuple(_texts(result, _DEEP))
-        self.later.do(partial(self._saw, pair, path, id, begun, said), len(begun.text) + sum(map(len, said)))
+        texts = tuple(_texts(result, _DEEP))
+        self.later.do(partial(self._saw, pair, path, id, begun, texts), len(begun.text) + sum(map(len, texts)))
 
-    def _saw(self, pair: str, path: str, id: int, copy: FileCopy, said: tuple[str, ...]) -> None:
-        if not shows(said, copy.text) or not self._is_plain(path, copy):
+    def _saw(self, pair: str, path: str, id: int, copy: FileCopy, texts: tuple[str, ...]) -> None:
+        if not shows(texts, copy.text) or not self._is_plain(path, copy):
             return
         older = [name for name in self.folder.names(pair) if name.endswith(".seen")]
         if self.folder.write(f"{pair}.{id:020d}.seen", copy.text.encode()):
@@ -149,7 +149,7 @@ class Snapshots:
         return True
 
     def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite) -> None:
-        """Keep what a call of this content writes; it is not waited for."""
+        """Keep the write that a call proposes; a background thread stores it."""
         texts = (write.whole or "", *[edit.new for edit in write.edits])
         size = sum(map(len, texts))
         if size <= MAX_FILE:
@@ -174,7 +174,7 @@ class Snapshots:
         return None
 
     def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> ProposedWrite | None:
-        """Return what the session's call of this content wrote, None if that was not kept."""
+        """Return the write of the session's call with this content, None if it was not kept."""
         self.later.finish()
         data = self.folder.read(f"{_pair(namespace, session, path)}.{digest.hex()}.write")
         try:
@@ -183,12 +183,12 @@ class Snapshots:
             return None
 
 
-def base_of(seen: str | None, done: Iterable[ProposedWrite | None]) -> str | None:
-    """Return what a session knows the file to be: what it read, with its own writes since in order; None if unproven.
+def base_of(read: str | None, done: Iterable[ProposedWrite | None]) -> str | None:
+    """Return the file as a session knows it: its read with its own later writes applied in order; None if unproven.
 
-    A write that is not known (None) leaves nothing proven, until the next one that replaces the whole file.
+    After an unknown write (None) nothing is proven, until the next write that replaces the whole file.
     """
-    text = seen
+    text = read
     for write in done:
         if write is None:
             text = None
@@ -200,17 +200,17 @@ def base_of(seen: str | None, done: Iterable[ProposedWrite | None]) -> str | Non
 
 
 def shows(result: Any, text: str) -> bool:
-    """Return True if a tool's result holds every line of the text, in order.
+    """Return True if a tool's result contains every line of the text, in order.
 
-    Hosts put numbers before the lines and words around them; a part of the file, or one that was cut, lacks lines.
+    Hosts add line numbers and words around the lines. If the result shows only a part of the file, lines are missing.
     """
-    said = "\n".join(_texts(result, _DEEP))
-    if text in said:
+    output = "\n".join(_texts(result, _DEEP))
+    if text in output:
         return True
     at = 0
     for line in text.split("\n"):
         if line:
-            at = said.find(line, at)
+            at = output.find(line, at)
             if at < 0:
                 return False
             at += len(line)
@@ -223,11 +223,11 @@ def _texts(value: Any, deep: int) -> Iterator[str]:
     elif isinstance(value, bytes):
         yield value.decode("utf-8", "replace")
     elif deep and isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one, deep - 1)
+        for item in value.values():
+            yield from _texts(item, deep - 1)
     elif deep and isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one, deep - 1)
+        for item in value:
+            yield from _texts(item, deep - 1)
 
 
 def _pair(namespace: str, session: str, path: str) -> str:

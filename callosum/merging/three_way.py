@@ -1,7 +1,7 @@
-"""Merge three texts with ``git merge-file``, and parse what comes out.
+"""Merge three texts with ``git merge-file``, and check that the result parses.
 
-Neither program runs in a repository or reads anybody's settings: the folder is a fresh one of ours, git is kept from
-looking above it, and Python is started isolated. Nothing of the folder an agent works in is run.
+Neither program runs in a repository or reads anyone's settings: the folder is a fresh one of ours, git is kept from
+searching its parents, and Python is started isolated. Nothing in the agent's working folder is run.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ try:
 except Exception:
     sys.exit(1)
 """
-"""0x400 is ``ast.PyCF_ONLY_AST``: nothing is compiled, let alone run."""
+"""The program that parses. 0x400 is ``ast.PyCF_ONLY_AST``: nothing is compiled, let alone run."""
 
 
 class MergeResult(NamedTuple):
-    """What came of a merge: ``text`` with markers where ``conflicts`` is not 0."""
+    """The result of a merge: ``text`` has conflict markers if ``conflicts`` is not 0."""
 
     text: str
     conflicts: int
 
 
 def merge(mine: str, base: str, theirs: str, *, scratch: Path) -> MergeResult | None:
-    """Merge what ``mine`` and ``theirs`` have made of ``base``; None where git cannot tell.
+    """Merge the changes of ``mine`` and ``theirs`` to ``base``; return None if git fails.
 
     ``scratch`` is a private folder in which the files lie while git reads them.
     """
@@ -93,7 +93,7 @@ def _private(path: str, flags: int) -> int:
 
 def _git() -> str | None:
     """Return the path of git, never one in a relative folder of ``PATH``."""
-    folders = [one for one in os.environ.get("PATH", os.defpath).split(os.pathsep) if one[:1] == "/"]
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder[:1] == "/"]
     return shutil.which("git", path=os.pathsep.join(folders)) if folders else None
 
 
@@ -112,7 +112,10 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def parses(path: str, text: str, seconds: float = PARSING) -> Literal["yes", "no", "late"]:
-    """Tell whether a file of this name may hold the text, as far as its language is known: ``late`` if in doubt."""
+    """Return ``yes`` if the text is valid for a file of this name, else ``no``; ``late`` if parsing takes too long.
+
+    A file in a language that is not known is valid.
+    """
     kind = _KINDS.get(os.path.splitext(path)[1].lower())  # noqa: PTH122
     if kind is None:
         return "yes"

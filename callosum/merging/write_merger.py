@@ -1,7 +1,7 @@
-"""Compare a write with the changes that its session has not read, and merge it with them where that is possible.
+"""Compare a write with the changes its session has not read, and merge it with them if possible.
 
-This is what a gate does outside of its transactions: ``Courses`` calls it after a step has met unread changes, and
-decides again with what it found.
+This is the part of a gate outside its transactions: the gate calls it after a step has found unread changes, and then
+decides again with the result.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SNAPSHOTS: Final = "snapshots"
 MERGES: Final = "merges"
 """Names of the folders in the state folder."""
 _WRITES: Final = 500
-"""Most journal entries of a session about a file that are looked at for what it knows of the file."""
+"""Most journal entries of a session about a file that are searched for what it knows of the file."""
 _HAPPENED: Final = (State.OPEN, State.DONE)
 _REPLACED: Final = ("originalFile", "originalContent")
-"""What hosts call the file as it was before the write, in a result or one level below."""
+"""Hosts' names for the file's text before the write, in a result or one level below."""
 
 
 class WriteMerger:
-    """What is known of files and of those who write them. ``folder`` is the gate's state folder."""
+    """Know what sessions read and wrote, and merge stale writes. ``folder`` is the gate's state folder."""
 
     def __init__(self, folder: Path, store: Store, rules: Rulebook) -> None:
         self.snapshots = Snapshots(folder / SNAPSHOTS)
@@ -50,27 +50,27 @@ class WriteMerger:
 
     # --- what sessions see and propose -----------------------------------------------------------
 
-    def read(self, call: Call, found: Classification) -> None:
-        """Copy the file that a call is about to read, if it is just one."""
-        if len(found.keys) == 1 and (path := _path(found.keys[0].name)):
+    def read(self, call: Call, classification: Classification) -> None:
+        """Copy the file that a call is about to read, if it is exactly one."""
+        if len(classification.keys) == 1 and (path := _path(classification.keys[0].name)):
             self.snapshots.look(call.namespace, call.actor, path)
 
     def has_read(self, action: Action, result: Any) -> None:
-        """Keep the copy of a read that is done, if its result shows the whole file."""
+        """Keep the copy of a finished read, if its result shows the whole file."""
         if len(action.keys) == 1 and (path := _path(action.keys[0].name)):
             self.snapshots.looked(action.namespace, action.session, path, action.id, result)
 
-    def writes(self, call: Call, found: Classification, key: Key) -> None:
+    def writes(self, call: Call, classification: Classification, key: Key) -> None:
         """Keep what a call proposes for a file."""
-        write = proposed_write(call, found, key.name)
+        write = proposed_write(call, classification, key.name)
         if write is not None:
-            digest = found.content.digest
+            digest = classification.content.digest
             self.snapshots.proposed(call.namespace, call.actor, key.name[len(FILE) :], digest, write)
 
-    def hunk(self, call: Call, found: Classification) -> str:
-        """Return the lines that a call is about to change in a file, redacted; "" where that is not known exactly."""
-        key = next((one.name for one in found.keys if one.mode is not Mode.READ), "")
-        write, path = proposed_write(call, found, key), key[len(FILE) :]
+    def hunk(self, call: Call, classification: Classification) -> str:
+        """Return the lines that a call is about to change in a file, redacted; "" if they are not known exactly."""
+        key = next((other.name for other in classification.keys if other.mode is not Mode.READ), "")
+        write, path = proposed_write(call, classification, key), key[len(FILE) :]
         disk = copy_of(path) if write is not None else None
         after = write.applied(disk.text) if write is not None and disk is not None else None
         if disk is None or after is None or looks_secret(path, disk.text) or looks_secret(path, after):
@@ -78,27 +78,27 @@ class WriteMerger:
         return redact_text(shown(disk.text, after))
 
     def close(self) -> None:
-        """Keep what is still to be kept."""
+        """Store the copies that still wait."""
         self.snapshots.later.finish()
 
     def prune(self) -> None:
-        """Forget what was kept for long enough."""
+        """Remove copies and merges that are too old."""
         for folder in (self.snapshots.folder, self.merges.folder):
             folder.prune()
 
     # --- unread changes --------------------------------------------------------------------------
 
     def prepare(self, ask: Ask, ruling: Ruling) -> Prepared:
-        """Return what there is to know of a call's write over the ruling's unread changes."""
+        """Return the result of comparing a call's writes with the unread changes in the ruling."""
         nothing = Prepared(ruling.unread)
         keys = sorted({key for key, _, _, _ in ruling.unread})
         notes, lines = [], []
         for key in keys:
-            one = self._compared(ask, ruling, key)
-            if not one.passes or one.params is not None:
-                return replace(one, changes=ruling.unread) if len(keys) == 1 else nothing
-            notes += [one.note] * bool(one.note)
-            lines += [one.shown] * bool(one.shown)
+            comparison = self._compared(ask, ruling, key)
+            if not comparison.passes or comparison.params is not None:
+                return replace(comparison, changes=ruling.unread) if len(keys) == 1 else nothing
+            notes += [comparison.note] * bool(comparison.note)
+            lines += [comparison.shown] * bool(comparison.shown)
         return Prepared(ruling.unread, passes=True, note=" ".join(notes), shown="\n".join(lines))
 
     def _compared(self, ask: Ask, ruling: Ruling, key: str) -> Prepared:
@@ -110,69 +110,71 @@ class WriteMerger:
         base = self._base(ask, path, ruling.own.get(key, 0))
         if base is None:
             return Prepared()
-        told = self._told(ruling, ask.actor)
+        sentence = self._told(ruling, ask.actor)
         if disk.text in (base, write.whole) or (write.whole is None and are_apart(write.edits, base, disk.text)):
-            return Prepared(passes=True, note=told)
+            return Prepared(passes=True, note=sentence)
         merged = Prepared()
-        if write.param and (mine := write.applied(base)) is not None:
-            merged = self._merged(ask, ruling, path, write, mine, base, disk.text)
+        if write.param and (proposal := write.applied(base)) is not None:
+            merged = self._merged(ask, ruling, path, write, proposal, base, disk.text)
         if merged == Prepared() and not looks_secret(path, disk.text):
             merged = Prepared(shown=f"What changed there since this session read it:\n{shown(base, disk.text)}")
-        return replace(merged, note=" ".join(filter(None, (merged.note, told))))
+        return replace(merged, note=" ".join(filter(None, (merged.note, sentence))))
 
     def _merged(
-        self, ask: Ask, ruling: Ruling, path: str, write: ProposedWrite, mine: str, base: str, disk: str
+        self, ask: Ask, ruling: Ruling, path: str, write: ProposedWrite, proposal: str, base: str, disk: str
     ) -> Prepared:
-        """Merge what the call makes of the base, which is ``mine``, with what is on the disk."""
-        if max(len(mine), len(disk)) > MAX_FILE or looks_secret(path, disk) or looks_secret(path, mine):
+        """Merge ``proposal``, the base with the call's write applied, with the text on disk."""
+        if max(len(proposal), len(disk)) > MAX_FILE or looks_secret(path, disk) or looks_secret(path, proposal):
             return Prepared()
-        found = merge(mine, base, disk, scratch=self._scratch)
-        if found is None:
+        result = merge(proposal, base, disk, scratch=self._scratch)
+        if result is None:
             return Prepared()
-        if found.conflicts:
-            note = "Its text and the other's change do not merge: they meet on the same lines."
-            return Prepared(conflicting=True, note=note, shown=_conflicts(found.text))
-        if found.text == mine and write.whole is not None:
+        if result.conflicts:
+            note = "This call's text and the other change do not merge: they touch the same lines."
+            return Prepared(conflicting=True, note=note, shown=_conflicts(result.text))
+        if result.text == proposal and write.whole is not None:
             return Prepared(passes=True)
-        parsing = parses(path, found.text)
+        parsing = parses(path, result.text)
         if parsing != "yes":
-            why = "would not parse any more" if parsing == "no" else "takes too long to parse"
-            note = f"Its text and the other's change touch different lines, but merged the file {why}."
-            return Prepared(conflicting=True, note=note, shown=shown(mine, found.text))
+            why = "does not parse" if parsing == "no" else "takes too long to parse"
+            note = f"This call's text and the other change touch different lines, but the merged file {why}."
+            return Prepared(conflicting=True, note=note, shown=shown(proposal, result.text))
         if not ask.call.rewrite:
-            note = "Its text and the other's change merge: the lines below would be merged into it."
-            return Prepared(note=note, shown=shown(mine, found.text))
-        params = rewritten(ask.call.params, path, write, disk, found.text)
+            note = "This call's text and the other change merge: the lines below would be merged into it."
+            return Prepared(note=note, shown=shown(proposal, result.text))
+        params = rewritten(ask.call.params, path, write, disk, result.text)
         if params is None:
             return Prepared()
         others = tuple(sorted({session for _, _, _, session in ruling.unread}))
         merged = MergeRecord(
-            ask.actor, ask.call.tool, path, time.time(), others, mine, disk, found.text, ask.call.namespace
+            ask.actor, ask.call.tool, path, time.time(), others, proposal, disk, result.text, ask.call.namespace
         )
-        kept = self.merges.prepare(merged)
-        if not kept:
+        prepared = self.merges.prepare(merged)
+        if not prepared:
             return Prepared()
         whole = self._rules.current().classify(replace(ask.call, params=params)).content.whole
-        who = ", ".join(map(name, others)) or "another session"
+        sessions = ", ".join(map(name, others)) or "another session"
         note = (
-            f"What {who} changed there meanwhile was merged into this call's text, and the merged text is what runs. "
+            f"Changes that {sessions} made there were merged into this call's text, and the merged text is what runs. "
             "Read the file before you write it again."
         )
-        return Prepared(passes=True, params=params, whole=whole, note=note, shown=shown(mine, found.text), kept=kept)
+        return Prepared(
+            passes=True, params=params, whole=whole, note=note, shown=shown(proposal, result.text), kept=prepared
+        )
 
-    def _base(self, ask: Ask, path: str, own: int) -> str | None:
-        """Return what the session knows the file to be; None where nothing proves it."""
+    def _base(self, ask: Ask, path: str, own_write: int) -> str | None:
+        """Return the file as the session knows it; None if nothing proves it."""
         call, actor = ask.call, ask.actor
-        last = self._store.action(call.namespace, own) if own else None
+        last = self._store.action(call.namespace, own_write) if own_write else None
         if last is not None and last.state in _HAPPENED:
             newest = self.snapshots.write_of(call.namespace, actor, path, last.content.digest)
             if newest is not None and newest.whole is not None:
                 return newest.whole
-        seen = self.snapshots.seen(call.namespace, actor, path)
-        since, text = seen if seen is not None else (0, None)
+        read = self.snapshots.seen(call.namespace, actor, path)
+        since, text = read if read is not None else (0, None)
         done = list(self._writes(call.namespace, actor, path, since))
-        if own > since and (not done or done[-1].id != own):
-            return None  # its newest write is one of several things at once
+        if own_write > since and (not done or done[-1].id != own_write):
+            return None  # its newest write is one of several at once
         writes = [
             self.snapshots.write_of(call.namespace, actor, path, action.content.digest)
             if action.state in _HAPPENED
@@ -182,7 +184,7 @@ class WriteMerger:
         return base_of(text, writes)
 
     def _writes(self, namespace: str, session: str, path: str, since: int) -> Iterator[Action]:
-        """Yield what the session has done to the file, or may have, oldest first."""
+        """Yield the session's writes to the file, including possible ones, oldest first."""
         entries = self._store.entries(
             namespace=namespace, session=session, key=f"{FILE}{path}", newest=True, limit=_WRITES, after=since
         )
@@ -196,8 +198,8 @@ class WriteMerger:
                 yield action
 
     def _told(self, ruling: Ruling, me: str) -> str:
-        """Return what a session is told of merges among the changes it has not read."""
-        for _, id, _, _ in sorted(ruling.unread, key=lambda one: -one[1]):
+        """Return the sentence about a merge among the changes that the session has not read."""
+        for _, id, _, _ in sorted(ruling.unread, key=lambda change: -change[1]):
             merged = self.merges.get(id)
             if merged is not None:
                 return merge_sentence(merged, me)
@@ -206,27 +208,27 @@ class WriteMerger:
     # --- merges that run --------------------------------------------------------------------------
 
     def keep(self, prepared: Prepared, id: int) -> bool:
-        """Keep a merge that is about to run; return whether it is kept."""
+        """Store a merge that is about to run; return True if it is stored."""
         return self.merges.keep(prepared.kept, id)
 
     def drop(self, prepared: Prepared | None) -> None:
-        """Forget a merge that was prepared and did not run."""
+        """Remove a merge that was prepared and did not run."""
         if prepared is not None and prepared.kept:
             self.merges.drop(prepared.kept)
 
-    def params_of(self, call: Call, found: Classification, id: int) -> Mapping[str, Any] | None:
-        """Return the params with which a merged call runs, when it is asked again; None if they are gone."""
+    def params_of(self, call: Call, classification: Classification, id: int) -> Mapping[str, Any] | None:
+        """Return the params with which a merged call runs when it is asked again; None if they are gone."""
         merged = self.merges.get(id)
-        write = proposed_write(call, found, f"{FILE}{merged.path}") if merged is not None else None
+        write = proposed_write(call, classification, f"{FILE}{merged.path}") if merged is not None else None
         if merged is None or write is None or not write.param:
             return None
         return rewritten(call.params, merged.path, write, merged.before, merged.merge)
 
     def has_written(self, action: Action, result: Any, *, failed: bool = False) -> str:
-        """Return what a merged write overwrote when it ran, as a note for its session; "" if it overwrote nothing.
+        """Return a note for the session about what its merged write overwrote; "" if it overwrote nothing.
 
-        The host may say which text it replaced: that must be the text that was merged. Otherwise the file must hold
-        the merge.
+        If the host reports the text that it replaced, it must equal the text that was merged. Otherwise the file must
+        hold the merge.
         """
         merged = self.merges.get(action.id)
         if merged is None:
@@ -239,40 +241,40 @@ class WriteMerger:
             disk = copy_of(merged.path)
             if disk is not None and (disk.text == merged.merge or (failed and disk.text == merged.before)):
                 return ""
-            note = "The file does not hold what was merged: something else was written there"
+            note = "The file does not hold the merge: something else was written there"
             hidden = disk is None or looks_secret(merged.path, disk.text)
             note += "." if disk is None or hidden else f":\n{shown(merged.merge, disk.text)}"
         self.merges.note_loss(merged, note)
-        return f"{note}\n`callosum merges show {action.id}` has the merge and what it was made of."
+        return f"{note}\n`callosum merges show {action.id}` shows the merge and the texts it was made of."
 
 
 def _path(key: str) -> str:
-    """Return the absolute path of a key of one file, "" for any other key."""
+    """Return the absolute path in the key of one file, "" for any other key."""
     return key[len(FILE) :] if key.startswith(f"{FILE}/") and key[-1] != "/" and "|" not in key else ""
 
 
 def _replaced(result: Any) -> str | None:
-    """Return the text that a host says it has replaced."""
-    for said in (result, *result.values()) if isinstance(result, Mapping) else ():
-        for field in _REPLACED if isinstance(said, Mapping) else ():
-            if isinstance(said.get(field), str):
-                return str(said[field])
+    """Return the text that a host reports to have replaced."""
+    for part in (result, *result.values()) if isinstance(result, Mapping) else ():
+        for field in _REPLACED if isinstance(part, Mapping) else ():
+            if isinstance(part.get(field), str):
+                return str(part[field])
     return None
 
 
 def _are_same(one: str, other: str) -> bool:
-    """Return True for equal texts; hosts read every end of a line as one."""
+    """Return True for equal texts; hosts read all kinds of line ends as one."""
     return one == other or one.replace("\r\n", "\n") == other.replace("\r\n", "\n")
 
 
 def _conflicts(text: str) -> str:
     """Return the conflicting hunks of a merge, as git marks them."""
-    out: list[str] = []
+    hunks: list[str] = []
     inside = False
     for line in text.split("\n"):
         inside = inside or line.startswith("<<<<<<< ")
         if inside:
-            out.append(line)
+            hunks.append(line)
         if line.startswith(">>>>>>> "):
             inside = False
-    return shown("", "\n".join(out))
+    return shown("", "\n".join(hunks))

@@ -1,4 +1,4 @@
-"""An act: a call of tier 2 or more, a lock, or a call that was held back, as a line of a page.
+"""An action as a line of a page: a call of tier 2 or more, a lock, or a call that was held back.
 
 ::
 
@@ -30,9 +30,9 @@ from callosum.policy.sentence import ago
 from callosum.policy.summary import Kept, summary_of
 
 _KEYS: Final = 3
-"""How many keys of an act are named."""
+"""Most keys of an action that are named."""
 _DID: Final = 12
-"""Most things of one routine that are named."""
+"""Most items of one routine that are named."""
 _IN_THE_WAY: Final = {
     Kind.HELD: "{who} was at it",
     Kind.RECENT: "{who} acted on it {ago} before",
@@ -64,42 +64,42 @@ class Routine(Struct):
     last: int = 0
 
     def add(self, act: ActionLine) -> str:
-        """Count one more, and return what it changed or ran."""
+        """Count one more call; return what it changed or ran."""
         self.last = act.at
-        what = ""
+        target = ""
         if not act.tier:
             self.reads += 1
         else:
             files = [key for key in act.keys if key.startswith("file:")]
-            what = escaped(files[0]) if files else act.what or escaped(next(iter(act.keys), "")) or act.tool
-            if what in self.did or len(self.did) < _DID:
-                self.did[what] = self.did.get(what, 0) + 1
+            target = escaped(files[0]) if files else act.what or escaped(next(iter(act.keys), "")) or act.tool
+            if target in self.did or len(self.did) < _DID:
+                self.did[target] = self.did.get(target, 0) + 1
             else:
                 self.more += 1
-        return what
+        return target
 
     def line(self) -> str:
-        """Return what is said of them, without when."""
+        """Return the line about these calls, without their time."""
         parts = [f"read {times(self.reads)}"] if self.reads else []
-        did = [f"{code(what, 120)}{f' {times(count)}' if count > 1 else ''}" for what, count in self.did.items()]
+        did = [f"{code(target, 120)}{f' {times(count)}' if count > 1 else ''}" for target, count in self.did.items()]
         if self.more:
             did.append(f"{self.more:,} more")
         if did:
             parts.append(f"changed or ran {', '.join(did)}")
-        what, error = self.note
+        target, error = self.note
         failed = f"; {self.failed:,} failed" if self.failed else ""
-        if failed and what:
-            failed += f": {code(what, 120)}{f': {code(error, 160)}' if error else ''}"
+        if failed and target:
+            failed += f": {code(target, 120)}{f': {code(error, 160)}' if error else ''}"
         return ", ".join(parts) + failed
 
 
 class ActionLine(Struct, gc=False):
-    """What is kept of an act. Moments in microseconds.
+    """The facts kept about an action. Moments are in microseconds.
 
-    ``told`` is the gravest conflict that the session was told of, as the journal has it, ``others`` how many more there
-    were. ``late``: only its end is on this page, or the gate was away when it began. ``answer`` is what a person said
-    to it. ``what`` is its summary, ``purpose`` what a person had asked the session for.
-    ``again``: when a call that was held back was let through. ``routine``: the act stands for all of these.
+    ``told`` is the gravest conflict that the session was notified of, as the journal has it; ``others`` counts the
+    further ones. ``late``: only its end is on this page, or the gate was unreachable when it began. ``answer`` is a
+    person's answer to it. ``what`` is its summary, ``purpose`` the prompt that it serves. ``again``: when a call that
+    was held back was let through. ``routine``: the line stands for all of these calls.
     """
 
     at: int
@@ -130,12 +130,12 @@ class ActionLine(Struct, gc=False):
 
 
 def begun(entry: Entry) -> ActionLine:
-    """The act that an ``intercept``, a ``lock`` or a ``late`` entry tells of."""
+    """Return the action that an ``intercept``, ``lock`` or ``late`` entry records."""
     verdict = entry.verdict or Verdict.ALLOW
     tier = entry.tier or 0
     body = entry.body
-    said = not verdict.proceed or body.get("warning") or body.get("observed")
-    conflicts = (body.get("conflicts") if said else None) or ()
+    noteworthy = not verdict.proceed or body.get("warning") or body.get("observed")
+    conflicts = (body.get("conflicts") if noteworthy else None) or ()
     keys, purpose = shown_keys(entry), _text(body, "purpose")
     leased = tier > 2 or entry.event is Event.LOCK
     act = ActionLine(
@@ -162,7 +162,7 @@ def begun(entry: Entry) -> ActionLine:
 
 
 def ended(entry: Entry, *, late: str = "begun on an earlier day") -> ActionLine:
-    """The act of which a report tells, where its beginning is not kept."""
+    """Return the action of a report whose beginning is not kept."""
     act = ActionLine(
         entry.seq,
         entry.session,
@@ -176,12 +176,12 @@ def ended(entry: Entry, *, late: str = "begun on an earlier day") -> ActionLine:
         lock=bool(entry.body.get("lock")),
     )
     follow(act, entry)
-    act.ended = 0  # how long it took is not known here
+    act.ended = 0  # its duration is not known here
     return act
 
 
 def follow(act: ActionLine, entry: Entry) -> None:
-    """Takes a later entry about the act into it."""
+    """Update the action with a later entry about it."""
     event = entry.event
     if event in (Event.APPROVE, Event.DENY):
         word = "approved" if event is Event.APPROVE else "refused"
@@ -206,7 +206,7 @@ def _settle(act: ActionLine, entry: Entry) -> None:
 
 
 def error_of(entry: Entry) -> str:
-    """What a report says beside the outcome: the error of a failure, why nothing is known."""
+    """Return a report's explanation: the error of a failure, or why the outcome is unknown."""
     body = entry.body
     if entry.outcome is Outcome.FAILED:
         result = body.get("result")
@@ -220,12 +220,12 @@ def error_of(entry: Entry) -> str:
 
 
 def farewell(entry: Entry) -> str:
-    """Return what a session said last, if its host tells that it ended; else ``""``."""
+    """Return the last answer of a session whose host reports its end, else ``""``."""
     return _text(entry.body, "summary") if entry.event is Event.HOST else ""
 
 
 def _bare(summary: str) -> str:
-    """A summary that is one quoted text, without its quotes: on a page it stands in a code span."""
+    """Return a summary that is one quoted text without its quotes, because a page shows it in a code span."""
     return summary[1:-1] if summary[:1] == summary[-1:] == '"' and summary.count('"') == 2 else summary
 
 
@@ -236,8 +236,8 @@ def _text(body: Mapping[str, Any], name: str) -> str:
 
 def _by(entry: Entry) -> str:
     by, channel = entry.body.get("by"), entry.body.get("channel")
-    who = f" by {code(by)}" if isinstance(by, str) and by else ""
-    return f"{who} through {code(channel)}" if isinstance(channel, str) and channel else who
+    person = f" by {code(by)}" if isinstance(by, str) and by else ""
+    return f"{person} through {code(channel)}" if isinstance(channel, str) and channel else person
 
 
 def _number(value: Any) -> int:
@@ -248,37 +248,37 @@ def _number(value: Any) -> int:
 
 
 def line(act: ActionLine, *, who: bool = False, day: bool = False) -> str:
-    """The act as an item of a list, with what it was asked for; ``who`` with its session, ``day`` with its day."""
+    """Return the action as a list item with its purpose; ``who`` adds its session, ``day`` its day."""
     asked = f" (asked: {code(act.purpose, 120)})" if act.purpose else ""
     return f"{_beginning([act], who=who, day=day)} {_ending(act)}{asked}"
 
 
 def lines(acts: Sequence[ActionLine]) -> list[str]:
-    """One session's acts as items of a list, in order.
+    """Return one session's actions as list items, in order.
 
-    A run of the same act is one item. What a person asked for stands before the acts that came of it, and a call that
-    was held back says when the same was let through.
+    A run of equal actions is one item. A prompt is shown before the actions that serve it, and a call that was held
+    back says when the same call was let through.
     """
-    found: list[str] = []
+    items: list[str] = []
     purpose = ""
     runs = [list(group) for _, group in groupby(acts, _same)]
     for run, following in zip_longest(runs, runs[1:]):
         act = run[0]
         if act.purpose and act.purpose != purpose:
             purpose = act.purpose
-            found.append(f"- {clock(act.at)} was asked: {code(purpose, 120)}")
+            items.append(f"- {clock(act.at)} was asked: {code(purpose, 120)}")
         if act.routine is not None:
             if act.routine.did or not following or following[0].purpose != act.purpose:
-                found.append(f"- {_span(act.at, act.routine.last)} {act.routine.line()}")
+                items.append(f"- {_span(act.at, act.routine.last)} {act.routine.line()}")
             continue
         ending = _endings(run) if len(run) > 1 else _ending(act)
         later = f"; let through at {clock(act.again)}" if act.again else ""
-        found.append(f"{_beginning(run)} {ending}{later}")
-    return found
+        items.append(f"{_beginning(run)} {ending}{later}")
+    return items
 
 
 def _same(act: ActionLine) -> tuple[object, ...]:
-    """What makes an act the same as the one before it; a moment where something is to be said of it alone."""
+    """Return what makes an action equal to the one before it; a moment if the action needs its own line."""
     if act.routine is not None:
         return (act.at,)
     alone = not act.verdict.proceed or act.told or act.late or act.answer or act.state is State.UNKNOWN
@@ -304,33 +304,33 @@ def _span(first: int, last: int) -> str:
 
 
 def _endings(run: Sequence[ActionLine]) -> str:
-    """How several acts ended, and the error of the last that failed."""
+    """Return how several actions ended, with the error of the last that failed."""
     counts = Counter(map(_word, run))
     note = next((act.note for act in reversed(run) if act.state is State.FAILED), "")
     many = f"{times(len(run))}:"
     if len(counts) == 1 and not note:
         return f"{many} {next(iter(counts))}"
-    said = ", ".join(f"{count} {how}" for how, count in counts.most_common())
-    return f"{many} {said}{f': {code(note, 160)}' if note else ''}"
+    outcomes = ", ".join(f"{count} {how}" for how, count in counts.most_common())
+    return f"{many} {outcomes}{f': {code(note, 160)}' if note else ''}"
 
 
 def name(session: str, namespace: str) -> str:
-    """A session, with its namespace unless that is the default one."""
+    """Return a session's name, with its namespace unless that is the default one."""
     return code(session) if namespace == DEFAULT_NAMESPACE else f"{code(session)} in {code(namespace)}"
 
 
 def named(keys: tuple[str, ...]) -> str:
-    """The first keys, and how many there are besides."""
+    """Return the first keys, and the number of the others."""
     keys = without_spellings(keys)
     more = f" and {len(keys) - _KEYS} more" if len(keys) > _KEYS else ""
     return ", ".join(code(escaped(key), 120) for key in keys[:_KEYS]) + more
 
 
 def without_spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys without those that only spell another of them less fully.
+    """Return the keys without those that are only a shorter spelling of another one.
 
     A thread without its chat (``thread:|5`` beside ``thread:andy:5`` or ``email:thread:5``), and a channel's name
-    without its ``#``, are there so that other spellings meet them; a person reads the thing once.
+    without its ``#``, exist so that other spellings match them; a person reads the key once.
     """
     if len(keys) < 2:
         return keys
@@ -349,13 +349,13 @@ def _ending(act: ActionLine) -> str:
     if not act.verdict.proceed:
         answer = f"; {act.answer}" if act.answer else ""
         return f"held back ({act.verdict}{answer}): {_reason(act)}"
-    told = ""
+    notice = ""
     if act.observed:
-        told = f", only observed ({code(act.observed)}): {_reason(act)}"
+        notice = f", only observed ({code(act.observed)}): {_reason(act)}"
     elif act.told is not None:
-        told = f", warned: {_reason(act)}"
+        notice = f", warned: {_reason(act)}"
     late = f", {act.late}" if act.late else ""
-    return f"{_outcome(act)}{late}{told}"
+    return f"{_outcome(act)}{late}{notice}"
 
 
 def _outcome(act: ActionLine) -> str:
@@ -373,7 +373,7 @@ def _word(act: ActionLine) -> str:
 
 
 def _reason(act: ActionLine) -> str:
-    """What was in the way, or which rule said so."""
+    """Return the conflict, or the rule that stopped the call."""
     try:
         conflict = msgspec.convert(act.told, Conflict, strict=False) if act.told is not None else None
     except msgspec.ValidationError:
@@ -385,6 +385,6 @@ def _reason(act: ActionLine) -> str:
         form = _RUNNING.get(conflict.kind, form)
     elif conflict.kind is Kind.OPPOSED and conflict.decided:
         form = "{who} had already {decided} it {ago} before"
-    who = "this session" if conflict.own else code(conflict.instance)
+    holder = "this session" if conflict.own else code(conflict.instance)
     others = f", and {act.others} more" if act.others else ""
-    return form.format(who=who, ago=ago(conflict.age), decided=conflict.decided) + others
+    return form.format(who=holder, ago=ago(conflict.age), decided=conflict.decided) + others

@@ -1,4 +1,4 @@
-"""Weeks and topics, made from the journal and the pages of days."""
+"""Weekly digests and topic pages, made from the journal and the pages of days."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from callosum.pages.week_page import WeekPage
 from callosum.stores.base import Store
 
 BUDGET: Final = 300_000
-"""Most entries that are read for topics at a time, some seconds of work: an old journal comes in bit by bit, and is
-told of once it has been read to its end."""
+"""Most entries that are read for topics at a time, a few seconds of work. An old journal is read bit by bit, and its
+topics are written once it has been read to the end."""
 _LOOK_UP: Final = 1000
-"""After so many entries a long read looks whether it is to end."""
+"""Entries of a long read after which it checks whether to stop."""
 
 
 class ConsolidationStopped(Exception):
-    """The work was given up, for its owner is being closed. What was written until then stands."""
+    """The work was given up because its owner is closing. What was written before stays."""
 
 
 class WrittenDigest(NamedTuple):
-    """A digest that was written: its week (``2026-W20``), its path, and how many days it tells of."""
+    """A digest that was written: its week (``2026-W20``), its path, and the number of days it covers."""
 
     week: str
     path: str
@@ -44,11 +44,11 @@ class NewTopic(NamedTuple):
 
 
 class Consolidation:
-    """Writes the digest of the last complete week, and the pages of topics.
+    """Write the digest of the last complete week, and the topic pages.
 
-    ``state`` is the state folder, ``now`` gives moments, ``closed`` ends long work. What was read for topics stays
-    in memory, so that an hour later only what is new is read. Safe from any thread; of several processes on one
-    folder one writes at a time.
+    ``state`` is the state folder, ``now`` returns moments, ``closed`` ends long work. What was read for topics stays in
+    memory, so that the next run reads only new entries. May be used from any thread; of several processes on one folder
+    only one writes at a time.
     """
 
     def __init__(self, store: Store, state: Path, *, now: Callable[[], int], closed: threading.Event) -> None:
@@ -63,16 +63,16 @@ class Consolidation:
         self._topics: dict[Name, TopicPage] = {}
         self._read_to = 0
         self._new: dict[Name, TopicPage] = {}
-        """Topics that have not been told all of the window yet."""
+        """Topics that have not received all entries of the window yet."""
         self._new_to = 0
 
     # --- weeks -----------------------------------------------------------------------------------------------
 
     def digest(self) -> WrittenDigest | None:
-        """Writes ``digests/YYYY-Www.md`` for the last complete ISO week, unless there is one.
+        """Write ``digests/YYYY-Www.md`` for the last complete ISO week, unless it exists.
 
-        None where nothing happened in it, and while another process is at it. Raises ``StoreError`` if the
-        journal cannot be read or the page not be written, ``Closed`` if it was given up.
+        Returns None if nothing happened in the week, and while another process is writing. Raises ``StoreError`` if the
+        journal cannot be read or the page cannot be written, ``ConsolidationStopped`` if it was given up.
         """
         week = WeekPage(monday_of(day_of(self._now())) - WINDOW * ONE_DAY)
         path = f"digests/{week.name}.md"
@@ -89,22 +89,22 @@ class Consolidation:
         return WrittenDigest(week.name, path, len({*week.told, *days}))
 
     def due(self) -> bool:
-        """Whether the digest of the last complete week is missing."""
+        """Return True if the digest of the last complete week is missing."""
         monday = monday_of(day_of(self._now())) - WINDOW * ONE_DAY
         return monday != self._empty and not self._folder.has(f"digests/{WeekPage(monday).name}.md")
 
     def _totals(self, day: date) -> str:
-        """The line of totals on a day's page."""
+        """Return the line of totals on a day's page."""
         head = self._folder.head(_episode(day), 3)
         return head[2] if len(head) > 2 else ""
 
     # --- topics ----------------------------------------------------------------------------------------------
 
     def topics(self) -> list[NewTopic]:
-        """Writes the pages of topics that are new or have more to tell; returns the new ones.
+        """Write the pages of topics that are new or have new entries; return the new ones.
 
-        Reads no more than ``BUDGET`` entries. None are written while more than that is still to be read, and while
-        another process is at it. Raises as ``digest`` does.
+        Reads at most ``BUDGET`` entries. Writes nothing while more entries remain to be read, and while another process
+        is writing. Raises as ``digest`` does.
         """
         today = day_of(self._now())
         with self._turn, self._folder.alone("topics") as alone:
@@ -113,14 +113,14 @@ class Consolidation:
             start = start_of(today - (WINDOW - 1) * ONE_DAY)
             for topic in (*self._topics.values(), *self._new.values()):
                 topic.forget(today)
-            left = self._go_on(start, BUDGET)
-            if not left:
+            budget_left = self._go_on(start, BUDGET)
+            if not budget_left:
                 return []
-            self._follow(self._returns.topics(today), start, left)
+            self._follow(self._returns.topics(today), start, budget_left)
             return [new for topic in self._topics.values() if (new := self._write(topic)) is not None]
 
     def _go_on(self, start: int, budget: int) -> int:
-        """Reads what is new, for topics there are and topics to be; returns what is left of the budget."""
+        """Read new entries for existing topics and candidates; return the rest of the budget."""
         self._read_to = max(self._read_to, start - 1)
         for entry in self._entries(self._read_to + 1):
             self._returns.add(entry)
@@ -131,14 +131,19 @@ class Consolidation:
                 break
         return budget
 
-    def _follow(self, found: list[Name], start: int, budget: int) -> None:
-        """Begins to follow new topics, once they know all that the days hold; lets go of those that are none."""
-        wanted = set(found)
-        self._topics = {known: topic for known, topic in self._topics.items() if known in wanted}
-        self._new = {known: topic for known, topic in self._new.items() if known in wanted}
+    def _follow(self, candidates: list[Name], start: int, budget: int) -> None:
+        """Start to follow new topics, and stop following keys that are no longer topics.
+
+        A new topic is followed once it has received all entries of the window.
+        """
+        wanted = set(candidates)
+        self._topics = {topic_name: topic for topic_name, topic in self._topics.items() if topic_name in wanted}
+        self._new = {topic_name: topic for topic_name, topic in self._new.items() if topic_name in wanted}
         while budget:
             if not self._new:
-                self._new = {known: TopicPage(*known) for known in found if known not in self._topics}
+                self._new = {
+                    topic_name: TopicPage(*topic_name) for topic_name in candidates if topic_name not in self._topics
+                }
                 self._new_to = 0
             if not self._new:
                 return
@@ -154,18 +159,18 @@ class Consolidation:
                 self._new = {}
 
     def _write(self, topic: TopicPage) -> NewTopic | None:
-        """Writes a page if there is more to tell."""
+        """Write a page if it has new entries."""
         if not topic.changed:
             return None
-        known = self._folder.has(topic.path)
+        existed = self._folder.has(topic.path)
         self._folder.write(topic.path, topic.page())
         topic.changed = False
-        return None if known else NewTopic(topic.key, topic.namespace, topic.path)
+        return None if existed else NewTopic(topic.key, topic.namespace, topic.path)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _entries(self, start: int, end: int | None = None) -> Iterator[Entry]:
-        """The entries from ``start`` to before ``end``. Raises ``Closed`` when it is time to go."""
+        """Yield the entries from ``start`` to before ``end``. Raises ``ConsolidationStopped`` if it is to stop."""
         for number, entry in enumerate(self._journal.read(Filter(since=start))):
             if end is not None and entry.seq >= end:
                 return
@@ -175,7 +180,7 @@ class Consolidation:
 
 
 def _tell(topics: Mapping[Name, TopicPage], entry: Entry) -> None:
-    """Hands an entry to the topics that it speaks of: a report has the keys of its action."""
+    """Pass an entry to the topics whose keys it has; a report has the keys of its action."""
     for key in entry.keys:
         if (topic := topics.get((key.name, entry.namespace))) is not None:
             topic.add(entry)

@@ -1,4 +1,4 @@
-"""Local days and ISO weeks as moments (microseconds since 1970), and moments as people read them."""
+"""Local days and ISO weeks as moments (microseconds since 1970), and moments in readable form."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ ONE_DAY: Final = timedelta(days=1)
 
 
 def day_of(moment: int) -> date:
-    """The local day of a moment."""
+    """Return the local day of a moment."""
     local = time.localtime(moment / SECOND)
     return date(local.tm_year, local.tm_mon, local.tm_mday)
 
 
 def start_of(day: date) -> int:
-    """The moment at which a day begins here; a day is as long as the clocks make it (23 to 25 hours)."""
+    """Return the moment at which a local day begins. A day has 23 to 25 hours, depending on the clock change."""
     return int(time.mktime((day.year, day.month, day.day, 0, 0, 0, 0, 0, -1))) * SECOND
 
 
 def clock(moment: int) -> str:
-    """The local time of day: ``09:15``."""
+    """Return the local time of day: ``09:15``."""
     return time.strftime("%H:%M", time.localtime(moment / SECOND))
 
 
 def monday_of(day: date) -> date:
-    """The first day of its ISO week."""
+    """Return the first day of the day's ISO week."""
     return day - timedelta(days=day.weekday())
 
 
 def week_of(day: date) -> str:
-    """Its ISO week: ``2026-W20``. The year is the week's, which at its turn can be another than the day's."""
+    """Return the day's ISO week: ``2026-W20``. At the turn of the year its year can differ from the day's."""
     year, week, _ = day.isocalendar()
     return f"{year}-W{week:02}"

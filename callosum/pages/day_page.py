@@ -29,26 +29,26 @@ from callosum.pages.totals import JournalTotals
 from callosum.pages.unfinished import HINT, UnfinishedActions
 
 SESSIONS: Final = 50
-"""So many sessions are told of in detail: those that acted last."""
+"""Most sessions that are described in detail: those that acted last."""
 OTHERS: Final = 200
-"""So many more have a line of their own."""
+"""Most further sessions that have a line of their own."""
 _KNOWN: Final = 10_000
-"""Of so many sessions something is kept at all."""
+"""Most sessions of which anything is kept."""
 FIRST: Final = 20
 LAST: Final = 60
-"""Of a session's acts the first and the last so many are listed."""
+"""Numbers of a session's first and last actions that are listed."""
 _WROTE: Final = 8
 _OBSERVED_SHOWN: Final = 10
 _WAITING: Final = 50
-"""Most calls of a session that were held back of which it is said when they were let through."""
+"""Most held-back calls of a session for which the page says when they were let through."""
 _UNREPORTED: Final = 1000
-"""Calls of tier 1 whose reports are still expected."""
+"""Most calls of tier 1 whose reports are still expected."""
 SO_FAR: Final = ", so far"
-"""Ends the title of a page whose day is not over."""
+"""End of the title of a page whose day is not over."""
 
 
 class SessionDay(Struct):
-    """What is kept of a session: figures, and its first and last acts."""
+    """The facts kept about a session: figures, and its first and last actions."""
 
     session: str
     namespace: str
@@ -73,7 +73,7 @@ class SessionDay(Struct):
 
 
 class DayPage:
-    """Takes the entries of one local day, in order, and makes its page. Can take more at any time."""
+    """Take the entries of one local day, in order, and make its page. Can take more entries at any time."""
 
     def __init__(self, day: date) -> None:
         self.day = day
@@ -85,16 +85,16 @@ class DayPage:
         self._sessions: dict[tuple[str, str], SessionDay] = {}
         self._detailed: OrderedDict[tuple[str, str], SessionDay] = OrderedDict()
         self._index: dict[int, ActionLine] = {}
-        """The acts that are kept, by their ids."""
+        """The actions that are kept, by id."""
         self._pending = UnfinishedActions()
         self._unlisted = 0
         """Calls of sessions of which nothing is kept."""
         self._routines: OrderedDict[int, tuple[Routine, str]] = OrderedDict()
-        """By their ids, the calls of tier 1 that were made last: the routine they belong to, and what they did."""
+        """The newest calls of tier 1, by id: the routine they belong to, and what they did."""
         self._observed: list[str] = []
 
     def add(self, entry: Entry) -> None:
-        """Takes the next entry. One of another day, or one that it had, is passed over."""
+        """Take the next entry. An entry of another day, or one taken before, is skipped."""
         if not self.last < entry.seq < self.end:
             return
         self.last = entry.seq
@@ -117,10 +117,10 @@ class DayPage:
             presence = self._presence(entry)
             if presence is not None:
                 presence.waits += 1
-        elif event is Event.HOST and (said := farewell(entry)):
+        elif event is Event.HOST and (last_answer := farewell(entry)):
             presence = self._presence(entry)
             if presence is not None:
-                presence.ended, presence.said = entry.seq, said
+                presence.ended, presence.said = entry.seq, last_answer
         elif event is Event.OBSERVE and len(self._observed) < _OBSERVED_SHOWN:
             self._observed.append(_observed(entry))
 
@@ -157,14 +157,14 @@ class DayPage:
                     presence.wrote_more = True
 
     def _routine(self, presence: SessionDay, act: ActionLine, id: int) -> None:
-        """Count a call of tier 0 or 1 with those before it that served the same purpose."""
+        """Count a call of tier 0 or 1 together with earlier ones that served the same purpose."""
         newest = next(reversed(presence.tail or presence.head), None)
         routine = newest.routine if newest is not None and newest.purpose == act.purpose else None
         if routine is None:
             routine = act.routine = Routine()
-            self._keep(presence, act, -act.at)  # reports of its calls are not reports of it
-        if what := routine.add(act):
-            self._routines[id] = (routine, what)
+            self._keep(presence, act, -act.at)  # reports of its calls are not reports of the routine
+        if target := routine.add(act):
+            self._routines[id] = (routine, target)
             while len(self._routines) > _UNREPORTED:
                 self._routines.popitem(last=False)
 
@@ -178,28 +178,28 @@ class DayPage:
                 self._keep(presence, ended(entry), entry.action)
         elif entry.outcome is Outcome.FAILED and (presence := self._presence(entry)) is not None:
             presence.failed += 1
-            if (found := self._routines.pop(entry.action, None)) is not None:
-                routine, what = found
+            if (routine_call := self._routines.pop(entry.action, None)) is not None:
+                routine, target = routine_call
                 routine.failed += 1
-                routine.note = (what, error_of(entry))
+                routine.note = (target, error_of(entry))
 
     def _presence(self, entry: Entry) -> SessionDay | None:
-        known = (entry.namespace, entry.session)
-        presence = self._sessions.get(known)
+        session_id = (entry.namespace, entry.session)
+        presence = self._sessions.get(session_id)
         if presence is None:
             if len(self._sessions) >= _KNOWN:
                 return None
-            presence = self._sessions[known] = SessionDay(entry.session, entry.namespace, entry.seq)
+            presence = self._sessions[session_id] = SessionDay(entry.session, entry.namespace, entry.seq)
         presence.last = entry.seq
         return presence
 
     def _keep(self, presence: SessionDay, act: ActionLine, id: int) -> None:
-        """Lists an act; the last ones push out those in the middle, late sessions the early ones."""
+        """List an action. New actions push out those in the middle, new sessions the oldest ones."""
         presence.acts += 1
-        known = (presence.namespace, presence.session)
+        session_id = (presence.namespace, presence.session)
         detailed = self._detailed
-        detailed[known] = presence
-        detailed.move_to_end(known)
+        detailed[session_id] = presence
+        detailed.move_to_end(session_id)
         if len(detailed) > SESSIONS:
             _, idle = detailed.popitem(last=False)
             for gone in (*idle.head, *idle.tail):
@@ -222,7 +222,7 @@ class DayPage:
     # --- as text ---------------------------------------------------------------------------------------------
 
     def page(self, *, so_far: bool) -> str:
-        """The page as Markdown; ``so_far``: the day is not over."""
+        """Return the page as Markdown; ``so_far``: the day is not over."""
         counts = self.counts
         sessions = many(len(self._sessions), "session")
         page = [
@@ -244,17 +244,19 @@ class DayPage:
         return "\n".join(page) + "\n"
 
     def _others(self) -> list[str]:
-        others = sorted((one for one in self._sessions.values() if not (one.head or one.tail)), key=_by_start)
+        others = sorted(
+            (session for session in self._sessions.values() if not (session.head or session.tail)), key=_by_start
+        )
         if not others:
             return []
         lines = ["", "## Other sessions" if self._detailed else "## Sessions", ""]
-        for one in others[:OTHERS]:
-            said = f", ended, and said: {code(one.said, MAX_SUMMARY)}" if one.said else ""
-            lines.append(f"- {name(one.session, one.namespace)}: {_figures(one)}{said}")
-        left = len(others) - OTHERS
-        if left > 0 or self._unlisted:
-            calls = sum(one.calls for one in others[OTHERS:]) + self._unlisted
-            more = "and still more" if self._unlisted else f"and {many(left, 'more session')}"
+        for session in others[:OTHERS]:
+            last_answer = f", ended, and said: {code(session.said, MAX_SUMMARY)}" if session.said else ""
+            lines.append(f"- {name(session.session, session.namespace)}: {_figures(session)}{last_answer}")
+        unlisted = len(others) - OTHERS
+        if unlisted > 0 or self._unlisted:
+            calls = sum(session.calls for session in others[OTHERS:]) + self._unlisted
+            more = "and still more" if self._unlisted else f"and {many(unlisted, 'more session')}"
             lines.append(f"- {more}, with {many(calls, 'call')}")
         return lines
 
@@ -263,34 +265,36 @@ def _by_start(presence: SessionDay) -> tuple[int, str, str]:
     return presence.first, presence.namespace, presence.session
 
 
-def _figures(one: SessionDay) -> str:
-    """From when to when, and what it did that is not listed."""
-    begin, end = clock(one.first), clock(one.last)
-    parts = [f"{begin} to {end}" if begin != end else begin, many(one.calls, "call")]
-    if one.held:
-        parts.append(f"{one.held:,} held back")
-    if one.waits:
-        parts.append(f"waited {times(one.waits)}")
-    if one.reads:
-        parts.append(f"read {times(one.reads)}")
-    if one.failed:
-        parts.append(f"{one.failed:,} failed")
-    if one.writes:
-        wrote = ", ".join(code(escaped(key)) for key in one.wrote)
-        parts.append(f"wrote {times(one.writes)}{f': {wrote}' if wrote else ''}{' and others' * one.wrote_more}")
+def _figures(session: SessionDay) -> str:
+    """Return a session's time span and the counts of its unlisted calls."""
+    begin, end = clock(session.first), clock(session.last)
+    parts = [f"{begin} to {end}" if begin != end else begin, many(session.calls, "call")]
+    if session.held:
+        parts.append(f"{session.held:,} held back")
+    if session.waits:
+        parts.append(f"waited {times(session.waits)}")
+    if session.reads:
+        parts.append(f"read {times(session.reads)}")
+    if session.failed:
+        parts.append(f"{session.failed:,} failed")
+    if session.writes:
+        wrote = ", ".join(code(escaped(key)) for key in session.wrote)
+        parts.append(
+            f"wrote {times(session.writes)}{f': {wrote}' if wrote else ''}{' and others' * session.wrote_more}"
+        )
     return ", ".join(parts)
 
 
-def _acts(one: SessionDay) -> list[str]:
-    left = one.acts - len(one.head) - len(one.tail)
-    if not left:
-        return lines([*one.head, *one.tail])
-    return [*lines(one.head), f"- … {many(left, 'act')} left out here", *lines(list(one.tail))]
+def _acts(session: SessionDay) -> list[str]:
+    omitted = session.acts - len(session.head) - len(session.tail)
+    if not omitted:
+        return lines([*session.head, *session.tail])
+    return [*lines(session.head), f"- … {many(omitted, 'act')} left out here", *lines(list(session.tail))]
 
 
 def _observed(entry: Entry) -> str:
     until, by = entry.body.get("until"), entry.body.get("by")
-    who = f" by {code(by)}" if isinstance(by, str) and by else ""
+    person = f" by {code(by)}" if isinstance(by, str) and by else ""
     if isinstance(until, int | float) and until:
-        return f"- Told to observe only at {clock(entry.seq)}, until {clock(int(until * SECOND))}{who}"
-    return f"- Told to decide again at {clock(entry.seq)}{who}"
+        return f"- Told to observe only at {clock(entry.seq)}, until {clock(int(until * SECOND))}{person}"
+    return f"- Told to decide again at {clock(entry.seq)}{person}"

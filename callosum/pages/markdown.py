@@ -1,4 +1,4 @@
-"""Text from elsewhere, put into Markdown so that it shows as it is and does nothing."""
+"""Foreign text in Markdown, shown literally and without effect."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TICKS: Final = re.compile("`+")
 
 
 def code(text: str, limit: int = 80) -> str:
-    """Returns ``text`` as a code span: one line of at most ``limit`` characters, secrets redacted.
+    """Return ``text`` as a code span: one line of at most ``limit`` characters, secrets redacted.
 
-    Nothing in it is Markdown or HTML to a reader, and it cannot end the span: the marks around it are longer
-    than any in it. Controls, changes of direction and unseen characters are taken out.
+    No part of it acts as Markdown or HTML, and it cannot end the span, because the span's delimiters are longer than
+    any run of backticks in it. Control, direction and invisible characters are removed.
     """
     shown = quote(redact_text(text[: 16 * limit]), limit)[1:-1] or "(nothing)"
     ticks = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
@@ -23,10 +23,10 @@ def code(text: str, limit: int = 80) -> str:
 
 
 def times(count: int) -> str:
-    """How often, in words: ``once``, ``3 times``."""
+    """Return how often, in words: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"
 
 
-def many(count: int, one: str, more: str = "") -> str:
-    """A number with its noun: ``1 call``, ``1,200 calls``."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
+def many(count: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 call``, ``1,200 calls``."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

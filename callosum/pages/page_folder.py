@@ -1,8 +1,8 @@
-"""The folder of the pages: who may write just now, and how a page comes into being.
+"""The folder of the pages: who may write, and how a page is written.
 
-A page is written beside its place and then put there, so a reader sees the old one or the new one and a crash
-leaves one of the two. Writers of one sort of page meet at a lock file, which the kernel frees when a process dies;
-where a system has none the last writer wins, with the same page.
+A page is written to a temporary file and then moved into place, so a reader sees the old page or the new one, and a
+crash leaves one of the two. Writers of one kind of page use a lock file, which the kernel releases when a process dies.
+On systems without such locks the last writer wins, with the same page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callosum.locks import locked
 BRAIN: Final = "brain"
 """The folder below the state folder."""
 _LARGEST: Final = 16_000_000
-"""No page comes near this, in bytes. A larger file in its place is not read."""
+"""Bytes beyond which a file is not read; no page comes near this size."""
 
 
 class PageFolder:
@@ -29,21 +29,21 @@ class PageFolder:
         self.root = state / BRAIN
 
     @contextmanager
-    def alone(self, what: str) -> Iterator[bool]:
-        """Holds the lock for one sort of page, without waiting; False if another process or thread has it.
+    def alone(self, kind: str) -> Iterator[bool]:
+        """Hold the lock for one kind of page, without waiting; yield False if another process or thread has it.
 
-        Raises ``StoreError`` if the folder cannot be made.
+        Raises ``StoreError`` if the folder cannot be created.
         """
         with ExitStack() as stack:
             try:
                 self._make(self.root)
-                alone = stack.enter_context(locked(self.root / f".{what}.lock"))
+                alone = stack.enter_context(locked(self.root / f".{kind}.lock"))
             except OSError as fault:
                 raise StoreError(f"{self.root} cannot be used: {fault}") from fault
             yield alone
 
     def read(self, path: str) -> str | None:
-        """Returns a page, None if there is none that can be read."""
+        """Return a page, None if there is none that can be read."""
         try:
             with (self.root / path).open("rb") as page:
                 return page.read(_LARGEST).decode("utf-8", "replace")
@@ -51,7 +51,7 @@ class PageFolder:
             return None
 
     def head(self, path: str, lines: int) -> list[str]:
-        """Returns the first lines of a page, none if there is no page."""
+        """Return the first lines of a page, none if there is no page."""
         try:
             with (self.root / path).open("rb") as page:
                 return page.read(4096).decode("utf-8", "replace").split("\n")[:lines]
@@ -59,35 +59,35 @@ class PageFolder:
             return []
 
     def has(self, path: str) -> bool:
-        """Whether there is a page, and something in it."""
+        """Return True if the page exists and is not empty."""
         try:
             return (self.root / path).stat().st_size > 0
         except OSError:
             return False
 
     def write(self, path: str, text: str) -> bool:
-        """Puts a page in its place; returns whether that changed anything. Hold the lock.
+        """Write a page; return True if that changed it. Hold the lock.
 
-        Raises ``StoreError`` if it cannot be written; the page that was there stays.
+        Raises ``StoreError`` if it cannot be written; the old page then stays.
         """
         if self.read(path) == text:
             return False
-        place = self.root / path
-        part = place.with_name(f".{place.name}.part")
+        target = self.root / path
+        part = target.with_name(f".{target.name}.part")
         try:
-            self._make(place.parent)
+            self._make(target.parent)
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as out:
-                out.write(text.encode("utf-8", "replace"))
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(place)
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
         except OSError as fault:
-            raise StoreError(f"{place} cannot be written: {fault}") from fault
+            raise StoreError(f"{target} cannot be written: {fault}") from fault
         return True
 
     def _make(self, folder: Path) -> None:
-        """Makes the folder, and each of ours above it, for its owner alone."""
+        """Create the folder, and each of Callosum's folders above it, for its owner alone."""
         if folder.is_dir():
             return
         if folder == self.root:

@@ -1,12 +1,11 @@
-"""Topics: keys to which several sessions keep returning, each with a page of who did what on it.
+"""Topics: keys that several sessions keep returning to, each with a page of who did what on it.
 
 A key is a topic while at least ``SESSIONS`` sessions acted on it on at least ``DAYS`` of the last ``WINDOW`` local
-days. To act is a call of tier 1 or more that changes or adds to the key, or a lock; one that was held back counts,
-for somebody came back to it, and one that ran while the gate was away. A folder or another container is no topic:
-commands name it because they run in it, and what they change there has a key of its own.
+days. Acting means a call of tier 1 or more that changes or adds to the key, or a lock. Calls that were held back count,
+because a session came back to the key; so do calls that ran while the gate was unreachable. A folder or another
+container is not a topic: commands name it because they run in it, and what they change there has its own key.
 
-The page is made of those days and of nothing else, so it is the same whoever writes it: a process that has run for
-weeks, or one that has just begun.
+A page depends on the entries of those days alone, so it is the same whichever process writes it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ SESSIONS: Final = 3
 DAYS: Final = 2
 WINDOW: Final = 7
 ACTS: Final = 200
-"""So many acts a page tells of, the newest."""
+"""Most actions on a page, the newest."""
 TOPICS: Final = 100
-"""So many topics are followed at once: those of the most sessions."""
+"""Most topics that are followed at once: those of the most sessions."""
 _KEYS: Final = 20_000
-"""So many keys of one day are watched; what comes to more on that day starts to count on the next."""
+"""Most keys of one day that are counted; further keys start to count on the next day."""
 _SHOWN: Final = 20
 _SLUG: Final = 60
 _PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,58}[a-z0-9])?")
@@ -45,7 +44,7 @@ Name = tuple[str, str]
 
 
 def slug_of(key: str, namespace: str = DEFAULT_NAMESPACE) -> str:
-    """A file name for a key, without its ending: what is readable of it, and a digest unless it is all there.
+    """Return a file name for a key, without suffix: its readable part, and a digest unless that part is complete.
 
     ``notes`` stays ``notes``; ``channel:#general`` becomes ``channel-general-`` and twelve digits.
     """
@@ -57,9 +56,9 @@ def slug_of(key: str, namespace: str = DEFAULT_NAMESPACE) -> str:
 
 
 class TopicFinder:
-    """Takes the entries of the last days, in order, and says which keys are topics.
+    """Take the entries of the last days, in order, and find the keys that are topics.
 
-    Of a key and a day no more than ``SESSIONS`` sessions are kept: that is enough to tell.
+    Only ``SESSIONS`` sessions are kept for each key and day, which is enough to decide.
     """
 
     def __init__(self) -> None:
@@ -68,37 +67,37 @@ class TopicFinder:
         self._today_ends = 0
 
     def add(self, entry: Entry) -> None:
-        """Takes the next entry."""
-        for known in acted_on(entry):
+        """Take the next entry."""
+        for topic_name in acted_on(entry):
             if entry.seq >= self._today_ends:
                 day = day_of(entry.seq)
                 self._today_ends = start_of(day + ONE_DAY)
                 self._today = self._days.setdefault(day, {})
-            seen = self._today.get(known)
-            if seen is None:
+            sessions = self._today.get(topic_name)
+            if sessions is None:
                 if len(self._today) < _KEYS:
-                    self._today[known] = (entry.session,)
-            elif entry.session not in seen and len(seen) < SESSIONS:
-                self._today[known] = (*seen, entry.session)
+                    self._today[topic_name] = (entry.session,)
+            elif entry.session not in sessions and len(sessions) < SESSIONS:
+                self._today[topic_name] = (*sessions, entry.session)
 
     def topics(self, today: date) -> list[Name]:
-        """The keys that are topics on this day, those of the most days and sessions first."""
+        """Return the keys that are topics on this day, those with the most days and sessions first."""
         _forget(self._days, today)
         counts: dict[Name, int] = {}
         for keys in self._days.values():
-            for known in keys:
-                counts[known] = counts.get(known, 0) + 1
-        found = []
-        for known, days in counts.items():
+            for topic_name in keys:
+                counts[topic_name] = counts.get(topic_name, 0) + 1
+        ranked = []
+        for topic_name, days in counts.items():
             if days >= DAYS:
-                sessions = {session for keys in self._days.values() for session in keys.get(known, ())}
+                sessions = {session for keys in self._days.values() for session in keys.get(topic_name, ())}
                 if len(sessions) >= SESSIONS:
-                    found.append((-days, -len(sessions), known))
-        return [known for _, _, known in sorted(found)[:TOPICS]]
+                    ranked.append((-days, -len(sessions), topic_name))
+        return [topic_name for _, _, topic_name in sorted(ranked)[:TOPICS]]
 
 
 def acted_on(entry: Entry) -> Iterator[Name]:
-    """The keys that an entry shows somebody acting on."""
+    """Yield the keys that an entry's session acted on."""
     event = entry.event
     if event is Event.LOCK or (event in (Event.INTERCEPT, Event.LATE) and (entry.tier or 0) > 0):
         for key in entry.keys:
@@ -107,7 +106,7 @@ def acted_on(entry: Entry) -> Iterator[Name]:
 
 
 def _forget(days: dict[date, Any], today: date) -> bool:
-    """Drops what is of days before the window; whether there was any."""
+    """Drop days before the window; return True if there were any."""
     past = [day for day in days if day <= today - WINDOW * ONE_DAY]
     for day in past:
         del days[day]
@@ -115,7 +114,7 @@ def _forget(days: dict[date, Any], today: date) -> bool:
 
 
 class _Counted:
-    """How often which sessions acted on one day."""
+    """How often each session acted on one day."""
 
     def __init__(self) -> None:
         self.sessions = MostFrequent(500)
@@ -123,28 +122,28 @@ class _Counted:
 
 
 class TopicPage:
-    """Takes entries of the window, in order, and makes the page of one key from those that speak of it."""
+    """Take entries of the window, in order, and make the page of one key from those about it."""
 
     def __init__(self, key: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         self.key = key
         self.namespace = namespace
         self.path = f"topics/{slug_of(key, namespace)}.md"
         self.changed = False
-        """Whether there is more since this was last set to False."""
+        """True if there are new entries since it was last set to False."""
         self._acts: deque[ActionLine] = deque()
         self._index: dict[int, ActionLine] = {}
         self._days: dict[date, _Counted] = {}
 
     def add(self, entry: Entry) -> None:
-        """Takes the next entry that speaks of the key."""
+        """Take the next entry about the key."""
         if (act := self._index.get(entry.action)) is not None and entry.seq != act.id:
             follow(act, entry)
             self.changed = True
-        elif any(known == (self.key, self.namespace) for known in acted_on(entry)):
+        elif any(topic_name == (self.key, self.namespace) for topic_name in acted_on(entry)):
             self._keep(entry)
 
     def forget(self, today: date) -> None:
-        """Lets go of what is before the window that ends on this day."""
+        """Drop entries before the window that ends on this day."""
         start = start_of(today - (WINDOW - 1) * ONE_DAY)
         while self._acts and self._acts[0].at < start:
             self._index.pop(self._acts.popleft().id, None)
@@ -165,16 +164,16 @@ class TopicPage:
         self.changed = True
 
     def page(self) -> str:
-        """The page as Markdown, newest act first."""
+        """Return the page as Markdown, newest action first."""
         where = "" if self.namespace == DEFAULT_NAMESPACE else f" in {code(self.namespace)}"
         held = sum(act.verdict in (Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK) for act in self._acts)
         back = f", {held:,} of the last {len(self._acts):,} held back" if held else ""
         together, calls = MostFrequent(WINDOW * 500), sum(counted.calls for counted in self._days.values())
         for counted in self._days.values():
-            for one, count in counted.sessions.most(1000):
-                together.add(one, count)
+            for session, count in counted.sessions.most(1000):
+                together.add(session, count)
         figures = f"{many(len(together), 'session')}, {many(calls, 'call')}"
-        sessions = [f"- {code(one)}: {many(count, 'call')}" for one, count in together.most(_SHOWN)]
+        sessions = [f"- {code(session)}: {many(count, 'call')}" for session, count in together.most(_SHOWN)]
         lines = [
             f"# {code(escaped(self.key), 200)}{where}",
             "",

@@ -1,4 +1,4 @@
-"""What is counted, for days and weeks alike, in memory that does not grow with the journal."""
+"""Totals of days and weeks, in memory that does not grow with the journal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from callosum.model import Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.pages.markdown import many
 
 UNKNOWNS: Final = 10_000
-"""So many unknown outcomes are followed one by one; of more, those that are settled later still count."""
+"""Most unknown outcomes that are followed individually. Further ones still count even if they are settled later."""
 
 
 class JournalTotals:
-    """The totals of a stretch of the journal that begins at the moment ``start``.
+    """The totals of a part of the journal that begins at the moment ``start``.
 
-    ``unknown`` are the ids of actions whose outcome nobody knows at its end. ``open`` counts the leases that it
-    opened and that are not ended.
+    ``unknown`` holds the ids of actions whose outcome is unknown at its end. ``open`` counts the leases that it opened
+    and that have not ended.
     """
 
     def __init__(self, start: int) -> None:
@@ -44,16 +44,16 @@ class JournalTotals:
 
     @property
     def calls(self) -> int:
-        """How many calls there were."""
+        """The number of calls."""
         return sum(self.tiers) + self.away
 
     @property
     def unknowns(self) -> int:
-        """How many outcomes are unknown."""
+        """The number of unknown outcomes."""
         return len(self.unknown) + self.more_unknown
 
     def add(self, entry: Entry) -> None:
-        """Counts the next entry."""
+        """Count the next entry."""
         self.entries += 1
         self.last = entry.seq
         event = entry.event
@@ -108,23 +108,23 @@ class JournalTotals:
             self.unknown.discard(action)
             self.failed += outcome is Outcome.FAILED
             self.cancelled += outcome is Outcome.CANCELLED and entry.event is Event.COMPLETE
-        mine = action >= self.start and (entry.tier or 0) >= Tier.HIGH
-        if mine and not was_unknown and entry.event is not Event.RESOLVE:
+        opened_here = action >= self.start and (entry.tier or 0) >= Tier.HIGH
+        if opened_here and not was_unknown and entry.event is not Event.RESOLVE:
             self.open = max(0, self.open - 1)
 
     # --- as text ---------------------------------------------------------------------------------------------
 
     def totals(self) -> str:
-        """The totals in one line of our own words alone."""
+        """Return the totals in one line, which contains no text from sessions."""
         parts = [many(self.calls, "call"), f"{sum(self.held.values()):,} held back"]
         if self.unknowns:
             parts.append(many(self.unknowns, "unknown outcome"))
         return ", ".join(parts)
 
     def lines(self) -> list[str]:
-        """The totals as items of a list; what did not happen is left out."""
+        """Return the totals as list items; zeros are left out."""
         named = [f"{count:,} of tier {tier}" for tier, count in enumerate(self.tiers) if count]
-        found = [
+        rows = [
             ("Calls", [*named, _some(self.away, "while the gate was away")]),
             (
                 "Held back",
@@ -155,25 +155,25 @@ class JournalTotals:
             ("Locks", [f"{self.locks:,}" if self.locks else ""]),
             ("Requests refused by the server", [f"{self.refused:,}" if self.refused else ""]),
         ]
-        return [f"- {what}: {', '.join(filter(None, parts))}" for what, parts in found if any(parts)]
+        return [f"- {label}: {', '.join(filter(None, parts))}" for label, parts in rows if any(parts)]
 
 
 def kind_of(conflict: Any) -> str:
-    """The kind of a conflict as the journal has it."""
+    """Return the kind of a conflict as the journal has it."""
     if isinstance(conflict, Conflict):
         return conflict.kind.value
     return str(conflict.get("kind", "")) if isinstance(conflict, Mapping) else ""
 
 
-def _some(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count else ""
+def _some(count: int, label: str) -> str:
+    return f"{count:,} {label}" if count else ""
 
 
 class MostFrequent:
-    """The most frequent of any number of names, in room for ``size`` of them and as many again.
+    """The most frequent of any number of names, in memory for twice ``size`` names.
 
-    When the room is used up, the rarer half is forgotten: then the figures of those left are lower bounds, and
-    one that comes often enough to be shown is not forgotten.
+    When the memory is full, the rarer half is forgotten. The counts of the rest are then lower bounds, and a name that
+    is frequent enough to be shown is not forgotten.
     """
 
     def __init__(self, size: int = 5000) -> None:
@@ -182,7 +182,7 @@ class MostFrequent:
         self.complete = True
 
     def add(self, name: Any, count: int = 1) -> None:
-        """Counts a name."""
+        """Count a name."""
         counts = self._counts
         counts[name] = counts.get(name, 0) + count
         if len(counts) > 2 * self._size:
@@ -193,11 +193,11 @@ class MostFrequent:
         return len(self._counts)
 
     def get(self, name: Any) -> int:
-        """How often a name came."""
+        """Return how often a name came."""
         return self._counts.get(name, 0)
 
     def most(self, count: int) -> list[tuple[Any, int]]:
-        """The most frequent, of equals the first by name."""
+        """Return the most frequent names; equals are sorted by name."""
         return sorted(self._counts.items(), key=_rank)[:count]
 
 
@@ -205,7 +205,7 @@ def _rank(item: tuple[Any, int]) -> tuple[int, Any]:
     return -item[1], item[0]
 
 
-def cut(lines: Iterable[str], shown: int, what: str, *, total: int) -> list[str]:
-    """The first lines, and how many there are besides."""
-    kept = [line for line, _ in zip(lines, range(shown), strict=False)]
-    return [*kept, f"- and {many(total - len(kept), f'more {what}')}"] if total > len(kept) else kept
+def cut(lines: Iterable[str], shown: int, noun: str, *, total: int) -> list[str]:
+    """Return the first lines, and the number of the others."""
+    first = [line for line, _ in zip(lines, range(shown), strict=False)]
+    return [*first, f"- and {many(total - len(first), f'more {noun}')}"] if total > len(first) else first

@@ -1,4 +1,4 @@
-"""What is not over: actions whose outcome nobody knows, leases that are open, questions that wait for a person."""
+"""What is not over: actions with unknown outcome, open leases, and questions that wait for a person."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ HINT: Final = "These may or may not have happened; `callosum resolve ID --happen
 
 
 class UnfinishedActions:
-    """Takes the entries of a stretch of the journal, in order, and keeps the acts that are not over at its end.
+    """Take the entries of a part of the journal, in order, and keep the actions that are not over at its end.
 
-    Of more than ``UNKNOWNS`` acts the rest is left out.
+    Beyond ``UNKNOWNS`` actions the rest is left out.
     """
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class UnfinishedActions:
             self._acts[id] = act
 
     def unknown(self, total: int) -> list[str]:
-        """Return the ``total`` actions whose outcome nobody knows as items of a list, the gravest first."""
-        found = sorted(self._in(State.UNKNOWN), key=lambda act: (-act.tier, act.id))
-        return cut((f"{line(act, who=True)} (id `{act.id}`)" for act in found), _SHOWN, "action", total=total)
+        """Return the ``total`` actions with unknown outcome as list items, the highest tier first."""
+        unknown = sorted(self._in(State.UNKNOWN), key=lambda act: (-act.tier, act.id))
+        return cut((f"{line(act, who=True)} (id `{act.id}`)" for act in unknown), _SHOWN, "action", total=total)
 
     def waiting(self) -> list[str]:
-        """Return the leases that are open and the questions that nobody answered, as items of a list."""
-        found = sorted((*self._in(State.ASKED), *self._in(State.OPEN)), key=lambda act: act.id)
-        return cut((line(act, who=True, day=True) for act in found), _SHOWN, "action", total=len(found))
+        """Return the open leases and unanswered questions as list items."""
+        waiting = sorted((*self._in(State.ASKED), *self._in(State.OPEN)), key=lambda act: act.id)
+        return cut((line(act, who=True, day=True) for act in waiting), _SHOWN, "action", total=len(waiting))
 
     def _in(self, state: State) -> Iterable[ActionLine]:
         return (act for act in self._acts.values() if act.state is state)

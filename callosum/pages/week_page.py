@@ -1,4 +1,4 @@
-"""The digest of an ISO week: what was done and what is open, how much, who, on what, and what stood in the way."""
+"""The digest of an ISO week: what was done and is still open, by whom, on which keys, and the conflicts."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from callosum.pages.unfinished import HINT, UnfinishedActions
 
 _SHOWN: Final = 25
 _PURPOSES: Final = 5_000
-"""Most purposes of sessions whose acts are counted."""
+"""Most purposes of sessions whose actions are counted."""
 _DAYS: Final = 7
 _SUMMARY: Final = re.compile(r"[A-Za-z0-9 ,.:]{1,200}")
-"""The line of totals on a day's page; a line that is anything else is not taken over."""
+"""The line of totals on a day's page; any other line is not copied."""
 
 
 class _Work(Struct):
-    """What a session did for one purpose: how many acts, and the last of them."""
+    """What a session did for one purpose: the number of actions, and the last of them."""
 
     first: int
     acts: int = 0
     tool: str = ""
     what: str = ""
     said: str = ""
-    """The session's last answer, where it ended with this."""
+    """The session's last answer, if it ended with this purpose."""
 
 
 class WeekPage:
-    """Takes the entries of the week that begins on ``monday``, in order, and makes its digest."""
+    """Take the entries of the week that begins on ``monday``, in order, and make its digest."""
 
     def __init__(self, monday: date) -> None:
         self.monday = monday
@@ -45,7 +45,7 @@ class WeekPage:
         self.end = start_of(monday + timedelta(days=_DAYS))
         self.counts = JournalTotals(self.start)
         self.told: set[date] = set()
-        """Days of which the journal tells."""
+        """Days that the journal has entries of."""
         self._day_ends = self.start
         self._sessions = MostFrequent()
         self._held = MostFrequent()
@@ -60,15 +60,15 @@ class WeekPage:
 
     @property
     def name(self) -> str:
-        """``2026-W20``."""
+        """The week's name: ``2026-W20``."""
         return week_of(self.monday)
 
     def days(self) -> list[date]:
-        """The days of the week."""
+        """Return the days of the week."""
         return [self.monday + timedelta(days=day) for day in range(_DAYS)]
 
     def add(self, entry: Entry) -> None:
-        """Takes the next entry. One of another week is passed over."""
+        """Take the next entry. An entry of another week is skipped."""
         if not self.start <= entry.seq < self.end:
             return
         self.counts.add(entry)
@@ -78,8 +78,8 @@ class WeekPage:
             self.told.add(day)
             self._day_ends = start_of(day + ONE_DAY)
         session = (entry.session, entry.namespace)
-        if (said := farewell(entry)) and session in self._newest:
-            self._newest[session].said = said
+        if (last_answer := farewell(entry)) and session in self._newest:
+            self._newest[session].said = last_answer
         if entry.event not in (Event.INTERCEPT, Event.LATE):
             return
         self._sessions.add(session)
@@ -101,12 +101,12 @@ class WeekPage:
 
     def _did(self, entry: Entry) -> None:
         act = begun(entry)
-        place = (act.session, act.namespace, act.purpose)
-        work = self._work.get(place)
+        work_key = (act.session, act.namespace, act.purpose)
+        work = self._work.get(work_key)
         if work is None:
             if len(self._work) >= _PURPOSES:
                 return
-            work = self._work[place] = _Work(act.at)
+            work = self._work[work_key] = _Work(act.at)
         self._newest[act.session, act.namespace] = work
         if act.tier:
             work.acts += 1
@@ -115,7 +115,7 @@ class WeekPage:
     # --- as text ---------------------------------------------------------------------------------------------
 
     def page(self, episodes: Mapping[date, str]) -> str:
-        """The digest as Markdown; ``episodes`` are the days that have a page, with their line of totals."""
+        """Return the digest as Markdown; ``episodes`` are the days that have a page, with their line of totals."""
         counts = self.counts
         last = self.monday + timedelta(days=_DAYS - 1)
         sessions = f"{'' if self._sessions.complete else 'at least '}{many(len(self._sessions), 'session')}"
@@ -146,9 +146,9 @@ class WeekPage:
         return "\n".join(lines) + "\n"
 
     def _done(self) -> list[str]:
-        """What the busiest sessions were asked for and did, in order."""
+        """Return the purposes and actions of the busiest sessions, in order."""
         busiest = sorted(self._work.items(), key=lambda item: -item[1].acts)[:_SHOWN]
-        found = []
+        items = []
         for (session, namespace, purpose), work in sorted(busiest, key=lambda item: item[1].first):
             asked = f", asked {code(purpose, 120)}" if purpose else ""
             did = many(work.acts, "act") if work.acts else "only read"
@@ -156,18 +156,18 @@ class WeekPage:
                 did += f", and said at its end: {code(work.said, MAX_SUMMARY)}"
             elif work.acts:
                 did += f", last {code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
-            found.append(f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {did}")
-        return cut(found, _SHOWN, "purpose", total=len(self._work))
+            items.append(f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {did}")
+        return cut(items, _SHOWN, "purpose", total=len(self._work))
 
     def _list(
-        self, top: MostFrequent, show: Any, counted: str, what: str, held: MostFrequent | None = None
+        self, top: MostFrequent, show: Any, counted: str, noun: str, held: MostFrequent | None = None
     ) -> list[str]:
-        found = []
-        for one, count in top.most(_SHOWN):
-            shown = show(*one) if isinstance(one, tuple) else show(one)
-            back = held.get(one) if held is not None else 0
-            found.append(f"- {shown}: {many(count, counted)}{f', {back:,} held back' if back else ''}")
-        return cut(found, _SHOWN, what, total=len(top))
+        items = []
+        for item, count in top.most(_SHOWN):
+            shown = show(*item) if isinstance(item, tuple) else show(item)
+            back = held.get(item) if held is not None else 0
+            items.append(f"- {shown}: {many(count, counted)}{f', {back:,} held back' if back else ''}")
+        return cut(items, _SHOWN, noun, total=len(top))
 
 
 def _section(title: str, lines: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Makes text fit to be kept or shown: params for the journal, keys and names without secrets, names for a sentence.
+"""Make text fit to be kept or shown: params for the journal, keys and names without secrets, names for a sentence.
 
-A secret is known by the *name* it stands under (``password``, ``apiKey``, ``--token X``, ``DB_PASSWORD=X``), by the
-*place* it stands in (an option, a header, a URL's login) or by its own *shape* (``ghp_...``, a JSON web token, a PEM
-key). What is found is over-cautious on purpose: a word too many costs nothing.
+A secret is recognised by its *name* (``password``, ``apiKey``, ``--token X``, ``DB_PASSWORD=X``), by its *place* (an
+option, a header, a URL's login) or by its *shape* (``ghp_...``, a JSON web token, a PEM key). Detection is
+over-cautious on purpose: hiding a word too many costs nothing.
 """
 
 from callosum.redact.digests import SecretDigests

@@ -1,4 +1,4 @@
-"""Replaces secrets in keys and names by a keyed digest: nobody reads them, and equal secrets still meet."""
+"""Replace secrets in keys and names by a keyed digest: nobody can read them, and equal secrets stay equal."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain
 
 _MARK: Final = re.compile(rb"\[redacted:[0-9a-f]{8}\]|\[redacted\]")
 _KINDS: Final = frozenset("secret secrets token tokens credential credentials cookie cookies auth".split())
-"""Kinds of things whose keys hold a thing's name, which is no secret: ``secret:prod/DB_PASSWORD``."""
+"""Kinds of keys that hold a thing's name, which is not a secret: ``secret:prod/DB_PASSWORD``."""
 _CUT: Final = re.compile(r"~[0-9a-f]{32}\Z")
 """The end of a key that was cut."""
 _WORD: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~%+-"
-"""Characters of what was left of the last word of a key that was cut: half a secret has lost its shape."""
+"""Characters of the last, incomplete word of a key that was cut: half a secret has lost its shape."""
 _SHORTEST: Final = 4
-"""Shortest secret of a param that is looked for in a key, in characters: shorter ones occur by chance."""
+"""Shortest secret of a param that is searched for in a key, in characters: shorter ones occur by chance."""
 
 
 _CUT_MARK: Final = re.compile(r"\[[a-z0-9:]*\Z")
 _DIGIT: Final = re.compile(r"[0-9]")
 _ROOM: Final = 32
-"""Characters that are kept free for the digest of a key that has become too long."""
+"""Characters reserved for the digest of a key that has become too long."""
 
 
 def _are_plain(*names: str | None) -> bool:
@@ -34,15 +34,15 @@ def _are_plain(*names: str | None) -> bool:
 
 def _are_plain_keys(*names: str) -> bool:
     for name in names:
-        if len(name) >= MAX_KEY or not name.isprintable():  # half a secret may stand where a key was cut
+        if len(name) >= MAX_KEY or not name.isprintable():  # a cut key may end in half a secret
             return False
     return is_plain("\n".join(names))
 
 
 class SecretDigests:
-    """Writes ``[redacted:3f9ac2d1]`` in place of each secret. ``key`` is the gate's content key (any length).
+    """Replace each secret by ``[redacted:3f9ac2d1]``. ``key`` is the gate's content key (any length).
 
-    What ``redact_text`` hides in a text is replaced in a key or a name too. Replacing twice changes nothing more.
+    Whatever ``redact_text`` hides in a text is replaced in a key or a name too. Replacing twice changes nothing more.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -51,9 +51,9 @@ class SecretDigests:
         self.name: Callable[[str], str] = lru_cache(maxsize=4096)(self._name)
         """Return the name of a session, a tool or the like without secrets."""
         self.are_plain: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain)
-        """Tell whether names (None is none) hold no secret."""
+        """Return True if the names (None is no name) hold no secret."""
         self.are_plain_keys: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain_keys)
-        """Tell in one search whether context keys surely hold no secret, and only characters that can be seen."""
+        """Return True if context keys surely hold no secret and only visible characters, with a single search."""
         self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
         """Return a context key without secrets: the same object if it holds none.
 
@@ -61,7 +61,7 @@ class SecretDigests:
         """
 
     def key_without(self, name: str, secrets: Iterable[str]) -> str:
-        """Return a context key without these secrets, wherever they stand as whole words, and without others."""
+        """Return a context key without these secrets, where they are whole words, and without other secrets."""
         for secret in secrets:
             name = self._without(name, secret.strip())
         return self.key(name)
@@ -76,14 +76,14 @@ class SecretDigests:
                 name = rest + self._digest(name[len(rest) :].encode()).decode()
         if is_plain(name):
             return name
-        whole, bar, facet = name.partition("|")
-        kind, colon, value = whole.partition(":")
+        base, bar, facet = name.partition("|")
+        kind, colon, value = base.partition(":")
         if kind.lower() in _KINDS:
-            whole = kind + colon + REDACTOR.redact(value, self._mark)
+            base = kind + colon + REDACTOR.redact(value, self._mark)
         else:
-            whole = REDACTOR.redact(whole, self._mark)
-        made = whole + bar + REDACTOR.redact(facet, self._mark) if bar else whole
-        return made if len(made) <= MAX_KEY else self._shortened(made)
+            base = REDACTOR.redact(base, self._mark)
+        redacted = base + bar + REDACTOR.redact(facet, self._mark) if bar else base
+        return redacted if len(redacted) <= MAX_KEY else self._shortened(redacted)
 
     def _shortened(self, name: str) -> str:
         """Cut a key that its digests made too long; a tree becomes the nearest tree above it."""

@@ -1,4 +1,4 @@
-"""Takes off what hides a secret from whoever looks for its shape, but not from whoever uses it."""
+"""Remove characters that hide a secret from a search but not from its user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callosum.characters import without_hidden
 
 
 def undisguised(text: str) -> str:
-    """Return ``text`` without characters that nobody sees, and with full-width letters as ASCII.
+    """Return ``text`` without invisible characters, and with full-width letters as ASCII.
 
     Tabs and line breaks stay. A text without a disguise is returned as the same object.
     """

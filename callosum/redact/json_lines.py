@@ -1,8 +1,8 @@
-"""Finds among many lines of JSON those in which there may be a secret.
+"""Find the lines of JSON that may hold a secret, among many.
 
-``summarise`` looks at one structure value by value, which is thorough and slow. Here each pattern that may match goes
-over thousands of lines at once; only the lines that are named need that look. Some are named too many, none too few:
-whatever ``summarise`` would hide, by its shape or for the name it stands under, is in a line named here.
+``summarise`` examines one structure value by value, which is thorough and slow. Here each pattern that may match is
+applied to thousands of lines at once; only the lines it names need the slow way. Some are named too many, none too few:
+whatever ``summarise`` would hide, by shape or by name, is in a named line.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INSIDE: Final = rb'(?:[^"\\\n]|\\.)*'
-"""The rest of a string of JSON."""
+"""The rest of a JSON string."""
 _BETWEEN: Final = rb'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
-"""What may stand between two words of a name."""
+"""Characters that may separate two words of a name."""
 _HARD: Final = (
     f"{HARD_STEMS}|(?:{KEY_KINDS})".encode()
     + _BETWEEN
@@ -53,7 +53,7 @@ _HARD: Final = (
     + b"community"
 )
 _SOFT: Final = SOFT_STEMS.encode()
-"""Under these only texts are hidden, not numbers."""
+"""Names under which only texts are hidden, not numbers."""
 _NAMES: Final = (
     rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
     rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
@@ -72,9 +72,9 @@ _NAMES: Final = (
     + rb'"\]'  # a pair as a list
     rb'|"(?:'
     + "|".join(sorted(PAIR_VALUES)).encode()
-    + rb')":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
+    + rb')":)'  # perhaps a pair as an object: {"name": "Authorization", "value": "..."}
 )
-"""Names under which something is hidden: a wider net than ``names.cover``, on JSON as it is written."""
+"""Names under which something is hidden: a wider pattern than ``secret_names.cover``, for encoded JSON."""
 
 
 @cache
@@ -83,57 +83,57 @@ def _names() -> Any:
 
 
 _OTHER: Final = b"\1"
-"""What stands for any other escaped character: most are controls."""
+"""Replacement for any other escaped character; most are control characters."""
 
 _DEEP: Final = 50
-"""Deeper structures are left to ``summarise``."""
+"""Levels beyond which structures are left to ``summarise``."""
 _CONTROL: Final = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
 
 
 def suspects(data: bytes) -> list[int]:
-    """Returns the numbers (from 0, ascending) of the lines that may hold a secret.
+    """Return the numbers (from 0, ascending) of the lines that may hold a secret.
 
-    ``data`` are lines that end in a newline, each with JSON as ``msgspec`` writes it, and perhaps other text
-    before that. Linear in the length of ``data``.
+    ``data`` consists of lines that end in a newline, each with JSON as ``msgspec`` writes it, possibly after other
+    text. Linear in the length of ``data``.
     """
-    found = _shaped(data) | _lines_with(_names().search, data)
+    numbers = _shaped(data) | _lines_with(_names().search, data)
     if b"\\" in data:
         as_read = _as_read(data)
-        found |= _shaped(as_read)
+        numbers |= _shaped(as_read)
         if _OTHER in as_read:
-            found |= _shaped(as_read.replace(_OTHER, b""))
+            numbers |= _shaped(as_read.replace(_OTHER, b""))
     if not data.isascii():
         bare = undisguised(data.decode("utf-8", "replace")).encode()
-        found |= _shaped(bare) | _lines_with(_names().search, bare)
+        numbers |= _shaped(bare) | _lines_with(_names().search, bare)
         if b"\\" in bare:
-            found |= _shaped(_as_read(bare))
-    return sorted(found)
+            numbers |= _shaped(_as_read(bare))
+    return sorted(numbers)
 
 
 def _shaped(data: bytes) -> set[int]:
     """Return the numbers of the lines that hold the shape of a secret."""
-    found: set[int] = set()
-    number = place = 0
-    while place < len(data):
-        end = data.find(b"\n", place + _CHUNK) + 1 or len(data)
-        chunk = data[place:end]
-        found.update(number + line for line in _shaped_in(chunk))
-        number, place = number + chunk.count(b"\n"), end
-    return found
+    numbers: set[int] = set()
+    number = offset = 0
+    while offset < len(data):
+        end = data.find(b"\n", offset + _CHUNK) + 1 or len(data)
+        chunk = data[offset:end]
+        numbers.update(number + line for line in _shaped_in(chunk))
+        number, offset = number + chunk.count(b"\n"), end
+    return numbers
 
 
 def _shaped_in(data: bytes) -> set[int]:
-    """Return the same for few lines, in which few patterns may match."""
-    found: set[int] = set()
+    """Return the same for a few lines, in which few patterns may match."""
+    lines_found: set[int] = set()
     for number in REDACTOR.with_literal(data):
-        found |= _lines_with(partial(REDACTOR.search, number), data)
+        lines_found |= _lines_with(partial(REDACTOR.search, number), data)
     for clue, numbers in REDACTOR.clues:
         if there := sorted(_lines_with(clue.search, data)):
             lines = data.split(b"\n")
             some = b"\n".join([lines[line] for line in there])
             for number in numbers:
-                found.update(there[line] for line in _lines_with(partial(REDACTOR.search, number), some))
-    return found
+                lines_found.update(there[line] for line in _lines_with(partial(REDACTOR.search, number), some))
+    return lines_found
 
 
 _CHUNK: Final = 4096
@@ -141,13 +141,13 @@ _CHUNK: Final = 4096
 
 
 def is_harmless(value: Any) -> bool:
-    """Returns whether a value read from JSON surely holds no secret: whether ``summarise`` in full would leave it."""
+    """Return True if a value read from JSON surely holds no secret: ``summarise`` in full would not change it."""
     texts: list[str] = []
     return _collect(value, texts, 0) and is_plain("\n".join(texts))
 
 
 def _collect(value: Any, texts: list[str], depth: int) -> bool:
-    """Collects the texts in a value; False if something in it must be looked at with care."""
+    """Collect the texts in a value; return False if something in it needs a closer look."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
@@ -155,7 +155,7 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
             return False
         for name, inner in value.items():
             if not isinstance(name, str):
-                return False  # no JSON: params of a program
+                return False  # not JSON: params from a program
             hide = cover(name)
             if (
                 hide is Concealment.RANDOM
@@ -180,24 +180,24 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
 
 def _lines_with(search: Callable[[bytes, int], Any], data: bytes) -> set[int]:
     """Return the numbers of the lines in which a match begins."""
-    found: set[int] = set()
-    number = place = 0
-    while (match := search(data, place)) is not None:
+    numbers: set[int] = set()
+    number = offset = 0
+    while (match := search(data, offset)) is not None:
         start = match.start()
-        number += data.count(b"\n", place, start)
-        found.add(number)
+        number += data.count(b"\n", offset, start)
+        numbers.add(number)
         end = data.find(b"\n", start)
         if end < 0:
             break
-        number, place = number + 1, end + 1
-    return found
+        number, offset = number + 1, end + 1
+    return numbers
 
 
 def _as_read(data: bytes) -> bytes:
-    r"""The lines with the texts in them as they are, not as JSON writes them.
+    r"""Return the lines with their texts as they are, not as JSON encodes them.
 
-    In ``"line\nghp_..."`` the letter of the escape stands before the token and hides where it begins. A newline
-    becomes a carriage return, which no shape tells from it, and the lines stay the same lines.
+    In ``"line\nghp_..."`` the letter of the escape stands before the token and hides its beginning. A newline becomes a
+    carriage return, which every shape treats the same, so that the line numbers stay the same.
     """
     data = data.replace(b"\\\\", b"\0").replace(b'\\"', b'"')
     data = data.replace(b"\\n", b"\r").replace(b"\\r", b"\r").replace(b"\\t", b"\t").replace(b"\\f", b"\f")

@@ -1,4 +1,4 @@
-"""Turns the params of a call into what the journal keeps of them."""
+"""The form of a call's params that the journal keeps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from callosum.redact.secret_names import (
 from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain, marker
 
 _MARGIN: Final = 256
-"""A token that is cut this close to the end of a piece of text may have lost its shape."""
+"""Characters at the end of an examined text that are dropped: a secret cut there may have lost its shape."""
 
 
 class _Limits(NamedTuple):
-    """How much is kept: characters of a string, items of a container, levels; and in all together."""
+    """How much is kept: characters of a string, items of a container, levels; values and characters in total."""
 
     text: int
     items: int
@@ -39,16 +39,15 @@ _TEXT: Final = 200
 _SUMMARY: Final = _Limits(text=_TEXT, items=30, depth=6, values=400, characters=16_384)
 _FULL: Final = _Limits(_NO_LIMIT, items=1_000_000, depth=64, values=1_000_000, characters=_NO_LIMIT)
 _NUMBERS: Final = (-(2**63), 2**64 - 1)
-"""Whole numbers outside are beyond most JSON readers."""
+"""Range of whole numbers; most JSON readers cannot represent others."""
 
 
 def summarise(params: Mapping[str, Any], *, mode: Literal["summary", "full", "none"] = "summary") -> Any:
     """Return what the journal keeps of ``params``: plain JSON values, secrets redacted.
 
-    ``summary`` cuts strings at 200 characters, and long or deep structures, each with a count of what
-    there was; ``full`` keeps all that fits a million values; ``none`` returns None. Nothing that comes
-    in makes it raise: bytes become their count, an object that JSON does not know the name of its
-    type, a container inside itself ``<cycle>``.
+    ``summary`` cuts strings at 200 characters, and long or deep structures, each with a count of what there was;
+    ``full`` keeps everything up to a million values; ``none`` returns None. No input makes it raise: bytes become their
+    count, an object that JSON cannot represent the name of its type, a container inside itself ``<cycle>``.
     """
     if mode == "none":
         return None
@@ -63,7 +62,7 @@ def summarise(params: Mapping[str, Any], *, mode: Literal["summary", "full", "no
 def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the secrets that a summary of ``params`` would hide, longest first.
 
-    Of long texts only the beginning is looked at.
+    Only the beginning of a long text is examined.
     """
     walk = _Walk(_SUMMARY)
     walk.of(params, Concealment.NOTHING, 0)
@@ -71,23 +70,23 @@ def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class _Hard(Exception):
-    """There is something to redact, to leave out or to name."""
+    """Something must be redacted, left out or named."""
 
 
 def _easy(params: Mapping[str, Any]) -> Any:
-    """The summary of harmless strings, numbers and small containers, which nearly all params are."""
+    """Return the summary of harmless strings, numbers and small containers, which nearly all params are."""
     texts: list[str] = []
-    kept = _copy(params, texts, _SUMMARY.depth)
+    summary = _copy(params, texts, _SUMMARY.depth)
     together = "\n".join(texts)
     if len(together) > _SUMMARY.characters:
         raise _Hard
-    if len(together) >= len(texts) and not is_plain(together):  # else there is no text at all
+    if len(together) >= len(texts) and not is_plain(together):  # otherwise there is no text at all
         raise _Hard
-    return kept
+    return summary
 
 
 def _copy(value: Any, texts: list[str], depth: int) -> Any:
-    """Copy ``value``, collecting its strings; one entry for each value, for their number counts."""
+    """Copy ``value``, collecting its strings; other values add an empty string, because their number counts."""
     kind = type(value)
     if kind is str:
         if len(value) > _TEXT:
@@ -107,17 +106,17 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             raise _Hard
         if not _HARMLESS.issuperset(value):
             _learn(value)
-        kept: dict[str, Any] = {}
+        copy: dict[str, Any] = {}
         for name, item in value.items():
             if type(item) is str and len(item) <= _TEXT:
                 texts.append(item)
-                kept[name] = item
+                copy[name] = item
             elif item is True or item is False or item is None:
                 texts.append("")
-                kept[name] = item
+                copy[name] = item
             else:
-                kept[name] = _copy(item, texts, depth - 1)
-        return kept
+                copy[name] = _copy(item, texts, depth - 1)
+        return copy
     texts.append("")
     if value is None or kind is bool or ((kind is int or kind is float) and -1e15 < value < 1e15):
         return value
@@ -125,11 +124,11 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
 
 
 _HARMLESS: Final[set[str]] = set()
-"""Names that say nothing of a secret, as far as they were met. Bounded."""
+"""Names met so far that do not announce a secret. Bounded."""
 
 
 def _learn(names: Mapping[Any, Any]) -> None:
-    """Add names to the harmless ones. Raise ``_Hard`` if something under one of them has to be hidden."""
+    """Add names to the harmless ones. Raise ``_Hard`` if a value under one of them must be hidden."""
     if len(_HARMLESS) > 4096:
         _HARMLESS.clear()
     for name, value in names.items():
@@ -143,7 +142,7 @@ def _learn(names: Mapping[Any, Any]) -> None:
 
 
 class _Walk:
-    """One walk through one structure, within ``limits``."""
+    """One traversal of one structure, within ``limits``."""
 
     def __init__(self, limits: _Limits) -> None:
         self.limits = limits
@@ -151,10 +150,10 @@ class _Walk:
         self.characters = limits.characters
         self.path: set[int] = set()
         self.hidden: dict[str, None] = {}
-        """The secrets that were met."""
+        """The secrets found so far."""
 
     def of(self, value: Any, hide: Concealment, depth: int) -> Any:
-        """Return ``value`` as plain JSON; ``hide`` is what the names above it say."""
+        """Return ``value`` as plain JSON; ``hide`` is how much the names above it hide."""
         self.left -= 1
         if value is None or isinstance(value, bool):
             return value
@@ -178,7 +177,7 @@ class _Walk:
         return self.text(f"<{type(value).__name__}>")
 
     def hide(self, value: Any) -> None:
-        """Note the secrets in a value that is hidden as a whole."""
+        """Record the secrets in a value that is hidden as a whole."""
         if isinstance(value, str):
             self.hidden[str.__str__(value)] = None
         elif isinstance(value, int) and not isinstance(value, bool):
@@ -189,12 +188,12 @@ class _Walk:
                     self.hide(inner)
 
     def mark(self, secret: bytes) -> bytes:
-        """Note a secret in a text; return what takes its place."""
+        """Record a secret in a text; return its replacement."""
         self.hidden[secret.decode("utf-8", "replace")] = None
         return marker(secret)
 
     def container(self, value: Any, hide: Concealment, depth: int) -> Any:
-        """Go into a container, unless it is the one we are in or there is no room left."""
+        """Enter a container, unless it is already being traversed or no room is left."""
         if id(value) in self.path:
             return "<cycle>"
         mapping = isinstance(value, Mapping)
@@ -206,39 +205,39 @@ class _Walk:
         if count and (depth >= self.limits.depth or self.left <= 0):
             return f"{'{…}' if mapping else '[…]'} ({count} {'item' if count == 1 else 'items'})"
         self.path.add(id(value))
-        kept = self.mapping(items, count, hide, depth) if mapping else self.array(items, count, hide, depth)
+        result = self.mapping(items, count, hide, depth) if mapping else self.array(items, count, hide, depth)
         self.path.discard(id(value))
-        return kept
+        return result
 
     def mapping(self, items: Sequence[tuple[Any, Any]], count: int, hide: Concealment, depth: int) -> Any:
-        """Keep the items of a mapping under names that JSON knows."""
-        kept: dict[str, Any] = {}
+        """Keep the items of a mapping under names that JSON can represent."""
+        result: dict[str, Any] = {}
         named = cover_of_pair(items)
         done = 0
         for name, value in items:
             if self.left <= 0:
                 break
             below = max(hide, _cover_of(name), named if name in PAIR_VALUES else Concealment.NOTHING)
-            kept[self.name(name)] = self.of(value, below, depth + 1)
+            result[self.name(name)] = self.of(value, below, depth + 1)
             done += 1
         if count > done:
-            kept["…"] = f"({count - done} more)"
-        return kept
+            result["…"] = f"({count - done} more)"
+        return result
 
     def array(self, items: Sequence[Any], count: int, hide: Concealment, depth: int) -> list[Any]:
-        """Keep the items of anything else."""
-        kept: list[Any] = []
+        """Keep the items of any other container."""
+        result: list[Any] = []
         follows = is_secret_pair(items)
         first = follows
         for item in items:
             if self.left <= 0:
                 break
-            kept.append(self.of(item, max(hide, Concealment.STRINGS) if follows and not first else hide, depth + 1))
+            result.append(self.of(item, max(hide, Concealment.STRINGS) if follows and not first else hide, depth + 1))
             follows = first or names_secret(item)
             first = False
-        if count > len(kept):
-            kept.append(f"… ({count - len(kept)} more)")
-        return kept
+        if count > len(result):
+            result.append(f"… ({count - len(result)} more)")
+        return result
 
     def name(self, name: Any) -> str:
         """Return the key of a mapping as text."""
@@ -249,7 +248,7 @@ class _Walk:
         return str(_whole_number(name)) if isinstance(name, int) else f"<{type(name).__name__}>"
 
     def text(self, text: str) -> str:
-        """Redact and cut one string; of a long one, only as much is looked at as can show."""
+        """Redact and cut one string. Of a long one, only the part that can be shown is examined."""
         limit = self.limits.text if self.characters > 0 else 0
         window = text[: limit + 4 * _MARGIN] if limit else ""
         self.characters -= len(window)

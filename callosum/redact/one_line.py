@@ -1,4 +1,4 @@
-"""What somebody else's text or error says, fit to be shown: one harmless line without secrets."""
+"""Foreign text or an error as one harmless line without secrets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from callosum.redact.secret_shapes import redact_text
 
 _LIMIT: Final = 300
 _MARGIN: Final = 256
-"""A secret that is cut this close to the end of what is looked at may have lost its shape."""
+"""Characters at the end of the examined text that are dropped: a secret cut there may have lost its shape."""
 
 
 def said(what: str | BaseException, limit: int = _LIMIT) -> str:
-    """Return a text, or what an error says (its type where it says nothing), in at most ``limit`` characters.
+    """Return a text, or an error's message (its type if it has none), in at most ``limit`` characters.
 
-    One line as ``quote`` makes it, without the quotes, secrets redacted. Of a long text only the beginning is
-    looked at. An error that cannot even say itself is told by its type.
+    The result is one line as ``quote`` makes it, without the quotes, secrets redacted. Only the beginning of a long
+    text is examined. An error whose ``str`` fails is shown by its type.
     """
     text = what if isinstance(what, str) else _of(what)
     window = text[: 8 * limit + _MARGIN]

@@ -1,4 +1,4 @@
-"""Programs that are given a secret without a name that says so: ``sshpass -p X``, ``croc X``, ``echo X | chpasswd``."""
+"""Programs that take a secret without a name that says so: ``sshpass -p X``, ``croc X``, ``echo X | chpasswd``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from callosum.redact.secret_names import SECRET_NAME
 
 ANY_PROGRAM: Final = rb"[a-z0-9_-]+"
 _WORD: Final = rb"[^\s\[<>|;&-][^\s<>|;&]*"
-"""An argument that is no option and no secret that is hidden already."""
+"""An argument that is not an option and not a secret already hidden."""
 _FLAGS: Final = rb"(?:-[^\s]*\s+(?:[0-9]{1,3}[a-z]?\s+)?)*"
-"""Options, each perhaps with a number."""
+"""Options, each possibly with a number."""
 OPTIONS: Final = (
     (rb"curl|wget|https?|xh|hurl", rb"(?:-u|-U|-a|--user|--proxy-user|--auth)[ =]?\\?[\"']?[^\s:\"'\\]+:"),
     (rb"mysql(?:dump|admin|import|check|show)?|mariadb(?:-dump|-admin)?|7z[ar]?", rb"-p"),
@@ -119,7 +119,7 @@ OPTIONS: Final = (
     (rb"db2", rb"using\s+"),
     (rb"ConvertTo-SecureString", rb"(?:-String\s+)?"),
 )
-"""Programs, and the options of theirs after which a secret stands."""
+"""Programs, and their options that are followed by a secret."""
 
 ARGUMENTS: Final = (
     (rb"htpasswd", rb"(?:-[^\s]+\s+)*-[a-zA-Z]*b[a-zA-Z]*\s+(?:-[^\s]+\s+)*(?:" + _WORD + rb"\s+){1,2}"),
@@ -155,13 +155,13 @@ ARGUMENTS: Final = (
     ),
     (rb"chamber\s+write", _WORD + rb"\s+" + _WORD + rb"\s+"),
 )
-"""Programs, and what stands between them and the argument that is the secret."""
+"""Programs, and what precedes the argument that is the secret."""
 
 PAIRS: Final = (
     rb"vault\s+kv\s+(?:put|patch)|(?:kubectl|oc)\s+create\s+secret|"
     rb"(?:fly|flyctl|supabase|infisical|phase|doppler)\s+secrets?\s+(?:set|import)"
 )
-"""Commands that store secrets: all values in their arguments ``NAME=VALUE`` are hidden, whatever their names."""
+"""Commands that store secrets: all values in arguments ``NAME=VALUE`` are hidden, whatever their names."""
 
 READERS: Final = (
     rb"(?:chpasswd|(?:smb|yp|mosquitto_|vnc|mk)?passwd|cryptsetup|kinit|argon2|ecryptfs-[a-z-]+|saslpasswd2|wpa_passphrase|"

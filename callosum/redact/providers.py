@@ -1,11 +1,11 @@
-"""The shapes of the secrets that providers issue: one row a provider, one pattern a kind of secret.
+"""The shapes of the secrets that providers issue: one row for each provider and kind of secret.
 
-Each pattern is a regular expression for RE2. It begins at a prefix that the provider documents, so that nothing else
-has that shape. A secret without a prefix of its own (a bare UUID, 40 hexadecimal digits) is not in the table: only the
-name beside it can tell it, see ``names``.
+Each pattern is a regular expression for RE2. It begins with a prefix that the provider documents, so that nothing else
+has that shape. Secrets without a prefix of their own (a bare UUID, 40 hexadecimal digits) are not in the table: only
+the name next to them can reveal them, see ``secret_names``.
 
-Sources: the providers' own documentation; where it names no shape, the rules of public scanners (gitleaks and its
-successor Betterleaks, Google's Veles, detect-secrets), from which prefix, alphabet and length were taken.
+Sources: the providers' own documentation. If it states no shape, prefix, alphabet and length come from the rules of
+public scanners (gitleaks and its successor Betterleaks, Google's Veles, detect-secrets).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 
 class Provider(NamedTuple):
-    """A provider and the pattern that all its secrets of one kind match."""
+    """A provider, and the pattern that all its secrets of one kind match."""
 
     name: str
     pattern: str
     has_prefix: bool = True
-    """Whether every secret holds a literal of three letters, by which RE2 finds it quickly."""
+    """True if every secret holds a literal of three letters, by which RE2 finds it quickly."""
 
 
 _HEX: Final = "[a-f0-9]"
@@ -280,4 +280,4 @@ WEBHOOKS: Final = (
     r"(?:hc-ping\.com|webhook\.site)/",
     r"discord(?:app)?\.com/api/interactions/[0-9]+/",
 )
-"""Beginnings of addresses whose rest is a secret: whoever knows the address may post there."""
+"""Beginnings of addresses whose rest is a secret: anyone who knows the address may post there."""

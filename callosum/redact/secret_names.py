@@ -1,4 +1,4 @@
-"""Tells from a name whether what stands under it is a secret."""
+"""Decide from a name whether its value is a secret."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 NAME_LIMIT: Final = 80
-"""Longest name that is looked at, in characters; of a longer one the end decides."""
+"""Longest name that is examined, in characters; only the end of a longer one counts."""
 
 
 class Concealment(IntEnum):
-    """How much of what stands under a name is hidden: nothing, text that looks random, all text, numbers too."""
+    """How much of a name's value is hidden: nothing, text that looks random, all text, numbers too."""
 
     NOTHING = 0
     RANDOM = 1
@@ -42,32 +42,32 @@ _KEYS: Final = frozenset(
     "storage subscription functions consumer service server client root recovery app admin bot wallet webhook setup "
     "cipher unseal unlock fernet activation wifi wep wpa".split()
 )
-"""What a key is for, or of, when it opens something."""
+"""Words before ``key`` that make it a secret: what the key opens or who owns it."""
 _SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "pin", "csrf", "xsrf"])
-"""Words that also stand for counts, flags and groups: only strings under them are hidden."""
+"""Words that also name counts, flags and groups: only strings under them are hidden."""
 _CODES: Final = frozenset(
     "access alarm auth authentication authorization backup confirmation device door entry gate login mfa otp pairing "
     "pin recovery scratch security sms time unlock verification".split()
 )
-"""What a code is for, or of, when it opens something."""
+"""Words before ``code`` that make it a secret: what the code opens or confirms."""
 _RANDOM: Final = frozenset(
     "key keys sid sessid sessionid sig signature seed salt cred crumb hmac license sas serial verifier "
     "assertion".split()
 )
-"""Last words under which a text is hidden if it looks random: what they name is often no secret."""
+"""Last words under which only a random-looking text is hidden, because they often name something else."""
 _UNITS: Final = frozenset(
     "max min num total prompt completion input output cached reasoning thinking budget new stop "
     "special pad eos bos page next continuation sync cancel cancellation".split()
 )
-"""Next to ``token`` these make it a unit of text, a place in a list or a signal."""
+"""Words next to ``token`` that make it a unit of text, a position in a list or a signal."""
 _ABOUT: Final = frozenset(
     "count limit length len type kind name policy hint url uri endpoint expiry expires expiration "
     "at in ttl file path field label rotation required enabled usage strength status changed reset "
     "email stdin scheme method mode provider consent banner manager max min".split()
 )
-"""As the last word these say something about a secret instead of giving it."""
+"""Last words that describe a secret instead of containing it."""
 _NOT_SECRET: Final = frozenset("public publishable primary foreign cache partition sort object".split())
-"""Next to ``key`` these make it the key of a row, of a file or for everybody."""
+"""Words next to ``key`` that make it the key of a row or a file, or a public key."""
 _FOLDERS: Final = frozenset(["PWD", "OLDPWD"])
 """A shell's variables for its working folders."""
 
@@ -77,7 +77,7 @@ HARD_STEMS: Final = (
     "dockerconfigjson|dockercfg|key-data|key-?material|app_?certificate|otp|"
     r"(?:\b|_)(?:puk|clave|mdp|haslo|jelszo)\b|(?:user|root|bind|admin|db)_?pw"
 )
-"""Beginnings of words under which numbers are hidden too, as a part of a regular expression."""
+"""Beginnings of words under which numbers are hidden too, as part of a regular expression."""
 SOFT_STEMS: Final = r"token|pass|auth|(?:\b|_)pin\b|pw(?:\b|[_0-9])|csrf|xsrf"
 """Beginnings of words under which only texts are hidden."""
 KEY_KINDS: Final = "|".join(sorted(_KEYS))
@@ -85,30 +85,30 @@ KEY_KINDS: Final = "|".join(sorted(_KEYS))
 CODE_KINDS: Final = "|".join(sorted(_CODES))
 """Words before ``code`` that make it a secret."""
 RANDOM_STEMS: Final = "|".join(sorted(_RANDOM))
-"""Ends of names under which texts that look random are hidden."""
+"""Ends of names under which random-looking texts are hidden."""
 
 SECRET_STEM: Final = (
     rf"(?i:{HARD_STEMS}|{SOFT_STEMS}|(?:{KEY_KINDS})[ _.-]?key|"
     rf"(?:{CODE_KINDS})[ _.-]?code|snmp[ _.-]?community|card[ _.-]?number)"
 ).encode()
-"""A pattern of bytes that matches inside all ASCII names that ``cover`` knows, and some more."""
+"""A pattern of bytes that matches inside every ASCII name that ``cover`` knows, and some others."""
 
 NAME_CHARACTERS: Final = rb"[A-Za-z0-9_.-]*"
 SECRET_NAME: Final = NAME_CHARACTERS + SECRET_STEM + NAME_CHARACTERS
-"""A pattern of bytes that matches all ASCII names that ``cover`` knows, and some more."""
+"""A pattern of bytes that matches every ASCII name that ``cover`` knows, and some others."""
 
 LABELS: Final = frozenset(
     "name key header field id label title type variable param parameter parameterkey env property placeholder".split()
 )
-"""Names, in lower case, under which an object says what its value is: ``{"name": "DB_PASSWORD", "value": "X"}``."""
+"""Names, in lower case, under which an object names its value: ``{"name": "DB_PASSWORD", "value": "X"}``."""
 PAGE_PARTS: Final = frozenset(["selector", "element", "locator", "ref"])
-"""Names under which an object says into which field of a page it types a text."""
+"""Names under which an object says into which field of a web page it types a text."""
 PAIR_VALUES: Final = frozenset("value Value val text ParameterValue stringValue".split())
 """Names under which an object that names its value (``LABELS``, ``PAGE_PARTS``) holds that value."""
 
 _FIELD_WORDS: Final = re.compile(r"(?i)\b(?:field|input|box)\W*\Z")
 _NO_WORD: Final = re.compile(r"[0-9!@#$%^&*+=]|[a-z][A-Z]|[-_.][^-_.]+[-_.]")
-"""What a value has that is no ordinary word: a list of two may also be two names."""
+"""Features of a value that is not an ordinary word; a list of two may also be two names."""
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -132,20 +132,20 @@ def _cover(name: str) -> Concealment:
 
 
 def cover(name: str) -> Concealment:
-    """Return how much to hide under ``name``, whatever its case and its separators."""
+    """Return how much to hide under ``name``, whatever its case and separators."""
     name = name[-NAME_LIMIT:]
     return _cover(name if name.isascii() else undisguised(name))
 
 
 def names_secret(item: object) -> bool:
-    """Return whether an item of a list is an option (``--password``) whose argument, the next item, is a secret."""
+    """Return True if a list item is an option (``--password``) whose argument, the next item, is a secret."""
     return (
         isinstance(item, str) and item[:1] == "-" and len(item) <= NAME_LIMIT and "=" not in item and bool(cover(item))
     )
 
 
 def cover_of_pair(items: Iterable[tuple[object, object]]) -> Concealment:
-    """Return what an object says of its value: ``{"name": "Authorization", "value": "..."}``."""
+    """Return how much to hide of an object's value, by its label: ``{"name": "Authorization", "value": "..."}``."""
     most = Concealment.NOTHING
     for name, value in items:
         if type(name) is str and type(value) is str:
@@ -158,7 +158,7 @@ def cover_of_pair(items: Iterable[tuple[object, object]]) -> Concealment:
 
 
 def is_secret_pair(items: Sequence[object]) -> bool:
-    """Return whether a list is a name and its secret: ``["X-Api-Key", "..."]`` in a list of headers."""
+    """Return True if a list is a name and its secret: ``["X-Api-Key", "..."]`` in a list of headers."""
     if len(items) != 2:
         return False
     name, value = items

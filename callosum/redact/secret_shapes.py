@@ -1,7 +1,7 @@
-"""Finds secrets inside text: by the shape that their provider gave them, and by what stands before them.
+"""Find secrets inside text: by the shape that their provider gave them, and by what precedes them.
 
-Every pattern is matched by RE2 on bytes: time grows linearly with the text, whatever an agent writes. A text is first
-searched for literals and clues, which tell at little cost that it holds no secret; that is the rule.
+RE2 matches every pattern on bytes, so time grows linearly with the text, whatever an agent writes. A text is first
+searched for literals and clues, which cheaply show that it holds no secret; for most texts nothing else is needed.
 """
 
 # ruff: noqa: E501  (a pattern is one line)
@@ -32,28 +32,28 @@ from callosum.redact.secret_names import (
 )
 
 MARKER: Final = "[redacted]"
-"""What stands in place of a secret."""
+"""The replacement of a secret."""
 
 Mark = Callable[[bytes], bytes]
-"""Returns what takes the place of a secret. What it returns must match ``_MARKED``."""
+"""Return the replacement of a secret, which must match ``_MARKED``."""
 
 _MARKED: Final = rb"\[redacted(?::[0-9a-f]{8})?\]"
-"""What ``MARKER`` and the marks of ``SecretDigests`` look like."""
+"""The form of ``MARKER`` and of the marks of ``SecretDigests``."""
 _IS_MARKED: Final = re.compile(_MARKED)
 _DIGIT: Final = re.compile(rb"[0-9]")
 _SURELY_NO_WORD: Final = 24
-"""From this length on, what follows ``Bearer`` is no English word, digits or not."""
+"""Length from which text after ``Bearer`` is no English word, with or without digits."""
 _HARMLESS: Final = re.compile(
     rb"str|string|bytes|bool|int|any|none|null|true|false|undefined|optional\W.*|\*+|=+|"
     rb"os\.environ.*|os\.getenv.*|process\.env.*|" + _MARKED,
     re.IGNORECASE,
 )
-"""Values that give nothing away: types, nothing at all, and references to the environment."""
+"""Values that reveal nothing: types, empty values, and references to the environment."""
 _VARIABLE: Final = re.compile(rb"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*|\$\{\{.*")
 
 
 class _Match:
-    """The groups of a match, typed: the library that finds them has no types."""
+    """The groups of a match, typed: the regex library has no types."""
 
     __slots__ = ("_match",)
 
@@ -61,16 +61,16 @@ class _Match:
         self._match = match
 
     def __getitem__(self, group: int) -> bytes:
-        found: bytes | None = self._match.group(group)
-        return found or b""
+        text: bytes | None = self._match.group(group)
+        return text or b""
 
     def start(self, group: int) -> int:
-        found: int = self._match.start(group)
-        return found
+        offset: int = self._match.start(group)
+        return offset
 
     def end(self, group: int = 0) -> int:
-        found: int = self._match.end(group)
-        return found
+        offset: int = self._match.end(group)
+        return offset
 
 
 Replace = Callable[[_Match, Mark], bytes]
@@ -99,7 +99,7 @@ def _after_scheme(match: _Match, mark: Mark) -> bytes:
 
 
 def _argument(match: _Match, mark: Mark) -> bytes:
-    """A value after a command's own option, perhaps in quotes."""
+    """Hide a value after a command's own option, with or without quotes."""
     return match[1] + _quoted(match[2], mark)
 
 
@@ -121,7 +121,7 @@ def _argument_value(match: _Match, mark: Mark) -> bytes:
 
 
 def _printed(match: _Match, mark: Mark) -> bytes:
-    """Hide what is printed for a program that reads a secret, except for options, formats and variables."""
+    """Hide the text printed for a program that reads a secret, except for options, formats and variables."""
 
     def shown(word: re.Match[bytes]) -> bytes:
         bare = _bare(word[0])[1]
@@ -133,17 +133,17 @@ def _printed(match: _Match, mark: Mark) -> bytes:
 
 
 def _all_pairs(match: _Match, mark: Mark) -> bytes:
-    """Hide the value of each ``NAME=VALUE`` behind a command that stores secrets."""
+    """Hide the value of each ``NAME=VALUE`` after a command that stores secrets."""
     return match[1] + _PAIR.sub(lambda pair: pair[1] + _quoted(pair[2], mark), match[2])
 
 
 def _parameters(match: _Match, mark: Mark) -> bytes:
-    """Hide the parameters of an authentication scheme if one of them proves who calls."""
+    """Hide the parameters of an authentication scheme if one of them proves the caller's identity."""
     return match[1] + mark(match[2]) if _PROOF.search(match[2]) else match[0]
 
 
 def _both_random(match: _Match, mark: Mark) -> bytes:
-    """Hide two words behind a prefix, joined by a dot, that chance made: an identifier and its secret."""
+    """Hide two random words after a prefix, joined by a dot: an identifier and its secret."""
     random = _HAS_RUN.search(match[3]) and all(map(looks_random, match[3].split(b".")))
     return match[1] + mark(match[2] + match[3]) if random else match[0]
 
@@ -154,7 +154,7 @@ def _clinging(match: _Match, mark: Mark) -> bytes:
 
 
 def _under_name(match: _Match, mark: Mark) -> bytes:
-    """What stands before, a name, what stands between, and a value."""
+    """Hide the value under a secret's name; the groups are what precedes it, the name, the separator and the value."""
     value = match[4]
     if not _is_secret(match[2], _bare(value)[1]):
         return match[0]
@@ -173,7 +173,7 @@ def _spoken(match: _Match, mark: Mark) -> bytes:
 
 
 def _spoken_key(match: _Match, mark: Mark) -> bytes:
-    """Hide a long value with digits behind a word such as ``key``, which often means something else than a secret."""
+    """Hide a long value with digits after a word such as ``key``, which often means something other than a secret."""
     random = looks_random(match[2]) or len(_DIGIT.findall(match[2])) > 1
     return match[1] + mark(match[2]) if random else match[0]
 
@@ -203,7 +203,7 @@ def _random_word(match: _Match, mark: Mark) -> bytes:
 
 
 def _if_random(match: _Match, mark: Mark) -> bytes:
-    """Hide a value that looks random, perhaps with a quote or the like behind it."""
+    """Hide a value that looks random, possibly followed by a quote or the like."""
     return match[1] + mark(match[2]) + match[3] if looks_random(match[2]) else match[0]
 
 
@@ -216,7 +216,7 @@ def _under_random_name(match: _Match, mark: Mark) -> bytes:
 
 
 def _given(match: _Match, mark: Mark) -> bytes:
-    """Hide a value that stands behind a word for a secret without a sign between them: ``password X``."""
+    """Hide a value that follows a word for a secret without a sign between them: ``password X``."""
     value = match[2]
     bare = _bare(value)[1]
     if len(bare) < _SHORTEST_GIVEN or _is_no_value(bare) or not (_NO_WORD if match[3] else _SIGNS).search(bare):
@@ -225,7 +225,7 @@ def _given(match: _Match, mark: Mark) -> bytes:
 
 
 def _is_no_value(bare: bytes) -> bool:
-    """Return whether a text is a variable, an assignment or a word that gives nothing away."""
+    """Return True if a text is a variable, an assignment or a word that reveals nothing."""
     return bool(_HARMLESS.fullmatch(bare) or _VARIABLE.fullmatch(bare) or _ASSIGNED.match(bare))
 
 
@@ -239,7 +239,7 @@ def _password_of(match: _Match, mark: Mark) -> bytes:
 
 
 def _on_a_line(match: _Match, mark: Mark) -> bytes:
-    """Hide the value of a setting that is its name and its value alone: ``requirepass X``."""
+    """Hide the value of a setting on a line of its own: ``requirepass X``."""
     value = match[3]
     bare = _bare(value)[1]
     if not _is_secret(match[1], bare) or not _NO_WORD.search(bare):
@@ -257,35 +257,35 @@ def _card(match: _Match, mark: Mark) -> bytes:
 
 
 def _access_key(match: _Match, mark: Mark) -> bytes:
-    """Hide an identifier of twenty capitals and digits, as several clouds make them."""
+    """Hide an identifier of twenty capitals and digits, as several clouds issue them."""
     return match[1] + mark(match[2]) if len(_DIGIT.findall(match[2])) > 1 else match[0]
 
 
 _NO_WORD: Final = re.compile(rb"[0-9!@#$%^&*+=]|[a-z][A-Z]|^(?=.{14})[^-_.]+[-_.][^-_.]+[-_.][^-_.]")
-"""What ordinary words do not have: digits, signs, a capital inside, or three long parts."""
+"""Features that ordinary words lack: digits, signs, a capital inside, or three long parts."""
 _MEMBER: Final = re.compile(rb"""(:\s{0,3}\\?["'])([^"'\\]*[0-9][^"'\\]{5,}|[^"'\\]{5,}[0-9][^"'\\]*)""")
 _SIGNS: Final = re.compile(rb"[0-9!@#$%^&*+=]|[a-z][A-Z]")
-"""What values have that are no words in a sentence."""
+"""Features of values that are not words in a sentence."""
 _SHORTEST_GIVEN: Final = 6
 _SHORTEST_ARGUMENT: Final = 4
 _PATH_OR_OPTION: Final = b"/.~*<>|"
-"""Signs at the beginning of an argument that is no secret."""
+"""Signs at the beginning of an argument that is not a secret."""
 _PRINTED: Final = re.compile(rb"""\\?"[^"\n]*"|'[^'\n]*'|[^\s"']+""")
 """A word that a shell prints."""
 _READ_LATER: Final = re.compile(rb"[A-Za-z0-9_.@-]*(?::?\$\{?[A-Za-z_][A-Za-z0-9_]*\}?){1,2}|[A-Za-z0-9_.@-]*:?\$\(.*")
-"""A variable or the output of a command, perhaps behind a user's name."""
+"""A variable or the output of a command, possibly after a user's name."""
 _PAIR: Final = re.compile(
     rb"""([\s"'=][A-Za-z_][A-Za-z0-9_.-]*=)(\\?"[^"\n]*"|'[^'\n]*'|[^\s"'$@./~][^\s"']*)""",
 )
 _PROOF: Final = re.compile(rb"(?i)\b(?:response|oauth_signature|oauth_token|signature|mac|credential)=")
-"""A parameter that only somebody who knows the secret can make."""
+"""A parameter that can only be made with the secret."""
 _ASSIGNED: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
 _PASSWORD: Final = re.compile(rb"[A-Za-z0-9#_.!*@%&+=~,-]*[A-Za-z][A-Za-z0-9#_.!*@%&+=~,-]*")
-"""What is no path, no port and no regular expression."""
+"""A value that is not a path, a port or a regular expression."""
 _FEWEST_DIGITS: Final = 3
-"""Different digits that the number of a card has at least: a row of zeros is an example."""
+"""Fewest different digits in the number of a card: a row of zeros is an example."""
 _DRIVE: Final = (28, 33, 44)
-"""Lengths of the identifiers of documents, which begin with 1 or 0."""
+"""Lengths of document identifiers, which begin with 1 or 0."""
 _DATA: Final = (b"iVBORw0KGgo", b"AAMk", b"JVBERi0")
 """Beginnings of pictures, documents and mail identifiers in base64."""
 
@@ -308,7 +308,7 @@ def _random_tail(match: _Match, mark: Mark) -> bytes:
 _FEWEST_IN_TAIL: Final = 2
 _SHORTEST_TAIL: Final = 20
 _SHORTEST_PLAIN_TAIL: Final = 30
-"""Length of a tail in one case, such as hexadecimal digits, behind a prefix that does not say what it is."""
+"""Shortest tail in one case, such as hexadecimal digits, after a prefix that does not say what it is."""
 _PARTS: Final = re.compile(rb"[_-]")
 _THINGS: Final = frozenset(
     b"id img image pic doc md5 sha sha1 sha256 sha512 file msg message req request res resp response log tmp cache key row "
@@ -316,23 +316,23 @@ _THINGS: Final = frozenset(
     b"session toolu tool chatcmpl cmpl asst batch cus ch pi in sub src acct card txn price prod product proj project "
     b"commit build snapshot layer asset chunk bundle vendor index trace span view channel etag digest checksum".split()
 )
-"""Words before an identifier that is no secret."""
+"""Words before an identifier that is not a secret."""
 _TELLING: Final = re.compile(rb"(?:api|sdk|pat|key|tok|tkn|token|sk|secret|live|prod|auth|cred)[0-9]{0,2}[_.-]")
 
 _STRING_KINDS: Final = b"@$bBeEfFLNrRuU"
-"""Letters before a quote that make a string of another kind: ``N'X'`` of SQL, ``b"X"`` of Python."""
+"""Letters before a quote that make another kind of string: ``N'X'`` in SQL, ``b"X"`` in Python."""
 _OPENING: Final = re.compile(rb"""(?:[@$bBeEfFLNrRuU]{1,2})?\\{0,3}["']""")
 
 
 def _bare(value: bytes) -> tuple[bytes, bytes]:
-    """Return the quote that a value begins with, if any, and the value without its quotes."""
+    """Return the quote that a value begins with, if any, and the value without quotes."""
     found = _OPENING.match(value)
     opening = found[0] if found else b""
     return opening, value[len(opening) :].removesuffix(opening.lstrip(_STRING_KINDS))
 
 
 def _quoted(value: bytes, mark: Mark) -> bytes:
-    """Return the mark of a value in the quotes that the value had."""
+    """Return the mark of a value, in the quotes that the value had."""
     quote, bare = _bare(value)
     end = quote.lstrip(_STRING_KINDS)
     closed = bool(end) and len(value) > len(quote) and value.endswith(end)
@@ -340,7 +340,7 @@ def _quoted(value: bytes, mark: Mark) -> bytes:
 
 
 def _is_secret(name: bytes, bare: bytes) -> bool:
-    """Tell whether a value that stands under a name gives something away."""
+    """Return True if a value under a name reveals something."""
     hide = cover(name[-NAME_LIMIT:].decode("ascii", "replace"))
     if not bare or hide is Concealment.NOTHING or (hide is Concealment.STRINGS and bare.isdigit()):
         return False
@@ -350,17 +350,20 @@ def _is_secret(name: bytes, bare: bytes) -> bool:
 
 
 class _Shape(NamedTuple):
-    """A pattern of bytes, and what to put in place of a match."""
+    """A pattern of bytes, and the replacement of a match."""
 
     pattern: bytes
     replace: Replace
     clue: bytes | None = None
     """The member of ``CLUES`` that matches every text that ``pattern`` matches."""
     needs: bytes = b""
-    """A sign in every text that ``pattern`` matches: looking for it costs less than searching."""
+    """A sign in every text that ``pattern`` matches: finding it costs less than searching."""
     parts: tuple[tuple[bytes, Replace], ...] = ()
-    """Alternatives of ``pattern`` to replace one after another. In one search, RE2 follows an alternative that precedes
-    the match to the end of the line, and does so again behind each match: the time grows with the square of the line."""
+    """Alternatives of ``pattern``, replaced one after another.
+
+    In a single search, RE2 follows an alternative that precedes the match to the end of the line, and does so again
+    after each match: the time grows with the square of the line.
+    """
 
 
 _VALUE: Final = (
@@ -378,17 +381,17 @@ _NEW_VALUE: Final = (
     rb"""([@$bBeEfFLNrRuU]?\\?'(?:[^'\n\\\[]|\[[^'\n\\r])[^'\n\\]*\\?'?"""
     rb"""|[@$bBeEfFLNrRuU]?\\?"(?:[^"\n\\\[]|\[[^"\n\\r])[^"\n\\]*\\?"?|(?:[^\s"'\\\[|;&<>-]|\[[^\s"'\\r])[^\s"'\\]*)"""
 )
-"""The same, unless it is hidden already: the next pass finds the next option of the same command."""
+"""The same, unless it is already hidden: the next pass finds the next option of the same command."""
 _BETWEEN: Final = (
     rb"""((?:\]|%5[Dd])?\\{0,3}["']?\]?[ \t]*\s{0,3}(?::=|=>|==|[:=])[ \t]*\s{0,3}(?:[|>][+-]?\s{1,16})?|\\{0,3}["']\s{0,3},\s{0,3}"""
     rb"""|(?:%22)?%3[AaDd](?:%20)?(?:%22)?)"""
 )
-"""What stands between a name and its value: ``: ``, ``" => ``, ``", "``."""
+"""Separators between a name and its value: ``: ``, ``" => ``, ``", "``."""
 
 _PASSES: Final = 4
-"""How often a text is gone over at most: what stands in place of one secret can bring the ends of another together."""
+"""Most passes over a text: the replacement of one secret can join the ends of another."""
 _START: Final = r"(\\[nrt]|%[0-9A-Fa-f]{2}|_|\b)"
-"""Where a word begins, also behind an escaped break: text within text, as JSON has it."""
+"""The beginning of a word, also after an escaped break, as in text inside JSON text."""
 
 _SECRET_PARAMS: Final = (
     rb"(?:sig|signature|oauth_signature|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential|security-token)|"
@@ -413,7 +416,7 @@ _SPOKEN_VERB: Final = (
     r" (?:is|was|ist|lautet|es|est|é|è|jest|je|är|on|是|为|(?:has been |is )?(?:set|changed|reset) to)(?: now)?:?\s{1,3}"
     r"|\s{0,2}(?:→|->|:)\s{1,3}| to )"
 ).encode()
-"""What stands between the word for a secret and the secret."""
+"""Words between the word for a secret and the secret."""
 
 
 def _option(programs: bytes, option: bytes) -> bytes:
@@ -437,7 +440,7 @@ _RUN_LENGTH: Final = 16
 _RUN: Final = b"|".join(
     b"[a-z]{%d}[A-Z0-9][A-Za-z0-9]{%d}" % (before, _RUN_LENGTH - 1 - before) for before in range(_RUN_LENGTH)
 )
-"""A long run of letters and digits that are not all small letters."""
+"""A long run of letters and digits that are not all lower case."""
 _HAS_RUN: Final = re.compile(_RUN)
 _FORMED: Final = (
     rb"[A-Za-z0-9+/]{16}=|[0-9][A-Z][A-Za-z0-9+/]{16}|[0-9][0-9 -]{11}|"
@@ -450,7 +453,7 @@ _FORMED: Final = (
     rb"[ \t]\*[ \t]|:[0-9*]{1,5}:[A-Za-z_*]|\"(?:d|k|p|q|dp|dq|qi)\\?\"\s{0,3}:|"
     rb"(?:^|\s)-(?:[uUlpPW]|-(?:user|login))"
 )
-"""Signs that stand in few texts."""
+"""Signs that occur in few texts."""
 CLUES: Final = (_NAMED, _RUN, _FORMED)
 
 
@@ -724,7 +727,7 @@ _SHAPES: Final = (
     _Shape(_START.encode() + rb"([A-Z]{3,8}_[A-Z0-9_-]*[a-z][A-Za-z0-9_-]{16,})", _random_word, _FORMED),
     _Shape(_START.encode() + rb"((?:[A-Za-z0-9+/]{10}){4}[A-Za-z0-9+/]*={1,2})", _random_word, _FORMED),
     _Shape(_START.encode() + rb"((?:[A-Za-z0-9]{16}){2}[A-Za-z0-9]*(?:[_.+/~-][A-Za-z0-9]+)*=*)", _random_word, _RUN),
-    _Shape(  # a capital behind a digit: paths of folders have none
+    _Shape(  # a capital after a digit: paths of folders have none
         _START.encode() + rb"([A-Za-z0-9+/]{0,16}[0-9][A-Z][A-Za-z0-9+/]{22,}={0,2})", _random_word, _FORMED
     ),
     _Shape(
@@ -782,7 +785,7 @@ def compile_linear(pattern: bytes, *, capture: bool = True) -> Any:
 
 def _options(*, capture: bool) -> Any:
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: nothing to decode on the way
+    options.encoding = re2.Options.Encoding.LATIN1  # search the bytes directly: nothing is decoded
     options.log_errors = False
     options.max_mem = 64 << 20  # with too little memory for its automaton RE2 becomes slow
     options.never_capture = not capture
@@ -790,7 +793,7 @@ def _options(*, capture: bool) -> Any:
 
 
 def _set_of(patterns: Iterable[bytes]) -> Any:
-    """Return what tells in one search which of the patterns match a text, by their numbers."""
+    """Return a function that finds, in one search, the numbers of the patterns that match a text."""
     found = re2.Set.SearchSet(_options(capture=False))
     for pattern in patterns:
         found.Add(pattern)
@@ -799,7 +802,7 @@ def _set_of(patterns: Iterable[bytes]) -> Any:
 
 
 def _filter_of(patterns: Iterable[bytes]) -> Any:
-    """Return what tells by literals which of the patterns may match a text, by their numbers."""
+    """Return a function that finds, by literals, the numbers of the patterns that may match a text."""
     found = re2.Filter()
     for pattern in patterns:
         found.Add(pattern, _options(capture=False))
@@ -808,18 +811,22 @@ def _filter_of(patterns: Iterable[bytes]) -> Any:
 
 
 _KEY_BEGINS: Final = _FIRST[0].pattern.partition(b".*?")[0]
-"""A private key may continue to the end of the text. Its beginning is enough to find it, in linear time."""
+"""The beginning of a private key, which is enough to find it in linear time; the key may continue to the end of the
+text."""
 _ASSIGNMENT: Final = rb"(" + SECRET_NAME + rb")" + _BETWEEN + rb"|(?:^|[\s\"'])(-{1,2}" + SECRET_NAME + rb")(\s+)"
-"""A name and what stands between it and its value."""
+"""A name, and the separator between it and its value."""
 
 
 _REPEATED: Final = re.compile(rb"\{([0-9]+)(,?)([0-9]*)\}")
 _ENOUGH: Final = 16
-"""Repetitions that are counted to tell that there may be a secret: each one counted makes the automaton larger."""
+"""Repetitions that are counted to detect a possible secret: each one makes the automaton larger."""
 
 
 def _looser(pattern: bytes) -> bytes:
-    """Return a pattern with fewer states that matches wherever ``pattern`` does: without the ends of names and values."""
+    """Return a pattern with fewer states that matches wherever ``pattern`` does.
+
+    It ignores the ends of names and values.
+    """
     for opening in (b"(", b"()("):
         if pattern.startswith(opening + SECRET_NAME):
             pattern = opening + SECRET_NAME.removeprefix(NAME_CHARACTERS) + pattern.removeprefix(opening + SECRET_NAME)
@@ -847,22 +854,22 @@ def _values() -> Any:
 
 
 def marker(secret: bytes) -> bytes:
-    """Return what takes the place of a secret in a text; what was redacted already stays."""
+    """Return the replacement of a secret in a text; text that was redacted already stays."""
     return secret if _IS_MARKED.fullmatch(secret) else MARKER.encode()
 
 
 _SHORT: Final = 256
-"""Length, in characters, up to which a plain text is remembered: paths, channels and results come again and again."""
+"""Longest plain text that is remembered, in characters: paths, channels and results recur."""
 _REMEMBERED: Final = 4096
 
 
 class Redactor:
-    """Replaces the secrets in texts. ``providers`` are the rows of the table that it knows.
+    """Replace the secrets in texts. ``providers`` are the rows of the table that it knows.
 
-    Most texts hold no secret, so the first question is which shapes a text may have. RE2 answers it for patterns with
-    a literal of three letters, by one search for all literals; each other shape names a clue. Only the shapes that a
-    text may have are searched for, each by itself: one automaton of all shapes needs a new state for nearly every
-    byte that it has not seen before, of 20 us.
+    Most texts hold no secret, so the first question is which shapes a text may have. For patterns with a literal of
+    three letters, RE2 answers it with one search for all literals; each other shape names a clue. Only the shapes that
+    a text may have are searched for, each by itself: one automaton of all shapes would need a new state, of 20 us, for
+    nearly every byte that it has not seen before.
     """
 
     def __init__(self, providers: Iterable[Provider] = PROVIDERS) -> None:
@@ -874,21 +881,21 @@ class Redactor:
         clues = (*(one.clue for one in self._shapes), _NAMED)
         self._by_clue = {clue: [at for at, named in enumerate(clues) if named == clue] for clue in CLUES}
         self.found_by_clue: tuple[int, ...] = tuple(at for at, named in enumerate(clues) if named is not None)
-        """Numbers of the patterns that RE2 cannot tell by a literal."""
+        """Numbers of the patterns that RE2 cannot find by a literal."""
 
         self._needs = (*(one.needs for one in self._shapes), b"")
         self._by_literal = [at for at, named in enumerate(clues) if named is None]
         self._plain: set[str] = set()
-        """Short texts that were plain. Bounded."""
+        """Short texts without a secret. Bounded."""
 
     @cached_property
     def _literals(self) -> Any:
-        """Tells which of the patterns without a clue may match a text, by the literals in it."""
+        """Find the patterns without a clue that may match a text, by the literals in it."""
         return _filter_of(self.patterns[at] for at in self._by_literal)
 
     @cached_property
     def _searches(self) -> list[Any]:
-        """The patterns, each compiled when a text first may match it."""
+        """The patterns, each compiled when a text may match it for the first time."""
         return [None] * len(self.patterns)
 
     def with_literal(self, data: bytes) -> list[int]:
@@ -898,16 +905,16 @@ class Redactor:
 
     @cached_property
     def clues(self) -> tuple[tuple[Any, list[int]], ...]:
-        """The clues, and the numbers of the patterns that may match where a clue does."""
+        """The clues, each with the numbers of the patterns that may match where the clue does."""
         return tuple((compile_linear(clue, capture=False), there) for clue, there in self._by_clue.items())
 
     @cached_property
     def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[int]]]:
-        """The same for whoever asks for no place. One automaton of all clues would need many times the states."""
+        """The clues for searches that need no position. One automaton of all clues would need many times the states."""
         return [(_set_of((clue,)).Match, there) for clue, there in self._by_clue.items()]
 
     def possible(self, data: bytes) -> list[int]:
-        """Return the numbers of the patterns that may match, in ascending order. It costs little if there is none."""
+        """Return the numbers of the patterns that may match, in ascending order. This is cheap if there are none."""
         numbers = self.with_literal(data)
         for has_clue, there in self._clue_sets:
             if has_clue(data):
@@ -915,7 +922,7 @@ class Redactor:
         return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
-        """Return the first match of the pattern ``number`` from byte ``at`` on, None if there is none."""
+        """Return the first match of the pattern ``number`` from byte ``at``, None if there is none."""
         pattern = self._searches[number]
         if pattern is None:
             pattern = self._searches[number] = compile_linear(self.patterns[number], capture=False)
@@ -928,7 +935,7 @@ class Redactor:
         return False
 
     def is_plain(self, text: str) -> bool:
-        """Return whether ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
+        """Return True if ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
         if text in self._plain:
             return True
         try:
@@ -946,9 +953,9 @@ class Redactor:
     def redact(self, text: str, mark: Mark = marker) -> str:
         """Return ``text`` with each secret replaced by what ``mark`` returns for it.
 
-        Lone surrogates become U+FFFD. What was redacted stays as it is when it is redacted again. A text whose
-        secret is disguised (by characters that nobody sees, by full-width letters) is returned without its disguise.
-        Linear in the length of the text.
+        Lone surrogates become U+FFFD. Redacting a redacted text does not change it. A text whose secret is disguised
+        (by invisible characters or full-width letters) is returned without the disguise. Linear in the length of the
+        text.
         """
         if text in self._plain:
             return text
@@ -968,7 +975,7 @@ class Redactor:
         return text
 
     def _remember(self, text: str) -> None:
-        """Note that a text is plain, if it is short."""
+        """Remember that a text is plain, if it is short."""
         if len(text) <= _SHORT:
             if len(self._plain) >= _REMEMBERED:
                 self._plain.clear()
@@ -976,7 +983,7 @@ class Redactor:
 
     @cached_property
     def _replacements(self) -> dict[tuple[int, int], Any]:
-        """The whole patterns with their groups, by their number and their part, compiled when a text first matches."""
+        """The whole patterns with their groups, by number and part, compiled when a text first matches."""
         return {}
 
     def replaced(self, number: int, data: bytes, mark: Mark) -> bytes:
@@ -1009,9 +1016,9 @@ class Redactor:
         return None if data == first else data.decode("utf-8", "replace")
 
     def _without_assigned(self, data: bytes, mark: Mark) -> bytes:
-        """Replace the values that stand under secret names.
+        """Replace the values under secret names.
 
-        Behind a harmless name the search continues at the value: a secret may stand in it
+        After a harmless name the search continues at the value, because it may contain a secret
         (``TOKEN_URL=https://x?client_secret=X``).
         """
         parts: list[bytes] = []
@@ -1039,5 +1046,5 @@ is_plain = REDACTOR.is_plain
 
 
 def redact_text(text: str) -> str:
-    """Return ``text`` with each secret that its shape or its name gives away replaced by ``MARKER``."""
+    """Return ``text`` with each secret that its shape or its name reveals replaced by ``MARKER``."""
     return REDACTOR.redact(text)

@@ -1,8 +1,8 @@
-"""What the journal teaches about the rules: where they see nothing, which narrower ones it speaks for, what others do.
+"""What the journal shows about the rules: their blind spots, narrower rules it supports, and the effect of other rules.
 
-``gaps`` counts calls without keys, tools that no rule names and keys that no two sessions ever share. ``trial`` plays
-the recorded calls once more, under the rules in force and under others, and tells where they part. ``suggestions``
-proposes rules from how pauses ended. All of them read recorded calls, and count them in groups, by ``recorded``.
+``gaps`` finds calls without keys, tools that no rule names and keys that no two sessions ever share. ``trial`` replays
+the recorded calls under the current rules and under others, and reports the differences. ``suggestions`` proposes rules
+from how stopped calls ended. All of them read and group recorded calls with ``recorded_calls``.
 """
 
 from callosum.retrospect.classification_changes import ClassificationChange

@@ -1,4 +1,4 @@
-"""Which recorded calls other rules judge otherwise, and which keys that touches."""
+"""Recorded calls that other rules classify differently, and the keys that this affects."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from callosum.retrospect.recorded_calls import CallGroups, call_of, example, is_
 from callosum.rules import RuleSet
 
 MOST_KEYS: Final = 200_000
-"""Of more keys that the change touches, all calls are taken to be touched."""
+"""Most affected keys that are remembered; beyond it every call counts as affected."""
 MOST_GROUPS: Final = 1_000
 EXAMPLES: Final = 3
 
 
 class ClassificationChange(Struct, frozen=True, rename="camel"):
-    """Calls of one tool that get another tier or other keys. ``before`` and ``after`` are of the first of them.
+    """Calls of one tool that get another tier or other keys. ``before`` and ``after`` belong to the first of them.
 
-    ``what`` is ``tier``, ``keys``, or ``treatment``: another window, verdict, cell, side, or whether it repeats.
+    ``what`` is ``tier``, ``keys``, or ``treatment``: another window, verdict, cell or side, or whether it repeats.
     """
 
     what: str
@@ -41,10 +41,10 @@ class _Group(Struct):
 
 
 class ClassificationChanges:
-    """Classifies every call under both rules, and knows which keys the change touches.
+    """Classify every call under both rules, and remember the keys that the change affects.
 
-    ``calls`` were looked at, ``shifted`` of them are judged otherwise; of ``unreadable`` ones the journal has no
-    params, of those that are ``cut`` not all. ``first`` and ``last`` are moments, 0 without calls.
+    ``calls`` is the number of calls, ``shifted`` of which are classified differently. ``unreadable`` calls have no
+    params in the journal, ``cut`` calls incomplete ones. ``first`` and ``last`` are moments, 0 without calls.
     """
 
     def __init__(self, before: RuleSet, after: RuleSet, since: int) -> None:
@@ -55,11 +55,11 @@ class ClassificationChanges:
         self._trees: set[str] = set()
         self._all = False
         self._odd: set[int] | None = set()
-        """The calls that are judged otherwise, or not as the journal has it; None where they are too many."""
+        """Calls that are classified differently, or not as the journal has it; None if there are too many."""
 
     @property
     def touched_by_change(self) -> bool:
-        """Whether any call is judged otherwise."""
+        """True if any call is classified differently."""
         return bool(self._names)
 
     def add(self, entry: Entry) -> None:
@@ -73,22 +73,22 @@ class ClassificationChanges:
             self.cut += call is not None and is_cut(call.params)
         if call is None:
             return
-        one = self._before.classify(call)
+        before = self._before.classify(call)
         alike = self._before.deciding(call) == self._after.deciding(call)
-        other = one if alike else self._after.classify(call)
-        found = [] if alike else _shifts(one, other)
-        if self._odd is not None and (found or keys_of(one, call.tool) != entry.keys):
+        other = before if alike else self._after.classify(call)
+        differences = [] if alike else _shifts(before, other)
+        if self._odd is not None and (differences or keys_of(before, call.tool) != entry.keys):
             self._odd.add(entry.seq)
             if len(self._odd) > MOST_KEYS:
                 self._odd = None
-        if not found:
+        if not differences:
             return
         self.shifted += counts
-        self._touch(one, call.tool)
+        self._touch(before, call.tool)
         self._touch(other, call.tool)
-        for what, was, becomes in found if counts else ():
-            place = (what, entry.tool, was, becomes) if what == "tier" else (what, entry.tool)
-            group = self._groups.of(place)
+        for aspect, was, becomes in differences if counts else ():
+            group_key = (aspect, entry.tool, was, becomes) if aspect == "tier" else (aspect, entry.tool)
+            group = self._groups.of(group_key)
             if group is None:
                 continue
             if not group.calls:
@@ -96,11 +96,11 @@ class ClassificationChanges:
             group.calls += 1
             if len(group.examples) < EXAMPLES:
                 group.examples.append(
-                    {**example(entry), "before": was, "after": becomes, "rules": (one.rule, other.rule)}
+                    {**example(entry), "before": was, "after": becomes, "rules": (before.rule, other.rule)}
                 )
 
     def touches(self, entry: Entry) -> bool:
-        """Whether a call can be decided otherwise: it has a key that the change touches, under either rules."""
+        """Return True if a call may be decided differently: under either rules it has a key that the change affects."""
         if self._odd is not None and entry.seq not in self._odd:
             return self.meets([key.name for key in entry.keys])
         call = call_of(entry)
@@ -112,20 +112,20 @@ class ClassificationChanges:
         )
 
     def meets(self, names: Sequence[str]) -> bool:
-        """Whether one of these keys is one that the change touches, or overlaps with one."""
+        """Return True if the change affects one of these keys, or a key that overlaps with one."""
         if self._all:
             return bool(names)
         for name in names:
             if name in self._names or name.partition("|")[0] in self._names:
                 return True
             if name.endswith("/") or (self._trees and not self._trees.isdisjoint(_above(name))):
-                return True  # a tree may cover any of the keys: rare enough to be played in any case
+                return True  # a tree may cover any of the keys; this is rare enough to replay in any case
         return False
 
-    def _touch(self, found: Classification, tool: str) -> None:
+    def _touch(self, classification: Classification, tool: str) -> None:
         if self._all:
             return
-        for key in keys_of(found, tool):
+        for key in keys_of(classification, tool):
             self._names.update((key.name, key.name.partition("|")[0]))
             if key.name.endswith("/"):
                 self._trees.add(key.name)
@@ -133,47 +133,51 @@ class ClassificationChanges:
             self._all = True
 
     def shifts(self) -> tuple[ClassificationChange, ...]:
-        """What is judged otherwise, most calls first."""
+        """Return the changes, those with most calls first."""
         return tuple(
-            ClassificationChange(place[0], place[1], group.before, group.after, group.calls, tuple(group.examples))
-            for place, group in sorted(self._groups.items(), key=lambda pair: (-pair[1].calls, pair[0]))
+            ClassificationChange(
+                group_key[0], group_key[1], group.before, group.after, group.calls, tuple(group.examples)
+            )
+            for group_key, group in sorted(self._groups.items(), key=lambda pair: (-pair[1].calls, pair[0]))
         )
 
 
 def _above(name: str) -> set[str]:
-    """The trees that could cover a key."""
-    return {name[: place + 1] for place, char in enumerate(name) if char == "/"}
+    """Return the trees that could cover a key."""
+    return {name[: index + 1] for index, char in enumerate(name) if char == "/"}
 
 
-def _shifts(one: Classification, other: Classification) -> list[tuple[str, str, str]]:
-    """How two classifications of a call differ, in words."""
-    found = []
-    if one.tier != other.tier:
-        found.append(("tier", str(one.tier), str(other.tier)))
-    if one.keys != other.keys:
-        found.append(("keys", _keys(one), _keys(other)))
-    mine, theirs = _treatment(one), _treatment(other)
-    names = [name for name in mine if mine[name] != theirs[name]]
+def _shifts(before: Classification, after: Classification) -> list[tuple[str, str, str]]:
+    """Return the differences of two classifications of a call, in words."""
+    differences = []
+    if before.tier != after.tier:
+        differences.append(("tier", str(before.tier), str(after.tier)))
+    if before.keys != after.keys:
+        differences.append(("keys", _keys(before), _keys(after)))
+    old, new = _treatment(before), _treatment(after)
+    names = [name for name in old if old[name] != new[name]]
     if names:
-        was, becomes = (", ".join(f"{name} {side[name]}" for name in names) for side in (mine, theirs))
-        found.append(("treatment", was, becomes))
-    return found
+        was, becomes = (", ".join(f"{name} {side[name]}" for name in names) for side in (old, new))
+        differences.append(("treatment", was, becomes))
+    return differences
 
 
-def _treatment(found: Classification) -> dict[str, str]:
-    cells = found.cells or {}
+def _treatment(classification: Classification) -> dict[str, str]:
+    cells = classification.cells or {}
     return {
-        "window": f"{found.window // SECOND} s",
-        "verdict": found.verdict.value if found.verdict else "none",
+        "window": f"{classification.window // SECOND} s",
+        "verdict": classification.verdict.value if classification.verdict else "none",
         "cells": " ".join(f"{kind.value}={verdict.value}" for kind, verdict in sorted(cells.items())) or "none",
-        "repeats": "yes" if found.content.repeats else "no",
-        "side": found.content.stance or "none",
-        "effect": found.effect,
+        "repeats": "yes" if classification.content.repeats else "no",
+        "side": classification.content.stance or "none",
+        "effect": classification.effect,
     }
 
 
-def _keys(found: Classification) -> str:
+def _keys(classification: Classification) -> str:
     return (
-        "  ".join(key.name if key.mode is Mode.WRITE else f"{key.name} ({key.mode.value})" for key in found.keys)
+        "  ".join(
+            key.name if key.mode is Mode.WRITE else f"{key.name} ({key.mode.value})" for key in classification.keys
+        )
         or "none"
     )

@@ -1,8 +1,8 @@
-"""Where the gate sees little: calls without keys, tools judged by their looks alone, keys that are never shared.
+"""The gate's blind spots: calls without keys, tools judged by name and params alone, keys that are never shared.
 
-The journal is read once. Memory does not grow with it: tools and families of keys are told apart up to a number, and
-of each family's keys a sample is followed, those with the smallest hashes, so that a key in the sample is seen each
-time it comes.
+The journal is read once, and memory does not grow with it. Tools and families of keys are counted separately up to a
+limit. Of each family's keys a sample is followed, those with the smallest hashes, so that a key in the sample is seen
+every time it occurs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from callosum.retrospect.recorded_calls import CallGroups, is_call
 MOST_TOOLS: Final = 2_000
 MOST_FAMILIES: Final = 500
 SAMPLE: Final = 1_000
-"""So many keys of a family are followed."""
+"""Keys of a family that are followed."""
 EXAMPLES: Final = 3
 ENOUGH_KEYS: Final = 10
-"""A family with fewer keys says nothing by sharing none."""
+"""Fewest keys of a family for its lack of sharing to mean something."""
 _MOST_NAMES: Final = 32
 _MOST_SESSIONS: Final = 64
 _LONGEST: Final = 80
@@ -40,8 +40,8 @@ _ID_END: Final = re.compile(r"[_-]?(id|ids|key|ref|number|name|uuid|slug)$|(?<=[
 class BlindTool(Struct, frozen=True, rename="camel"):
     """A tool whose calls have no key, or that no rule names.
 
-    ``tiers`` is how many calls got which tier. ``examples`` are params as the journal has them, cut and redacted.
-    ``rule`` is where a rule of one's own could begin: a person must fill in what the gate cannot know.
+    ``tiers`` counts the calls by tier. ``examples`` are params as the journal has them, cut and redacted. ``rule`` is a
+    starting point for a rule of your own: a person must fill in what the gate cannot know.
     """
 
     tool: str
@@ -53,9 +53,9 @@ class BlindTool(Struct, frozen=True, rename="camel"):
 
 
 class UnsharedFamily(Struct, frozen=True, rename="camel"):
-    """Keys of one sort, of which no two sessions ever touched the same.
+    """Keys of one family, none of which two sessions ever used.
 
-    ``keys`` is how many were followed; ``sampled`` tells that there are more. ``sessions`` stops at 64.
+    ``keys`` is the number of keys followed; ``sampled`` means that there are more. ``sessions`` stops at 64.
     """
 
     family: str
@@ -67,11 +67,11 @@ class UnsharedFamily(Struct, frozen=True, rename="camel"):
 
 
 class Gaps(Struct, frozen=True, rename="camel"):
-    """What was found. ``calls`` were looked at, from ``first`` to ``last`` (Unix seconds, None without calls).
+    """The blind spots in ``calls`` calls, from ``first`` to ``last`` (Unix seconds, None without calls).
 
-    ``keyless``: tools with calls that write and have no key, gravest first. ``judged``: tools that no rule names.
-    ``unshared``: families of keys that are never shared. ``left_out``: calls of tools, and keys of families, that were
-    too many to be told apart.
+    ``keyless``: tools with calls that write and have no key, highest tier first. ``judged``: tools that no rule names.
+    ``unshared``: families of keys that are never shared. ``left_out``: calls of tools, and keys of families, beyond the
+    number that is counted separately.
     """
 
     calls: int
@@ -86,12 +86,12 @@ class Gaps(Struct, frozen=True, rename="camel"):
 
     @property
     def nothing(self) -> bool:
-        """Whether there is no gap."""
+        """True if there are no gaps."""
         return not (self.keyless or self.judged or self.unshared)
 
 
 def find_gaps(entries: Iterable[Entry]) -> Gaps:
-    """Returns the gaps of the entries, which come in the journal's order and are read once. Pure."""
+    """Return the gaps in the entries, which come in the journal's order and are read once. Pure."""
     tally = _Tally()
     for entry in entries:
         if is_call(entry):
@@ -99,8 +99,8 @@ def find_gaps(entries: Iterable[Entry]) -> Gaps:
     return tally.gaps()
 
 
-class _Seen(Struct, gc=False):
-    """One tool's calls as they are counted."""
+class _ToolCalls(Struct, gc=False):
+    """The counts of one tool's calls."""
 
     calls: int = 0
     tiers: dict[int, int] = msgspec.field(default_factory=dict)
@@ -108,7 +108,7 @@ class _Seen(Struct, gc=False):
     shapes: set[tuple[str, ...]] = msgspec.field(default_factory=set)
     examples: list[Any] = msgspec.field(default_factory=list)
     names: dict[str, int] = msgspec.field(default_factory=dict)
-    """How often a param held what could be a part of a key."""
+    """How often a param held a value that could be part of a key."""
 
     def add(self, entry: Entry) -> None:
         self.calls += 1
@@ -132,7 +132,7 @@ class _Seen(Struct, gc=False):
         return BlindTool(name, self.calls, len(self.sessions), tiers, tuple(self.examples), self._rule(name))
 
     def _rule(self, tool: str) -> dict[str, Any]:
-        """A rule to begin with: the gravest tier that was given, and the params that most calls have as a key."""
+        """Return a rule to start from: the highest tier given, and a key from the params that most calls have."""
         likely = sorted(
             (name for name, count in self.names.items() if 2 * count >= self.calls),
             key=lambda name: (not _ID_END.search(name), -self.names[name], name),
@@ -145,7 +145,7 @@ class _Seen(Struct, gc=False):
 
 
 def _could_be_key(name: Any, value: Any) -> bool:
-    """Whether a param's name can stand in a template, and its value be a part of a key: short, and no text."""
+    """Return True if a param can be used in a key template: it has a plain name and a short value without spaces."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("_"):
         return False
     if isinstance(value, str):
@@ -162,7 +162,7 @@ class _Keys(Struct, gc=False):
     sampled: bool = False
     sessions: set[str] = msgspec.field(default_factory=set)
     whose: dict[int, str] = msgspec.field(default_factory=dict)
-    """Of each followed key, by its hash, the session."""
+    """The session of each followed key, by hash."""
     largest: list[int] = msgspec.field(default_factory=list)
     """The hashes negated, as a heap."""
     examples: list[str] = msgspec.field(default_factory=list)
@@ -174,24 +174,24 @@ class _Keys(Struct, gc=False):
             return
         if len(self.sessions) < _MOST_SESSIONS:
             self.sessions.add(session)
-        place = int.from_bytes(blake2b(base.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-        owner = self.whose.get(place)
+        digest = int.from_bytes(blake2b(base.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+        owner = self.whose.get(digest)
         if owner is None:
-            self._follow(place, session, base)
+            self._follow(digest, session, base)
         elif owner != session:
             self.shared = True
             self.whose.clear()
             self.largest.clear()
 
-    def _follow(self, place: int, session: str, base: str) -> None:
+    def _follow(self, digest: int, session: str, base: str) -> None:
         if len(self.whose) >= SAMPLE:
             self.sampled = True
-            if place > -self.largest[0]:
+            if digest > -self.largest[0]:
                 return
-            del self.whose[-heapq.heapreplace(self.largest, -place)]
+            del self.whose[-heapq.heapreplace(self.largest, -digest)]
         else:
-            heapq.heappush(self.largest, -place)
-        self.whose[place] = session
+            heapq.heappush(self.largest, -digest)
+        self.whose[digest] = session
         if len(self.examples) < EXAMPLES:
             self.examples.append(base)
 
@@ -203,8 +203,8 @@ class _Keys(Struct, gc=False):
 class _Tally:
     def __init__(self) -> None:
         self._calls = self._first = self._last = 0
-        self._keyless: CallGroups[str, _Seen] = CallGroups(_Seen, MOST_TOOLS)
-        self._judged: CallGroups[str, _Seen] = CallGroups(_Seen, MOST_TOOLS)
+        self._keyless: CallGroups[str, _ToolCalls] = CallGroups(_ToolCalls, MOST_TOOLS)
+        self._judged: CallGroups[str, _ToolCalls] = CallGroups(_ToolCalls, MOST_TOOLS)
         self._families: CallGroups[tuple[str, str], _Keys] = CallGroups(_Keys, MOST_FAMILIES)
 
     def add(self, entry: Entry) -> None:
@@ -214,33 +214,33 @@ class _Tally:
         keys = shown_keys(entry)
         keyless, judged = not keys and (entry.tier or 0) >= Tier.LOW, not entry.rule
         for tools in (self._keyless,) * keyless + (self._judged,) * judged:
-            if (seen := tools.of(entry.tool)) is not None:
-                seen.add(entry)
+            if (tool_calls := tools.of(entry.tool)) is not None:
+                tool_calls.add(entry)
         bases: dict[str, Mode] = {}
         for key in entry.keys:
             if not key.name.startswith(NO_KEY):
                 base = key.name.partition("|")[0]
                 bases[base] = key.mode if bases.get(base, Mode.READ) is Mode.READ else bases[base]
         for base, mode in bases.items():
-            if (found := self._families.of((entry.namespace, family(base)))) is not None:
-                found.add(base, entry.session, mode)
+            if (keys_of_family := self._families.of((entry.namespace, family(base)))) is not None:
+                keys_of_family.add(base, entry.session, mode)
 
     def gaps(self) -> Gaps:
         keyless = sorted(self._keyless.items(), key=lambda pair: (-max(pair[1].tiers), -pair[1].calls, pair[0]))
         judged = sorted(self._judged.items(), key=lambda pair: (-pair[1].calls, pair[0]))
         unshared = [
-            UnsharedFamily(name, one.calls, len(one.whose), one.sampled, len(one.sessions), tuple(one.examples))
-            for (_, name), one in sorted(self._families.items(), key=lambda pair: (-pair[1].calls, pair[0]))
-            if one.never_shared
+            UnsharedFamily(name, keys.calls, len(keys.whose), keys.sampled, len(keys.sessions), tuple(keys.examples))
+            for (_, name), keys in sorted(self._families.items(), key=lambda pair: (-pair[1].calls, pair[0]))
+            if keys.never_shared
         ]
         return Gaps(
             self._calls,
             self._first / SECOND if self._calls else None,
             self._last / SECOND if self._calls else None,
-            sum(one.calls for one in self._keyless.values()),
-            sum(one.calls for one in self._judged.values()),
-            tuple(seen.tool(name) for name, seen in keyless),
-            tuple(seen.tool(name) for name, seen in judged),
+            sum(keys.calls for keys in self._keyless.values()),
+            sum(keys.calls for keys in self._judged.values()),
+            tuple(tool_calls.tool(name) for name, tool_calls in keyless),
+            tuple(tool_calls.tool(name) for name, tool_calls in judged),
             tuple(unshared),
             self._keyless.left_out + self._judged.left_out + self._families.left_out,
         )

@@ -1,4 +1,4 @@
-"""Why confirmed pauses speak for no rule: counted by reason, tool and rule, and told in sentences."""
+"""Why confirmed stops support no rule: counted by reason, tool and rule, and explained in sentences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from callosum.retrospect.recorded_calls import CallGroups
 
 MOST_TOLD: Final = 5
 _MOST: Final = 1000
-"""Most sorts of pauses that are counted apart."""
+"""Most groups that are counted separately."""
 
 
 class NoRuleReason(Enum):
-    """A reason, as a sentence. Where several hold, the first counts."""
+    """A reason, as a sentence. If several apply, the first counts."""
 
     NAMELESS = (
         "No rule names {tool}: {good} of its {all} pauses {were} confirmed. Name it in a rule of its own; "
@@ -41,7 +41,7 @@ class NoRuleReason(Enum):
 
 
 class NoRuleReasons:
-    """Counts the endings that cannot become a proposal. Memory is bounded."""
+    """Count the endings that cannot become a proposal. Memory is bounded."""
 
     def __init__(self) -> None:
         self._missed: CallGroups[tuple[NoRuleReason, str, str], tuple[EndingCount, set[str]]] = CallGroups(
@@ -49,35 +49,38 @@ class NoRuleReasons:
         )
 
     def add(self, why: NoRuleReason, ending: Ending) -> None:
-        """Counts an ending that cannot become a proposal."""
+        """Count an ending that cannot become a proposal."""
         case = ending.case
-        if (found := self._missed.of((why, case.tool, case.rule))) is not None:
-            found[0].add(ending)
-            found[1].update(case.kinds - MILD)
+        if (group := self._missed.of((why, case.tool, case.rule))) is not None:
+            group[0].add(ending)
+            group[1].update(case.kinds - MILD)
 
     def left(
         self, tool: str, rule: str, pauses: Iterable[EndingCount], questions: Sequence[EndingCount], least: int
     ) -> None:
-        """Takes over what was counted for a proposal and led to none."""
+        """Take over the counts of a candidate that led to no proposal."""
         for counts, questioned in ((list(pauses), False), (list(questions), True)):
-            whole = joined(counts)
-            if not _good(whole):
+            total = joined(counts)
+            if not _good(total):
                 continue
             enough = any(_good(count) >= least for count in counts)
             few = NoRuleReason.DIFFERENT if questioned else NoRuleReason.FEW
-            against = whole.against or (questioned and whole.unanswered)
+            against = total.against or (questioned and total.unanswered)
             why = NoRuleReason.AGAINST if against else NoRuleReason.UNWRITTEN if enough else few
-            if (found := self._missed.of((why, tool, rule))) is not None and not _good(found[0]):
-                found[0].join(whole)
+            if (group := self._missed.of((why, tool, rule))) is not None and not _good(group[0]):
+                group[0].join(total)
 
     def sentences(self, least: int, *, paused: bool) -> list[str]:
-        """What there is to say, of most confirmations first; never nothing. ``paused``: there was a pause at all."""
-        found = sorted(
-            (-_good(count), place[0].name, *place[1:], place[0], count, kinds)
-            for place, (count, kinds) in self._missed.items()
+        """Return the reasons, those with most confirmations first; never nothing.
+
+        ``paused``: there was a stop at all.
+        """
+        ranked = sorted(
+            (-_good(count), group[0].name, *group[1:], group[0], count, kinds)
+            for group, (count, kinds) in self._missed.items()
             if _good(count)
         )
-        told = [
+        sentences = [
             why.value.format(
                 tool=shown(tool),
                 rule=shown(rule),
@@ -87,12 +90,12 @@ class NoRuleReasons:
                 kinds=" or ".join(sorted(kinds)) or "what is not to be undone",
                 least=least,
             )
-            for good, _, tool, rule, why, count, kinds in found[:MOST_TOLD]
+            for good, _, tool, rule, why, count, kinds in ranked[:MOST_TOLD]
         ]
-        if len(found) > MOST_TOLD:
-            told.append(f"And so for {len(found) - MOST_TOLD} more.")
-        if told:
-            return told
+        if len(ranked) > MOST_TOLD:
+            sentences.append(f"And so for {len(ranked) - MOST_TOLD} more.")
+        if sentences:
+            return sentences
         if paused:
             return ["Calls were paused, or put to a person, and none of them was confirmed or approved."]
         return ["No call was paused, or put to a person, in that time."]

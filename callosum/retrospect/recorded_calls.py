@@ -16,9 +16,9 @@ G = TypeVar("G")
 
 
 class CallGroups(dict[P, G], Generic[P, G]):
-    """What is counted, by what it has in common. Memory is bounded: the first ``most`` groups are told apart.
+    """Counts by group. Memory is bounded: only the first ``most`` groups are counted separately.
 
-    ``left_out`` is how often something belonged to a further one.
+    ``left_out`` counts what belonged to further groups.
     """
 
     def __init__(self, make: Callable[[], G], most: int) -> None:
@@ -26,30 +26,30 @@ class CallGroups(dict[P, G], Generic[P, G]):
         self._make, self._most = make, most
         self.left_out = 0
 
-    def of(self, place: P) -> G | None:
-        """Return the group of this place, a new one if there is none; None where there are too many already."""
-        found = self.get(place)
-        if found is None:
+    def of(self, key: P) -> G | None:
+        """Return the group of this key, a new one if there is none; None if there are too many already."""
+        group = self.get(key)
+        if group is None:
             if len(self) >= self._most:
                 self.left_out += 1
                 return None
-            found = self[place] = self._make()
-        return found
+            group = self[key] = self._make()
+        return group
 
 
 def is_call(entry: Entry) -> bool:
-    """Whether the entry is the decision of a call."""
+    """Return True if the entry is the decision of a call."""
     return entry.event is Event.INTERCEPT and entry.verdict is not None
 
 
 def call_of(entry: Entry) -> Call | None:
-    """The call as the journal has it; None where it has not its params."""
+    """Return the call as the journal has it; None if the journal lacks its params."""
     body = entry.body
     params = body.get("params", {})
     if not isinstance(params, Mapping) or ("params" not in body and shown_keys(entry)):
-        return None  # what has keys had params
-    known = body.get("known")
-    known = known if isinstance(known, Mapping) else {}
+        return None  # a call with keys had params
+    described = body.get("known")
+    described = described if isinstance(described, Mapping) else {}
     return Call(
         entry.session,
         entry.tool,
@@ -58,9 +58,9 @@ def call_of(entry: Entry) -> Call | None:
         call_id=str(entry.seq),
         cwd=_said(body, "cwd", str),
         pause=body.get("pause") is True or entry.verdict is Verdict.CONFIRM,
-        description=_said(known, "description", str),
-        schema=_said(known, "schema", dict),
-        annotations=_said(known, "annotations", dict),
+        description=_said(described, "description", str),
+        schema=_said(described, "schema", dict),
+        annotations=_said(described, "annotations", dict),
         origin=_said(body, "origin", str),
         run=entry.run or None,
         worktree=_read(body.get("worktree"), Worktree),
@@ -70,9 +70,9 @@ def call_of(entry: Entry) -> Call | None:
     )
 
 
-def _read(said: Any, kind: Any) -> Any:
+def _read(value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(said, kind | None)
+        return msgspec.convert(value, kind | None)
     except msgspec.ValidationError:
         return None
 
@@ -83,18 +83,18 @@ def _said(body: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def is_cut(value: Any, depth: int = 6) -> bool:
-    """Whether the journal has left out something of a value."""
+    """Return True if the journal has left out part of a value."""
     if isinstance(value, str):
         return MARKER in value or (value.endswith((" characters)", " more)", " items)", " bytes>")) and "…" in value)
     if not depth:
         return False
     if isinstance(value, Mapping):
-        return "…" in value or any(is_cut(one, depth - 1) for one in value.values())
-    return isinstance(value, list) and any(is_cut(one, depth - 1) for one in value)
+        return "…" in value or any(is_cut(inner, depth - 1) for inner in value.values())
+    return isinstance(value, list) and any(is_cut(inner, depth - 1) for inner in value)
 
 
 def example(entry: Entry) -> dict[str, Any]:
-    """A recorded call as it is shown."""
+    """Return a recorded call in the form that is shown."""
     params = entry.body.get("params")
     return {
         "at": entry.seq / SECOND,

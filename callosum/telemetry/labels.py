@@ -1,7 +1,6 @@
-"""What is done with names and errors before they leave: sessions chose them, so they are data.
+"""Names and errors as labels. Sessions chose them, so they are treated as data.
 
-A monitoring system keeps a series for every value that it ever saw. What becomes a label of a metric is
-therefore one of few.
+A monitoring system keeps a series for every value that it ever saw, so the number of values of a label is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from callosum.redact import quote
 
 LIMIT: Final = 200
 FEWER: Final = 50
-"""For what stands beside another label: a metric has a series for each pair."""
+"""Limit for a label that is combined with another one: a metric has a series for each pair."""
 OTHER: Final = "other"
 
 _CLASS: Final = re.compile(r"((?:[A-Za-z_]\w{0,40}\.){0,5}[A-Z][A-Za-z]{2,60})(?::|\Z)", re.ASCII)
@@ -28,7 +27,7 @@ _WORDS: Final = {
 
 
 class LabelLimit:
-    """Lets the first ``limit`` different names through, as one harmless line each; any other is ``other``.
+    """Pass the first ``limit`` different names, each as one harmless line; any other becomes ``other``.
 
     May be called from several threads.
     """
@@ -39,12 +38,12 @@ class LabelLimit:
         self._guard = threading.RLock()
 
     def __call__(self, name: str | None) -> str:
-        """The name, or ``other``; "" stays, and stands for None too."""
+        """Return the name, or ``other``; "" stays, and replaces None."""
         if not name:
             return ""
-        known = self._known.get(name)
-        if known is not None:
-            return known
+        label = self._known.get(name)
+        if label is not None:
+            return label
         with self._guard:
             if len(self._known) >= self._limit:
                 return OTHER
@@ -52,18 +51,18 @@ class LabelLimit:
 
 
 def line(text: str) -> str:
-    """The text as one line of at most ``MAX_NAME`` characters without any that are not seen."""
+    """Return the text as one line of at most ``MAX_NAME`` characters, without invisible ones."""
     if len(text) <= MAX_NAME and text.isascii() and text.isprintable():
         return text
     return quote(text, MAX_NAME)[1:-1]
 
 
 def error_type(error: str) -> str:
-    """What sort of error this is, in one word without content: a class (``TimeoutError``) where the text names one.
+    """Return the kind of an error as one word without content: a class (``TimeoutError``) if the text names one.
 
-    Else ``cancelled``, ``failed``, ``timeout``, ``unknown`` (nobody knows how the call ended), ``_OTHER``.
+    Otherwise ``cancelled``, ``failed``, ``timeout``, ``unknown`` (the outcome is unknown) or ``_OTHER``.
     """
-    found = _CLASS.match(error)
-    if found:
-        return found[1]
+    match = _CLASS.match(error)
+    if match:
+        return match[1]
     return _WORDS.get(error.partition(":")[0].lower(), "_OTHER")

@@ -1,4 +1,4 @@
-"""The events of the corpus as lines of the standard ``logging``.
+"""Events of the corpus as lines of the standard ``logging``.
 
 ::
 
@@ -17,7 +17,7 @@ from callosum.corpus.events import CorpusEvent, encode
 
 LOGGER: Final = "callosum.events"
 LONGEST: Final = 2000
-"""Longest payload in a line, in characters; what is longer is cut, with an ellipsis."""
+"""Longest payload in a line, in characters; a longer one is cut, with an ellipsis."""
 
 _LEVELS: Final = {
     "context.built": logging.DEBUG,
@@ -35,14 +35,14 @@ _LEVELS: Final = {
     "tool.failed": logging.WARNING,
     "health.critical": logging.ERROR,
 }
-"""Whatever is not here is INFO."""
+"""Levels of events; any other event is INFO."""
 
 
 class Logs:
-    """Writes a record for each event to ``logger`` (default: ``callosum.events``), in the emitter's thread.
+    """Write a record for each event to ``logger`` (default: ``callosum.events``), in the emitter's thread.
 
-    The message is the dotted name and the payload as JSON on one line, without characters that are not
-    seen. The record also has ``event``, ``instance`` and ``namespace``, for formatters that use them.
+    The message is the dotted name and the payload as JSON on one line, without invisible characters. The record also
+    has ``event``, ``instance`` and ``namespace``, for formatters that use them.
     """
 
     def __init__(self, corpus: Corpus, logger: logging.Logger | None = None) -> None:
@@ -50,7 +50,7 @@ class Logs:
         self._off = corpus.on(CorpusEvent, self._log)
 
     def close(self) -> None:
-        """Ends it. Idempotent."""
+        """End the subscription. Idempotent."""
         self._off()
 
     def _log(self, event: CorpusEvent) -> None:
@@ -68,7 +68,7 @@ def _payload(event: CorpusEvent) -> str:
 
 
 def _seen(char: str) -> str:
-    """The character, or how JSON writes it where it would not be seen or would break the line."""
+    """Return the character, escaped as in JSON if it would be invisible or break the line."""
     if char.isprintable():
         return char
     code = ord(char)

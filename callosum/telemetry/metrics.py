@@ -1,6 +1,7 @@
-"""The metrics of OpenTelemetry: their names, units and labels.
+"""The OpenTelemetry metrics: their names, units and labels.
 
-Names and bounds of those that begin with ``gen_ai.`` are of the conventions for generative AI, the others ours.
+Metrics that begin with ``gen_ai.`` have names and bounds from the conventions for generative AI; the others are
+Callosum's own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKENS: Final = tuple(4**power for power in range(14))
-"""The bounds of the histograms that the conventions recommend."""
+"""The histogram bounds that the conventions recommend."""
 
 _PROVIDERS: Final = {
     "aws": "aws.bedrock",
@@ -37,11 +38,11 @@ _PROVIDERS: Final = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""What hosts call a provider, and what the conventions do, where that differs."""
+"""Hosts' names of providers, and the conventions' names where they differ."""
 
 
 class EventMetrics:
-    """The metrics. Of each name that may become a label there are few."""
+    """The metrics. Names that become labels are limited in number."""
 
     def __init__(self, meter: Meter) -> None:
         self._events = meter.create_counter("callosum.events", "{event}", "Events of the corpus.")
@@ -102,7 +103,7 @@ class EventMetrics:
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": self._provider_name(event.provider),
-            "gen_ai.token.type": "total",  # the event tells input and output together
+            "gen_ai.token.type": "total",  # the event has the sum of input and output
         }
         if event.model:
             attributes["gen_ai.response.model"] = self._model(event.model)

@@ -1,4 +1,4 @@
-"""The events of the corpus as OpenTelemetry spans and metrics, by the conventions for generative AI.
+"""Events of the corpus as OpenTelemetry spans and metrics, following the conventions for generative AI.
 
 ::
 
@@ -6,13 +6,12 @@
     ...
     telemetry.close()
 
-``callosum.telemetry.otlp`` sets providers up as the standard ``OTEL_...`` variables say.
+``callosum.telemetry.otlp`` sets up providers from the standard ``OTEL_...`` variables.
 
-A tool call is a span ``execute_tool <tool>``, made when it ends, with the times of its events. It belongs to
-the run of which it is an attempt (a span ``task <tool>``), else to the span that its host names (``traceparent``),
-else to the one that was current when it came to the gate. A call that is not let through is a span of zero length
-without an error: the gate did its work. What was called and what came back is sensitive and left out, unless
-``content`` is asked for.
+A tool call is a span ``execute_tool <tool>``, made when the call ends, with the times of its events. Its parent is the
+run of which it is an attempt (a span ``task <tool>``), else the span that its host names (``traceparent``), else the
+span that was current when the call reached the gate. A call that is not let through is a span of zero length without an
+error: the gate did its job. Arguments and results are sensitive and left out, unless ``content`` is set.
 
 ``docs/telemetry.md`` lists all attributes and metrics.
 """
@@ -64,20 +63,20 @@ except ImportError as error:
     raise ConfigError(MISSING, at=AT) from error
 
 OPEN: Final = 10_000
-"""Most calls, and most runs, that are open at once; of more the oldest are forgotten and counted."""
+"""Most calls, and most runs, that are open at once. Beyond it the oldest are forgotten and counted."""
 CONTENT: Final = 4096
-"""Longest argument or result on a span, in characters of JSON; what is longer is cut, with an ellipsis."""
+"""Longest argument or result on a span, in characters of JSON; a longer one is cut, with an ellipsis."""
 
 _W3C: Final = TraceContextTextMapPropagator()
 _TIERS: Final = {"safe": 0, "low": 1, "medium": 2, "high": 3, "critical": 4}
 
 _Key = int | tuple[str | None, str | None, str]
-"""By what a call is found again: the gate's id, else namespace, session and the host's id of the call."""
+"""How a call is found again: the gate's id, else namespace, session and the host's id of the call."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call that came to the gate and has not ended; ``start`` in nanoseconds since 1970."""
+    """A call that reached the gate and has not ended; ``start`` in nanoseconds since 1970."""
 
     keys: tuple[_Key, ...]
     start: int
@@ -90,7 +89,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Task:
-    """A run. When it is over it is kept for its last attempt, which is told from another thread."""
+    """A run. After its end it is kept for its last attempt, which another thread reports."""
 
     span: Span
     start: int
@@ -104,11 +103,10 @@ class _Task:
 
 
 class OpenTelemetry:
-    """Makes spans and metrics of events, with the given providers (default: those of the process).
+    """Turn events into spans and metrics, with the given providers (default: those of the process).
 
-    ``content``: spans also have arguments, results and reasons, shortened and redacted. ``evicted`` is how
-    many calls and runs were forgotten because more than ``OPEN`` were open; their spans may be missing or
-    lack what only the forgotten event told.
+    ``content``: spans also have arguments, results and reasons, shortened and redacted. ``evicted`` counts calls and
+    runs that were forgotten because more than ``OPEN`` were open; their spans may be missing or incomplete.
     """
 
     def __init__(
@@ -126,7 +124,7 @@ class OpenTelemetry:
         self._guard = threading.RLock()
         self._calls: OrderedDict[_Key, _Call] = OrderedDict()
         self._ended: OrderedDict[int, None] = OrderedDict()
-        """Actions whose span is made: what somebody finds out about one later is no second execution."""
+        """Actions that have a span already: an outcome that somebody finds later is not a second execution."""
         self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
         self._scope = corpus.scope()
         on = self._scope.on
@@ -147,7 +145,7 @@ class OpenTelemetry:
         on(TaskStopped, lambda event: self._over(event, "stopped"))
 
     def close(self) -> None:
-        """Ends it, and the spans of runs that are under way. Idempotent. The providers are left as they are."""
+        """End the subscription and the spans of unfinished runs. Idempotent. The providers are left as they are."""
         self._scope.close()
         with self._guard:
             tasks = list(self._tasks.values())
@@ -207,7 +205,7 @@ class OpenTelemetry:
         self._over_call(event, None, event.error)
 
     def _over_call(self, event: ToolCompleted | ToolFailed, duration: float | None, error: str | None) -> None:
-        """The call has ended, now or (in another process) some milliseconds after it began."""
+        """End the call, now or (in another process) some milliseconds after it began."""
         call, again = self._take(event)
         if again:
             return
@@ -228,7 +226,7 @@ class OpenTelemetry:
             self._measures.took((end - start) / 1e9, event, kind)
 
     def _take(self, event: CorpusEvent) -> tuple[_Call | None, bool]:
-        """The open call that the event ends, if it is known here, and whether its span is already made."""
+        """Return the open call that the event ends, if it is known here, and whether it already has a span."""
         with self._guard:
             if event.id is not None:
                 if event.id in self._ended:
@@ -248,12 +246,12 @@ class OpenTelemetry:
             self._calls.pop(key, None)
 
     def _attributes(self, event: CorpusEvent, tool: str, call: _Call | None, decision: str) -> dict[str, Any]:
-        """What a span says of its call, as far as it is known."""
+        """Return a span's attributes of its call, as far as they are known."""
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": line(tool),
         }
-        if event.id is not None:  # else the gate was away, and decided nothing
+        if event.id is not None:  # otherwise the gate was unreachable and decided nothing
             attributes["callosum.action.id"] = event.id
             attributes["callosum.decision"] = decision
         call_id = event.call_id or (call.call_id if call is not None else None)
@@ -285,7 +283,7 @@ class OpenTelemetry:
         attributes: dict[str, Any],
         error: str | None = None,
     ) -> None:
-        """Makes a span that is over, under its run or under what was around the call; never under what is now."""
+        """Make a finished span below its run or the context of the call, never below the current context."""
         around = Context()
         task_id = call.task_id if call is not None else getattr(event, "task_id", None)
         task = self._tasks.get((event.namespace, task_id)) if task_id else None
@@ -348,18 +346,19 @@ class OpenTelemetry:
 
 
 def _named(event: ToolCalled) -> SpanContext | None:
-    """The span that the host named as the caller's; None where it named none, or wrongly."""
+    """Return the span that the host named as the caller's; None if it named none, or an invalid one."""
     if event.traceparent is None:
         return None
-    said = {"traceparent": event.traceparent, "tracestate": event.tracestate or ""}
-    found = trace.get_current_span(_W3C.extract(said, Context())).get_span_context()
-    return found if found.is_valid else None
+    value = {"traceparent": event.traceparent, "tracestate": event.tracestate or ""}
+    context = trace.get_current_span(_W3C.extract(value, Context())).get_span_context()
+    return context if context.is_valid else None
 
 
 def _places(event: ToolCalled) -> tuple[_Key, ...]:
-    """Where a call is kept: at the gate's id; without one at the host's, and at its own id in the stream.
+    """Return the keys under which a call is kept.
 
-    That one is made of the moment: so the end of a call that the gate did not decide names its cause.
+    They are the gate's id, or without one the host's id, and the call's own id in the stream. The id in the stream
+    contains the moment, so the end of a call that the gate did not decide can name it as its cause.
     """
     if event.id is not None:
         return (event.id,)
@@ -368,7 +367,7 @@ def _places(event: ToolCalled) -> tuple[_Key, ...]:
 
 
 def _keys(event: CorpusEvent) -> Iterator[_Key]:
-    """Where the call may be that the event tells of."""
+    """Return the keys under which the event's call may be kept."""
     if event.id is not None:
         yield event.id
     if event.call_id is not None:
@@ -378,7 +377,7 @@ def _keys(event: CorpusEvent) -> Iterator[_Key]:
 
 
 def _name_session(attributes: dict[str, Any], instance: str) -> None:
-    """``mira/chat`` is the agent mira in the conversation ``mira/chat``."""
+    """Set the attributes of a session: ``mira/chat`` is the agent mira in the conversation ``mira/chat``."""
     agent, _, session = instance.partition("/")
     attributes["gen_ai.agent.name"] = line(agent)
     if session:
@@ -386,12 +385,12 @@ def _name_session(attributes: dict[str, Any], instance: str) -> None:
 
 
 def _nanoseconds(at: float) -> int:
-    """The moment in nanoseconds; a float holds it to the microsecond."""
+    """Return the moment in nanoseconds; a float is exact to the microsecond."""
     return round(at * 1_000_000) * 1000
 
 
 def _written(value: Any) -> str:
-    """The value as JSON, summarised and redacted."""
+    """Return the value as JSON, summarised and redacted."""
     text = msgspec.json.encode(summarise({"value": value})["value"]).decode()
     return text if len(text) <= CONTENT else text[: CONTENT - 1] + "…"
 

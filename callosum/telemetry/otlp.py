@@ -1,4 +1,4 @@
-"""Sends spans and metrics over OTLP, set up by the standard ``OTEL_...`` variables.
+"""Send spans and metrics over OTLP, set up by the standard ``OTEL_...`` variables.
 
 ::
 
@@ -35,23 +35,23 @@ except ImportError as error:
 logger = logging.getLogger("callosum")
 
 CLOSING: Final = 2.0
-"""How long ``close`` waits for what is still to be sent, in seconds."""
+"""Seconds that ``close`` waits for unsent data."""
 SELDOM: Final = 60.0
-"""A line of the exporters' log is let through once in so many seconds."""
+"""Seconds in which a message of the exporters is logged once."""
 
 
 def from_environment(corpus: Corpus, *, content: bool = False) -> OpenTelemetry:
-    """Has spans and metrics sent over OTLP/HTTP, as the standard variables say; ``content`` as in ``OpenTelemetry``.
+    """Send spans and metrics over OTLP/HTTP, as the standard variables say; ``content`` as in ``OpenTelemetry``.
 
-    Without any they go to ``http://localhost:4318``, in batches, from threads of their own: a receiver that
-    is slow or away costs the emitter nothing, and what it does not take in time is dropped. That is logged
-    once a minute. The service's name is ``callosum`` unless one is set.
+    Without variables the receiver is ``http://localhost:4318``. Batches are sent by separate threads: a slow or
+    unreachable receiver costs the emitter nothing, and what it does not take in time is dropped. That is logged once a
+    minute. The service's name is ``callosum`` unless one is set.
 
-    ``close()``, and the normal end of the process, send what is left and shut all of it down, within
-    ``CLOSING`` seconds; what could not be sent by then is lost.
+    ``close()``, and the normal end of the process, send the rest and shut everything down within ``CLOSING`` seconds;
+    what could not be sent by then is lost.
 
-    Raises ``ConfigError``: another protocol or exporter than OTLP over HTTP (or ``none``) is asked for, or
-    a variable has a value that cannot be used. Where the extra is not installed, importing this module does.
+    Raises ``ConfigError`` if another protocol or exporter than OTLP over HTTP (or ``none``) is requested, or a variable
+    has an invalid value. If the extra is not installed, importing this module raises ``ImportError``.
     """
     spans, numbers = _sends("TRACES"), _sends("METRICS")
     resource = Resource.create()
@@ -71,7 +71,10 @@ def from_environment(corpus: Corpus, *, content: bool = False) -> OpenTelemetry:
 
 
 def _sends(signal: str) -> bool:
-    """Whether spans or metrics are sent. Raises ``ConfigError`` for a way of sending that is not there."""
+    """Return True if spans or metrics are sent.
+
+    Raises ``ConfigError`` for an exporter or protocol that is not supported.
+    """
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     name = f"OTEL_{signal}_EXPORTER"
@@ -90,7 +93,7 @@ def _sends(signal: str) -> bool:
 
 
 class _SpanExporter(OTLPSpanExporter):
-    """One that can be told to give up: the SDK would go on with each batch that waits, for half a minute."""
+    """An exporter that can be told to give up: the SDK would try to send each waiting batch for half a minute."""
 
     _over = False
 
@@ -98,16 +101,16 @@ class _SpanExporter(OTLPSpanExporter):
         return SpanExportResult.FAILURE if self._over else super().export(spans)
 
     def shutdown(self) -> None:
-        """Ends the waiting between attempts; nothing is sent any more. Idempotent."""
+        """End the wait between attempts; nothing is sent any more. Idempotent."""
         if not self._over:
             self._over = True
             super().shutdown()  # type: ignore[no-untyped-call]
 
 
 class _Sending(OpenTelemetry):
-    """``OpenTelemetry`` with providers of its own, which it shuts down.
+    """``OpenTelemetry`` with its own providers, which it shuts down.
 
-    The thread that shuts the spans down waits from the start: an interpreter that is ending starts no more.
+    The thread that shuts the spans down exists from the start, because an interpreter that is ending starts no threads.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class _Sending(OpenTelemetry):
         atexit.unregister(self.close)
         try:
             self._meters.shutdown(timeout_millis=CLOSING * 1000)
-        except Exception:  # the SDK raises this very class when the time is over
+        except Exception:  # the SDK raises exactly this class when the time is over
             logger.debug("telemetry: the last metrics were not sent in time", exc_info=True)
         if not self._closer.is_alive():  # a forked child does not have the thread
             self._end_spans()
@@ -152,9 +155,9 @@ class _Sending(OpenTelemetry):
 
 
 class RateLimitedFilter(logging.Filter):
-    """Lets each message of the exporters through once in ``SELDOM`` seconds, whatever its values.
+    """Pass each message of the exporters once in ``SELDOM`` seconds, whatever its values.
 
-    It is put on their loggers when it is made, until ``close``. ``clock`` is for tests.
+    It is added to their loggers when it is created, and removed by ``close``. ``clock`` is for tests.
     """
 
     LOGGERS: Final = (
@@ -173,7 +176,7 @@ class RateLimitedFilter(logging.Filter):
             logging.getLogger(name).addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is time for this message again."""
+        """Return True if this message is due again."""
         now, key = self._clock(), (record.name, str(record.msg))
         if now - self._said.get(key, -SELDOM) < SELDOM:
             return False
@@ -181,6 +184,6 @@ class RateLimitedFilter(logging.Filter):
         return True
 
     def close(self) -> None:
-        """Takes it off."""
+        """Remove it from the loggers."""
         for name in self.LOGGERS:
             logging.getLogger(name).removeFilter(self)

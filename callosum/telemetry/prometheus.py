@@ -1,4 +1,4 @@
-"""The events of the corpus as metrics for Prometheus.
+"""Events of the corpus as metrics for Prometheus.
 
 ::
 
@@ -8,25 +8,25 @@
     start_http_server(9464)
 
 ============================== ========= ===========================================================
-metric                         labels    what
+metric                         labels    meaning
 ============================== ========= ===========================================================
 callosum_events_total          type      events, by dotted name
-callosum_tool_seconds          tool      histogram: from the decision to the report of a call that was done
-callosum_tool_failures_total   tool,     calls that failed, were cancelled, or ended nobody knows how
-                               error
-callosum_safety_total          decision, allowed, blocked, approved, denied; how grave the call is
-                               gravity   (safe ... critical), where it was allowed
+callosum_tool_seconds          tool      histogram: from decision to report, of completed calls
+callosum_tool_failures_total   tool,     calls that failed or were cancelled, or whose outcome is
+                               error     unknown
+callosum_safety_total          decision, allowed, blocked, approved, denied; the call's risk
+                               gravity   (safe ... critical) if it was allowed
 callosum_llm_tokens_total      provider, tokens of models' answers
                                model
 callosum_llm_errors_total      provider, failures of models; whether the host tries again (true, false)
                                retry
-callosum_health_problems_total resource, warnings and worse; ``level`` is warning or critical
+callosum_health_problems_total resource, problems; ``level`` is warning or critical
                                level
-callosum_health_value          name      what the last check measured, the unit in the name
+callosum_health_value          name      the last measurement; the name includes the unit
 ============================== ========= ===========================================================
 
-Of tools, models, resources and names the first 200 get a series each, of errors and providers the first 50; the
-rest share ``other``.
+The first 200 tools, models, resources and names, and the first 50 errors and providers, get a series each; the rest
+share ``other``.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10
 
 
 class Prometheus:
-    """Counts events into ``registry`` (default: the registry of the process).
+    """Count events into ``registry`` (default: the registry of the process).
 
-    There is one for a registry: a second one raises ``ValueError``, as all collectors do.
+    A registry has one: a second one raises ``ValueError``, as all collectors do.
     """
 
     def __init__(self, corpus: Corpus, registry: CollectorRegistry | None = None) -> None:
@@ -109,7 +109,7 @@ class Prometheus:
         on(HealthCritical, lambda event: self._problem(event, "critical"))
 
     def close(self) -> None:
-        """Ends it and takes its metrics out of the registry. Idempotent."""
+        """End the subscription and remove the metrics from the registry. Idempotent."""
         self._scope.close()
         while self._registered:
             self._registry.unregister(self._registered.pop())
@@ -117,7 +117,7 @@ class Prometheus:
     # --- inside --------------------------------------------------------------------------------------
 
     def _register(self) -> None:
-        """Puts all metrics into the registry, or none."""
+        """Add all metrics to the registry, or none."""
         self._registered: list[Counter | Gauge | Histogram] = []
         for metric in (
             self._events,

@@ -77,7 +77,7 @@ def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gat
     mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
     both = TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n")
     assert file.read_text() == both
-    assert "What doug/doug changed there" in mira.told[-1]
+    assert "Changes that doug/doug made there" in mira.told[-1]
     assert "doug's" in mira.told[-1]
     # doug has not seen the merge: his next write is merged again, and says what mira did
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n").replace("line 8\n", "doug again\n"))
@@ -511,7 +511,7 @@ def test_hooks_pass_a_far_edit_and_run_a_write_merged(gate: LocalGate, file: Pat
         assert file.read_text() == TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n").replace(
             "line 9\n", "again\n"
         )
-        assert "was merged into this call's text" in (told if host.gemini else repr(answer))
+        assert "were merged into this call's text" in (told if host.gemini else repr(answer))
         assert [entry["outcome"] for entry in host.hooked.journal("complete")].count("done") == 5
         assert gate.courses.writers is not None
         assert [merged.lost for merged in gate.courses.writers.merges.all()] == [""]
@@ -552,5 +552,5 @@ def test_patch_of_codex_runs_merged_where_its_user_is_asked_nothing(gate: LocalG
         file.write_text("something else\n")
         assert host.done("mira", "apply_patch", runs, "Exit code: 0\n") == "", "Codex does not wait for a report"
         following = host.asked("mira", "Bash", {"command": "ls"})
-        assert "does not hold what was merged" in following["hookSpecificOutput"]["additionalContext"]
+        assert "does not hold the merge" in following["hookSpecificOutput"]["additionalContext"]
         assert host.asked("mira", "Bash", {"command": "ls"}) == {}

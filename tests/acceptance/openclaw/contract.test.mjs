@@ -132,7 +132,7 @@ async function both(host, name, wrap = (call) => call) {
 test("a write over another's change runs merged, and the model reads so with its result", async () => {
     const [written, said, ...more] = await both(host, "plan.md");
     assert.equal(written, "written");
-    assert.match(said, /^\[Callosum\] What mira\/two-plan.md changed there meanwhile was merged/);
+    assert.match(said, /^\[Callosum\] Changes that mira\/two-plan.md made there were merged/);
     assert.match(said, /^\| \+theirs 3 /m);
     assert.deepEqual(more, []);
 });

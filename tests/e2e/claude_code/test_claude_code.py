@@ -118,7 +118,7 @@ def test_write_of_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -
     mine = write(path, TEXT.replace("line 20\n", "the first's\n"))
     heard = after_another(desk, numbered(path), theirs, mine)
     assert path.read_text() == TEXT.replace("line 3\n", "the second's\n").replace("line 20\n", "the first's\n")
-    assert "was merged into this call's text" in heard
+    assert "were merged into this call's text" in heard
     assert "+the second's" in heard
     (merged,) = json.loads(desk.callosum("merges", "--json"))["merges"]
     assert merged["lost"] == ""

@@ -91,7 +91,7 @@ def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., Codex
     changed.set()
     first.end()
     assert file.read_text().splitlines() == ["line 0", "theirs", "line 2", "mine", *(f"line {n}" for n in range(4, 9))]
-    assert "was merged into this call's text" in scripted.heard("first")
+    assert "were merged into this call's text" in scripted.heard("first")
     assert sorted(map(sorted, home.outcomes("apply_patch").values())) == [["allow", "done"], ["done", "warn"]]
 
 

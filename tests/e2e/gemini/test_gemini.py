@@ -78,7 +78,7 @@ def test_write_over_anothers_change_runs_merged_and_both_are_told(home: GeminiHo
     told.set()
     second.end()
     assert file.read_text() == again.replace("line 20\n", "mine\n")
-    assert "was merged into this call's text" in scripted.heard("first")
+    assert "were merged into this call's text" in scripted.heard("first")
     assert "wrote the file merged with this session's change" in scripted.heard("second")
     assert sorted(home.outcomes("write_file").values(), key=len) == [
         ["warn", "done"],
