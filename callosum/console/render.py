@@ -30,6 +30,14 @@ _VERDICTS: Final = {
     "ask": "asks",
     "block": "blocked",
 }
+_KINDS: Final = {
+    "recent": "just acted on it",
+    "held": "is acting on it",
+    "stale": "changed it since it was read",
+    "unknown": "may have done it, and did not report",
+    "opposed": "decided the opposite",
+    "duplicate": "did the same already",
+}
 _EVENTS: Final = {
     "intercept": "called",
     "complete": "ended",
@@ -113,6 +121,7 @@ _ENVIRONMENT.filters |= {
     "bare": without_spellings,
     "tier": lambda tier: _TIERS[tier],
     "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),
+    "kind": lambda kind: _KINDS.get(str(kind), str(kind)),
     "event": lambda event: _EVENTS.get(str(event), str(event)),
     "words": _words,
     "ending": lambda how: _ENDINGS.get(how, how),

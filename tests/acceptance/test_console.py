@@ -193,6 +193,8 @@ def test_a_pause_is_shown_until_it_is_repeated(server: Server, anna: Visitor) ->
     assert paused["verdict"] == "confirm"
     page = anna.get("/console")
     assert ("mira/evening" in page.text, "what it did" in page.text) == (True, True)
+    assert "mira/day did the same already (duplicate)" in page.text
+    assert "Answer it" not in anna.get(f"/console/action/{paused['id']}").text, "a pause takes no answer"
     (item,) = [said for tag, said in page.tags if tag == "li" and said.get("id") == f"w{paused['id']}"]
     assert item["class"] == "card confirm"
     again = until(lambda: (made := ask(server, "evening", "send_email", **mail))["proceed"] and made)
@@ -378,7 +380,7 @@ def test_a_new_user_finds_what_waits_who_holds_and_why_a_call_was_blocked(tmp_pa
             ask(server, "chat", "refund", to=name, amount="7")
 
         home = visitor.get("/console").text
-        assert re.search(r"\d things wait for a person, the oldest first: 2 questions, 1 blocked call[,.]", home), home
+        assert re.search(r"\d things wait, the oldest first: 2 questions, 1 blocked call[,.]", home), home
 
         sessions = visitor.get("/console/sessions")
         told = sessions.text.partition("Held now")[2].partition("last seen")[0]
@@ -393,6 +395,7 @@ def test_a_new_user_finds_what_waits_who_holds_and_why_a_call_was_blocked(tmp_pa
         assert f"/console/action/{blocked['id']}" in visitor.get("/console/report").html
         assert "blocked" in visitor.get("/console/search?q=deploy").text
         page = visitor.get(f"/console/action/{blocked['id']}")
+        assert "Answer it" in page.text
         told = page.text.partition("What the agent was told")[2].partition("Params")[0]
         assert told.startswith("[Callosum]")
         assert "'deploy'" in told
