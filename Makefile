@@ -45,6 +45,10 @@ lint: $(VENV)/.test ## style, types and direction of imports
 unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
+.PHONY: docs
+docs: $(VENV)/.docs ## the documentation site, in build/site; a broken link, anchor or reference fails
+	@$(BIN)/python -m website
+
 .PHONY: native
 native: $(VENV)/.native ## the native hook client for this machine, compiled by the pinned compiler
 
@@ -129,6 +133,11 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 	@$(PIP) install --editable '.[demo,dev,examples,fastmcp,fuzz,mcp,opentelemetry,server]'
 	@touch $@ $(VENV)/.demo
 	@$(MAKE) --no-print-directory $(VENV)/.native || echo "without the compiler the native hook client is NOT tested, only the script" >&2
+
+$(VENV)/.docs: $(VENV)/.python pyproject.toml
+	@echo "installing callosum[docs]"
+	@$(PIP) install --editable '.[docs]'
+	@touch $@
 
 # remade when the source has changed
 $(VENV)/.native: $(VENV)/.python pyproject.toml callosum/hosts/native/hook.c callosum/hosts/native/client.h $(wildcard callosum/programs/*.py) release/client.py
