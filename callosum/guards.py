@@ -161,19 +161,20 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             raise TypeError("guard() takes either a call (for a block) or an instance (for a function)")
         self._gate = gate
         self._call = call
-        self._who = (instance, session, run)
-        self._template = Call(
-            UNNAMED,
-            tool or UNNAMED,
-            namespace=namespace,
-            description=description,
-            pause=pause,
-            wait=wait,
-            timeout=timeout,
-        )
-        self._tool = tool
-        self._blocked = blocked
         self._warned = warned
+        if call is None:
+            self._who = (instance, session, run)
+            self._template = Call(
+                UNNAMED,
+                tool or UNNAMED,
+                namespace=namespace,
+                description=description,
+                pause=pause,
+                wait=wait,
+                timeout=timeout,
+            )
+            self._tool = tool
+            self._blocked = blocked
         self._turn = threading.Lock()
         self._entered = self._left = False
         self.decision: Decision | None = None
@@ -280,9 +281,9 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     # --- a function ---
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        instance, session, run = self._who
-        if instance is None:
+        if self._call is not None:
             raise TypeError("guard() around a function needs an instance")
+        instance, session, run = self._who
         if not callable(function):
             raise TypeError(_no_function(function))
         signature = inspect.signature(function)

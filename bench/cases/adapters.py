@@ -8,6 +8,7 @@ own, so that none is in another's way.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import statistics
 from contextlib import ExitStack
@@ -22,6 +23,8 @@ from callosum import AsyncGate, Call, LocalGate
 VERSIONS: Final = ("langchain", "openai-agents")
 MAKE: Final[dict[str, calls.Make]] = {"tier 0": calls.read, "tier 2": calls.post, "tier 3": calls.reply}
 BLOCK: Final = 60
+_prefixes: Final = (f"call_{number:04x}" for number in itertools.count(0xA000))
+"""How the ids of a case's calls begin."""
 
 
 def run(folder: Path, rounds: int) -> Report:
@@ -35,13 +38,13 @@ def run(folder: Path, rounds: int) -> Report:
 
         cases = [Case("nothing, awaited", lambda _: loop.run_until_complete(_nothing()), BLOCK)]
         for tier, make in MAKE.items():
-            cases.append(Case(f"pair, {tier}", _pair(gate(f"pair-{tier}"), make), BLOCK))
-            cases.append(Case(f"pair awaited, {tier}", _awaited(loop, gate(f"awaited-{tier}"), make), BLOCK))
+            cases.append(Case(f"pair, {tier}", pair(gate(f"pair-{tier}"), make), BLOCK))
+            cases.append(Case(f"pair awaited, {tier}", awaited(loop, gate(f"awaited-{tier}"), make), BLOCK))
             if find_spec("langchain") is not None:
-                ours, nothing = _langchain(gate(f"langchain-{tier}"), make)
+                ours, nothing = through_langchain(gate(f"langchain-{tier}"), make)
                 cases += [Case(f"LangChain, {tier}", ours, BLOCK), Case(f"LangChain, nothing, {tier}", nothing, BLOCK)]
             if find_spec("agents") is not None:
-                ours, nothing = _openai_agents(loop, gate(f"openai-{tier}"), make)
+                ours, nothing = through_openai_agents(loop, gate(f"openai-{tier}"), make)
                 cases += [Case(f"OpenAI, {tier}", ours, BLOCK), Case(f"OpenAI, nothing, {tier}", nothing, BLOCK)]
         found = side_by_side(cases, rounds)
     loop.close()
@@ -50,8 +53,8 @@ def run(folder: Path, rounds: int) -> Report:
             added = _added(found[f"LangChain, {tier}"], found[f"LangChain, nothing, {tier}"], found[f"pair, {tier}"])
             report.add(f"LangChain, {tier}: added / pair", added, at_most=1.3)
         if f"OpenAI, {tier}" in found:
-            pair = found[f"pair awaited, {tier}"]
-            added = _added(found[f"OpenAI, {tier}"], found[f"OpenAI, nothing, {tier}"], pair, found["nothing, awaited"])
+            bare = found[f"pair awaited, {tier}"]
+            added = _added(found[f"OpenAI, {tier}"], found[f"OpenAI, nothing, {tier}"], bare, found["nothing, awaited"])
             report.add(f"OpenAI Agents SDK, {tier}: added / awaited pair", added, at_most=1.3)
     if find_spec("langchain") is None:
         report.missing.append("LangChain: langchain is not installed")
@@ -71,15 +74,15 @@ async def _nothing() -> None:
     return None
 
 
-def _call(make: calls.Make, count: int) -> Call:
-    """The call as an adapter makes it."""
+def _call(make: calls.Make, count: int, prefix: str) -> Call:
+    """The call as an adapter makes it. No other case has an id like it: an id that was seen before costs less."""
     tool, params = make(count)
     return Call(
         "mira",
         tool,
         params,
         session="chat",
-        call_id=f"c{count}",
+        call_id=f"{prefix}-{count}",
         pause=True,
         rewrite=True,
         description="Act.",
@@ -87,25 +90,30 @@ def _call(make: calls.Make, count: int) -> Call:
     )
 
 
-def _pair(gate: LocalGate, make: calls.Make) -> Operation:
-    def pair(count: int) -> None:
-        decision = gate.intercept(_call(make, count))
+def pair(gate: LocalGate, make: calls.Make) -> Operation:
+    """Return the gate's own pair."""
+    prefix = next(_prefixes)
+
+    def both(count: int) -> None:
+        decision = gate.intercept(_call(make, count, prefix))
         gate.complete("mira", id=decision.id, result="done", session="chat")
 
-    return pair
+    return both
 
 
-def _awaited(loop: asyncio.AbstractEventLoop, gate: LocalGate, make: calls.Make) -> Operation:
-    awaited = AsyncGate(gate)
+def awaited(loop: asyncio.AbstractEventLoop, gate: LocalGate, make: calls.Make) -> Operation:
+    """Return the gate's own pair, awaited."""
+    face, prefix = AsyncGate(gate), next(_prefixes)
 
-    async def pair(count: int) -> None:
-        decision = await awaited.intercept(_call(make, count))
-        await awaited.complete("mira", id=decision.id, result="done", session="chat")
+    async def both(count: int) -> None:
+        decision = await face.intercept(_call(make, count, prefix))
+        await face.complete("mira", id=decision.id, result="done", session="chat")
 
-    return lambda count: loop.run_until_complete(pair(count))
+    return lambda count: loop.run_until_complete(both(count))
 
 
-def _langchain(gate: LocalGate, make: calls.Make) -> tuple[Operation, Operation]:
+def through_langchain(gate: LocalGate, make: calls.Make) -> tuple[Operation, Operation]:
+    """Return a call through the adapter, and one through a middleware that does nothing."""
     from langchain.agents.middleware import AgentMiddleware
     from langchain.agents.middleware.types import ToolCallRequest
     from langchain_core.messages import ToolMessage
@@ -121,9 +129,11 @@ def _langchain(gate: LocalGate, make: calls.Make) -> tuple[Operation, Operation]
             return handler(request)
 
     def through(middleware: Any) -> Operation:
+        prefix = next(_prefixes)
+
         def call(count: int) -> object:
             name, params = make(count)
-            asked = {"name": name, "args": params, "id": f"c{count}", "type": "tool_call"}
+            asked = {"name": name, "args": params, "id": f"{prefix}-{count}", "type": "tool_call"}
             request = ToolCallRequest(tool_call=asked, tool=tool, state={"messages": []}, runtime=None)
             if middleware.wrap_tool_call(request, lambda _: done).content != "done":
                 raise RuntimeError(f"{name} was stopped")
@@ -134,7 +144,10 @@ def _langchain(gate: LocalGate, make: calls.Make) -> tuple[Operation, Operation]
     return through(CallosumMiddleware(gate, instance="mira", session="chat")), through(Nothing())
 
 
-def _openai_agents(loop: asyncio.AbstractEventLoop, gate: LocalGate, make: calls.Make) -> tuple[Operation, Operation]:
+def through_openai_agents(
+    loop: asyncio.AbstractEventLoop, gate: LocalGate, make: calls.Make
+) -> tuple[Operation, Operation]:
+    """Return a call of a tool of a gated agent, and one of the same tool without the gate."""
     from agents import Agent, FunctionTool, RunContextWrapper
     from agents.tool_context import ToolContext
 
@@ -149,9 +162,11 @@ def _openai_agents(loop: asyncio.AbstractEventLoop, gate: LocalGate, make: calls
     gate_agent(agent, gate, instance="mira", session="chat")
 
     def through(tool: Any) -> Operation:
+        prefix = next(_prefixes)
+
         def call(count: int) -> object:
             given = json.dumps(make(count)[1])
-            context = ToolContext(context=None, tool_name=name, tool_call_id=f"c{count}", tool_arguments=given)
+            context = ToolContext(context=None, tool_name=name, tool_call_id=f"{prefix}-{count}", tool_arguments=given)
             if loop.run_until_complete(tool.on_invoke_tool(context, given)) != "done":
                 raise RuntimeError(f"{name} was stopped")
             return None

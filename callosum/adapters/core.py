@@ -35,7 +35,7 @@ from callosum.gate import Gate
 from callosum.guards import UNNAMED, AsyncGate, guard, outcome_of_error, result_of_error
 from callosum.model import DEFAULT_NAMESPACE, Call, Conflict, Decision, Outcome, State, Verdict
 from callosum.policy.settle import HOST
-from callosum.process import own_session
+from callosum.process import own_session, this_process
 
 logger = logging.getLogger("callosum")
 
@@ -278,6 +278,7 @@ class Adapter:
             parent=f"{around.instance}/{around.session}" if around is not None and not within else None,
             rewrite=True,
             meta=seen.meta,
+            host=this_process(),
         )
 
     def run(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], R]) -> R:

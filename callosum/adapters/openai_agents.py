@@ -13,7 +13,6 @@ The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: the 
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import shlex
@@ -279,7 +278,7 @@ def _turn_of(context: Any, params: Mapping[str, Any]) -> str:
     session is another call by its params.
     """
     usage = getattr(context, "usage", None)
-    digest = blake2b(json.dumps(params, sort_keys=True, default=str).encode("utf-8", "replace"), digest_size=6)
+    digest = blake2b(repr(params).encode("utf-8", "replace"), digest_size=6)
     return f"{getattr(usage, 'requests', 0)}-{digest.hexdigest()}"
 
 
@@ -291,8 +290,8 @@ def _noting(invoke: Any, noted: Noted) -> Any:
         with noted:
             return await run(context, given)
 
-    copied = copy.copy(invoke)
-    copied._invoke_tool_impl = noting  # noqa: SLF001 - of a copy of our own
+    copied = object.__new__(type(invoke))
+    vars(copied).update(vars(invoke), _invoke_tool_impl=noting)
     return copied
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import calls
+from bench.cases import adapters as seams
 from callosum import Call, LocalGate
 from callosum.errors import ConfigError
 from callosum.model import Entry, Event, Outcome, Verdict
@@ -29,6 +31,7 @@ from langgraph.types import Command, interrupt
 from pydantic import Field
 
 from callosum.adapters.langchain import CallosumMiddleware
+from tests.support.opcodes import counting
 
 RULES = """{"rules": [
   {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
@@ -130,6 +133,28 @@ def test_an_error_that_a_tool_node_makes_a_message_of_has_its_outcome(
     made.invoke({"messages": [HumanMessage("go")]}, ASK)
     assert results(model)["c1"].status == "error"
     assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [outcome]
+
+
+@pytest.mark.parametrize("make", [calls.read, calls.post, calls.reply])
+def test_a_tool_call_costs_little_more_than_the_gates_own_pair(tmp_path: Path, make: calls.Make) -> None:
+    def steps(operation: Callable[[int], object]) -> int:
+        for count in range(20):  # what is known of the keys and the tool is known by then
+            operation(count)
+        found = []
+        for count in range(20, 26):
+            with counting() as taken:
+                operation(count)
+            found.append(taken[0])
+        return min(found)
+
+    with (
+        LocalGate(settings=Settings(state=tmp_path / "pair")) as bare,
+        LocalGate(settings=Settings(state=tmp_path / "gated")) as gate,
+    ):
+        ours, nothing = seams.through_langchain(gate, make)
+        pair = steps(seams.pair(bare, make))
+        added = steps(ours) - steps(nothing)
+    assert pair < added < 1.3 * pair  # the adapter asks and reports, so it cannot cost less
 
 
 # --- interrupts and replays ----------------------------------------------------------------------------------

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -18,6 +14,7 @@ from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
+from tests.support.opcodes import counting
 
 LEASES = 15
 Make = Callable[[Path, ManualClock], Store]
@@ -25,24 +22,6 @@ STORES: dict[str, Make] = {
     "memory": lambda _, clock: MemoryStore(clock=clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "gate.db", clock=clock),
 }
-
-
-@contextmanager
-def counting() -> Iterator[list[int]]:
-    """Count the steps that this thread's functions take meanwhile."""
-    steps = [0]
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        frame.f_trace_opcodes = True
-        steps[0] += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield steps
-    finally:
-        sys.settrace(before)
 
 
 class Meeting:
