@@ -19,6 +19,7 @@ from typing import Any, Final
 from bench import calls
 from bench.harness import Case, Measured, Operation, Report, side_by_side
 from callosum import AsyncGate, Call, LocalGate
+from callosum.process import this_process
 
 VERSIONS: Final = ("langchain", "openai-agents")
 MAKE: Final[dict[str, calls.Make]] = {"tier 0": calls.read, "tier 2": calls.post, "tier 3": calls.reply}
@@ -83,8 +84,10 @@ def _call(make: calls.Make, count: int, prefix: str) -> Call:
         params,
         session="chat",
         call_id=f"{prefix}-{count}",
+        after=0,
         pause=True,
         rewrite=True,
+        host=this_process(),
         description="Act.",
         schema={"type": "object", "properties": {}},
     )
