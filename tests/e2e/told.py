@@ -44,7 +44,7 @@ def claimed(column: str) -> dict[str, str]:
     """What the table in the docs says of a host: by event, from where it is told, or why it is not."""
     rows = [
         [cell.strip() for cell in line.strip("| ").split("|")]
-        for line in TABLE.read_text().partition("## What each host tells")[2].partition("\n## ")[0].splitlines()
+        for line in TABLE.read_text().partition("## What each host reports")[2].partition("\n## ")[0].splitlines()
         if line.startswith("|")
     ]
     place = rows[0].index(column)

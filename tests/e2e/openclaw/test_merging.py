@@ -39,7 +39,7 @@ def test_two_sessions_that_write_one_file_are_merged_told_and_undone(
     both = betas.replace("line 50 ", "alpha's line ")
     assert file.read_text() == both
     told = heard(model, "alpha-writes")
-    assert f"What {INSTANCE}/agent:main:two changed there" in told
+    assert f"Changes that {INSTANCE}/agent:main:two made there" in told
     assert "+beta's line" in told
     turn(house, "two", "beta-hears", call("exec", command="echo on"))
     assert f"{INSTANCE}/agent:main:one wrote the file merged with this session's change" in heard(model, "beta-hears")

@@ -19,7 +19,7 @@ TRANSCRIPT = {"llm.response", "llm.error", "context.trimmed", "input.routed"}
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
 def test_every_event_has_a_cell_and_every_no_a_reason(host: Program) -> None:
-    notes = set(re.findall(r"^(\d+)\. ", TABLE.read_text().partition("## What each host tells")[2], re.MULTILINE))
+    notes = set(re.findall(r"^(\d+)\. ", TABLE.read_text().partition("## What each host reports")[2], re.MULTILINE))
     found = claimed(COLUMNS[host.name])
     assert [*found] == [*CATALOGUE]
     for name, cell in found.items():
