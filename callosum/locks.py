@@ -1,4 +1,4 @@
-"""Lock files: one process, or one thread, at a time does a thing in a folder.
+"""Lock files: one process, or one thread, at a time does a thing in a folder; and how it replaces a file there.
 
 The kernel frees such a lock when its last descriptor is closed. A child that was forked meanwhile has one too, and
 would keep the lock after its holder went on. So it is unlocked first, which counts for all of them.
@@ -39,6 +39,27 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Put a private file in the place of the old one, synced so that it survives power loss.
+
+    Whoever reads sees the old file or the new one. To be called under a lock. Raises ``OSError``.
+    """
+    draft = path.with_suffix(".part")
+    draft.unlink(missing_ok=True)  # of a process that died
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _take(handle: int, ends: float) -> bool:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from callosum import standing
 from callosum.errors import ConfigError
 from callosum.redact import SecretDigests
 from callosum.rules import RuleSet
@@ -22,6 +23,9 @@ from callosum.rules.protected import PROGRAM, RULES, SETTINGS, SOCKET, STATE
 from callosum.rules.shell.policy import ShellPolicy
 from callosum.settings import Settings
 from callosum.sockets import socket_path
+
+if TYPE_CHECKING:
+    from callosum.rules import StandingApproval
 
 logger = logging.getLogger("callosum")
 
@@ -33,6 +37,7 @@ _KEY_FILE: Final = "content.key"
 class Rulebook:
     """The rules in force. ``path`` need not exist: then the default set stands alone.
 
+    ``standing`` is the file of standing approvals, which need not exist either; each counts until its end.
     ``options`` are more arguments of ``RuleSet.parse``, see ``options_of``.
     ``error`` is the fault of the newest version of the file, None if it is sound.
     Raises ``ConfigError`` with the place if the file is bad at the start.
@@ -45,8 +50,10 @@ class Rulebook:
         secret: bytes = b"",
         protected: Mapping[str, str] | tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
+        standing: Path | None = None,
     ) -> None:
         self.path = Path(path) if path is not None else None
+        self._standing = standing
         self.error: ConfigError | None = None
         self._options = dict(options or {})
         self._secret = secret
@@ -56,8 +63,11 @@ class Rulebook:
         self._protected = named
         self.secrets = SecretDigests(secret)
         """Replaces secrets in keys and names by digests of this gate's content key."""
-        self._stamp = self._look()
+        self._stamp = _stamp_of(self.path)
+        self._standing_stamp = _stamp_of(standing)
+        self._ends = 0.0
         self._rules = self._read()
+        self._approve()
         self._next = time.monotonic() + LOOK_EVERY
         self._reading = threading.Lock()
 
@@ -72,10 +82,22 @@ class Rulebook:
 
         What ``protected_of`` names is protected, and need not exist.
         """
-        return cls(path_of(settings), secret=secret, protected=protected_of(settings), options=options_of(settings))
+        return cls(
+            path_of(settings),
+            secret=secret,
+            protected=protected_of(settings),
+            options=options_of(settings),
+            standing=standing.path_of(settings.state),
+        )
 
     def current(self) -> RuleSet:
-        """Returns the rules in force, after a look at the file if the last one is a second old."""
+        """Return the rules in force, after a look at the files if the last one is a second old.
+
+        A standing approval that has ended is not among them, however long ago that look was.
+        """
+        if self._ends and time.time() >= self._ends:
+            with self._reading:
+                self._reload()
         if time.monotonic() >= self._next and self._reading.acquire(blocking=False):
             try:
                 self._reload()
@@ -93,30 +115,37 @@ class Rulebook:
             return self._reload()
 
     def _reload(self) -> bool:
-        stamp = self._look()
-        if stamp == self._stamp:
+        stamp, standing = _stamp_of(self.path), _stamp_of(self._standing)
+        ended = self._ends and time.time() >= self._ends
+        if stamp == self._stamp and standing == self._standing_stamp and not ended:
             return False
-        self._stamp = stamp
-        try:
-            self._rules = self._read()
-        except ConfigError as error:
-            self.error = error
-            logger.warning("the rules stay as they were: %s", error)
-            return False
-        self.error = None
-        return True
+        changed, self._stamp, self._standing_stamp = stamp != self._stamp, stamp, standing
+        if changed:
+            try:
+                rules = self._read()
+            except ConfigError as error:
+                self.error = error
+                logger.warning("the rules stay as they were: %s", error)
+            else:
+                self._rules = rules
+                self.error = None
+        self._approve()
+        return not changed or self.error is None
 
-    def _look(self) -> tuple[int, int, int] | None:
-        if self.path is None:
-            return None
+    def _approve(self) -> None:
+        """Lay the standing approvals over the rules; a file that cannot be read approves nothing."""
+        self._ends = 0.0
+        if self._standing is None:
+            return
+        found: tuple[StandingApproval, ...] = ()
         try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            logger.warning("cannot look at %s: %s", self.path, error)
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+            now = time.time()
+            found = tuple(one for one in standing.read(self._standing) if one.until > now)
+        except ConfigError as error:
+            logger.warning("no standing approval counts: %s", error)
+        self._ends = min((one.until for one in found), default=0.0)
+        if found or self._rules.standing:
+            self._rules = self._rules.with_standing(found)
 
     def _read(self) -> RuleSet:
         user = None
@@ -133,6 +162,20 @@ class Rulebook:
             if user is None or error.at.startswith(source):
                 raise
             raise ConfigError(error.message, at=f"{source}: {error.at}" if error.at else source) from None
+
+
+def _stamp_of(path: Path | None) -> tuple[int, int, int] | None:
+    """Return what changes when a file does; None where there is none."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        logger.warning("cannot look at %s: %s", path, error)
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def path_of(settings: Settings) -> Path:

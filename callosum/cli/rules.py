@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, exists, open_gate, rulebook_of, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -140,6 +140,67 @@ def _print(found: list[Suggestion], path: str, *, there: bool) -> None:
         show.line()
     where = f'at the top of "rules" in {path}' if there else f'as {{"rules": [...]}} into a new file {path}'
     show.line(f"Nothing was changed. To use a proposal put it {where}; then `callosum rules check`.", "bold")
+
+
+# --- standing approvals -----------------------------------------------------------------------------
+
+
+@app.command(epilog=EPILOG)
+def approvals(state: State = None, config: Config = None, json: Json = False) -> None:
+    """List the standing approvals, which the console's Approve the like gives; exit code 1 if there is none."""
+    import time
+
+    from callosum import standing
+    from callosum.cli import show
+    from callosum.cli.times import clock
+
+    settings = settings_of(state, None, config)
+    now = time.time()
+    found = [one for one in standing.read(standing.path_of(settings.state)) if one.until > now]
+    counting = {one.id for one in rulebook_of(settings).current().standing}
+    if json:
+        show.json({"approvals": [{"counts": one.id in counting, "approval": one} for one in found]})
+    elif not found:
+        show.line("Nothing is approved beforehand.")
+    else:
+        rows = [
+            (
+                show.cell(one.id),
+                show.cell(one.tool, limit=50),
+                show.cell(", ".join(f"{name} {said}" for name, said in one.params.items()), limit=100),
+                show.cell(f"the question of {one.rule}" if one.asks else ", ".join(one.kinds), limit=60),
+                show.cell(one.by, limit=40),
+                show.cell(clock(one.until) if one.id in counting else "its rule has changed: does not count"),
+            )
+            for one in found
+        ]
+        columns = ("<id", "tool", "with", "lets pass", "by", "until")
+        show.put(show.table("Approved beforehand", columns, rows, note="callosum rules revoke ID ends one"))
+    if not found:
+        raise typer.Exit(NO)
+
+
+@app.command(epilog=EPILOG)
+def revoke(
+    id: Annotated[int, typer.Argument(metavar="ID", help="The id that callosum rules approvals shows.")],
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """End a standing approval at once; only for a person at a terminal."""
+    from callosum.cli import show
+    from callosum.cli.person import require_person
+    from callosum.cli.text import clean
+
+    settings = settings_of(state, namespace, config)
+    with open_gate(settings) as gate:
+        by = require_person(gate.store, "revoke a standing approval")
+        found = gate.revoke(id, by=by, namespace=settings.namespace)
+    if json:
+        show.json({"revoked": found.id})
+    else:
+        show.line(f"Revoked: the rules alone decide calls of {clean(found.tool, 60)} again.", "green")
 
 
 # --- gaps ---------------------------------------------------------------------------------------------

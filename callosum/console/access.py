@@ -28,6 +28,7 @@ from msgspec import Struct, field
 
 from callosum.characters import escaped
 from callosum.errors import CallosumError
+from callosum.rules import StandingApproval
 
 FOLDER: Final = "console"
 """The folder of links in the state folder."""
@@ -71,6 +72,14 @@ class Asking(Struct):
     tries: int = 0
 
 
+class Shown(Struct, frozen=True):
+    """A standing approval as it was shown with what it would have changed; ``digest`` is that of the call."""
+
+    seal: str
+    digest: str
+    approval: StandingApproval
+
+
 class Session(Struct, kw_only=True):
     """A browser that was let in. ``by`` is journalled; ``answers``: it may say yes and no, not only look.
 
@@ -85,6 +94,7 @@ class Session(Struct, kw_only=True):
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     asking: Asking | None = None
     streams: int = 0
+    shown: Shown | None = None
     holds: Callable[[], bool] = lambda: True
 
     def check_sees(self, namespace: str) -> None:

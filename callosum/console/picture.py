@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -51,19 +51,6 @@ class Seen(Struct):
     calls: int = 0
     newest: Bar | None = None
     worktree: str = ""
-
-
-class Met(Struct, gc=False):
-    """How often a rule and kind of conflict stopped or warned somebody, by how it ended."""
-
-    rule: str
-    kind: str
-    counts: Counter[str]
-
-    @property
-    def total(self) -> int:
-        """How many there were; how a call ended that then ran is not counted again."""
-        return sum(count for how, count in self.counts.items() if "." not in how)
 
 
 class Picture:
@@ -184,17 +171,6 @@ class Picture:
                 return
             if (bar.end or end) >= begin:
                 yield bar
-
-    def met(self, since: int) -> list[Met]:
-        """Count how conflicts ended since then, by rule and kind, the most first."""
-        found: dict[tuple[str, str], Met] = {}
-        for ending in self.endings:
-            if ending.at < since:
-                continue
-            kind = ", ".join(sorted(ending.case.kinds)) or "rule"
-            one = found.setdefault((ending.case.rule, kind), Met(ending.case.rule, kind, Counter()))
-            one.counts[ending.how] += 1
-        return sorted(found.values(), key=lambda one: -one.total)
 
 
 def seconds(moment: int) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -50,6 +51,13 @@ _EVENTS: Final = {
     "deny": "refused",
     "queue": "queued",
     "late": "journalled late",
+}
+_WOULD: Final = {
+    "allow": "run",
+    "warn": "run, with a warning",
+    "confirm": "been paused",
+    "ask": "been asked about",
+    "block": "been blocked",
 }
 _ENDINGS: Final = {
     "confirmed": "repeated and ran",
@@ -98,6 +106,19 @@ def _mark(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+def _long(seconds: float) -> str:
+    """How long something took, in words."""
+    for unit, name, most in ((0.001, "ms", 1), (1, "s", 120), (60, "min", 7200)):
+        if seconds < most:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _rules(found: Sequence[Mapping[str, Any]]) -> str:
+    """Rules as they stand in a rules file."""
+    return ",\n".join(msgspec.json.format(msgspec.json.encode(one), indent=2).decode() for one in found)
+
+
 def _moment(microseconds: int) -> Markup:
     return _time(microseconds / SECOND)
 
@@ -118,6 +139,9 @@ _ENVIRONMENT.filters |= {
     "moment": _moment,
     "mark": _mark,
     "ago": ago,
+    "long": _long,
+    "rules": _rules,
+    "would": lambda verdict: _WOULD.get(str(verdict), str(verdict)),
     "bare": without_spellings,
     "tier": lambda tier: _TIERS[tier],
     "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import wraps
+from itertools import islice
 from threading import RLock
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from callosum import standing
 from callosum.console.coverage import Coverage
 from callosum.console.lanes import Lanes, draw
-from callosum.console.picture import Bar, Met, Picture, Seen
+from callosum.console.picture import BACK, Bar, Picture, Seen
+from callosum.console.rates import Ended, rates
 from callosum.corpus.bus import Corpus
+from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.gate.records import commitments_of
 from callosum.journal import Filter, Journal, shown_keys
 from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
 from callosum.pages.action_lines import ActionLine, begun, follow, without_spellings
 from callosum.policy.summary import kept_of, summary_of
+from callosum.regions.learning.endings import Ending, EndingTracker
 from callosum.regions.search import Cortex
+from callosum.retrospect import Examined, Like, Trial, examine_endings, like, try_rules
+from callosum.rules import StandingApproval
+
+if TYPE_CHECKING:
+    from callosum.server.metrics import Took
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +48,19 @@ _SHOWN: Final = 50
 _OF_ONE: Final = 20
 """Most calls of one session that are shown at once: a session that floods the page hides only its own."""
 _CARDS: Final = 200
+_ENDINGS: Final = 50_000
+"""Most endings that are read for more than a day."""
+_EXAMINED: Final = 5000
+"""The newest endings that are looked through for rules to suggest."""
+_KEEPS: Final = 300.0
+"""For how many seconds what was read for more than a day is shown again."""
+_MINUTE: Final = 60.0
+_TRIED: Final = 20_000
+"""Calls of the journal that a standing approval is tried on."""
+_PLAYED: Final = 1000
+"""Calls that share a key with those, and are played again."""
+_LISTED_LIKE: Final = 20
+"""Calls that are named of each difference that a standing approval makes."""
 _SHARED: Final = 1.0
 """For how many seconds the gate's answer holds while nothing is journalled: leases run out by time alone."""
 _SAYS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -70,12 +93,21 @@ class Waiting(Struct, frozen=True, kw_only=True):
     params: str = ""
     place: str = ""
     conflicts: tuple[Mapping[str, Any], ...] = ()
+    like: bool = False
+    """Whether calls like it can be approved beforehand."""
     digest: str = ""
 
     @property
     def says(self) -> Mapping[str, str]:
         """What may be said to it, and how the button is called."""
-        return _SAYS[self.sort]
+        return {**_SAYS[self.sort], "like": "Approve the like"} if self.like else _SAYS[self.sort]
+
+
+class Standing(Struct, frozen=True):
+    """A standing approval; ``counts`` is False once the rule that it was given under has changed."""
+
+    approval: StandingApproval
+    counts: bool
 
 
 class Lane(Struct, frozen=True, kw_only=True):
@@ -115,8 +147,18 @@ def _in_turn(look: Callable[Concatenate[Views, P], R]) -> Callable[Concatenate[V
 class Views:
     """The pages of one namespace. Each method reads, and is called in a thread beside the loop."""
 
-    def __init__(self, gate: LocalGate, namespace: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        gate: LocalGate,
+        namespace: str,
+        clock: Callable[[], float] = time.time,
+        took: Callable[[], Took | None] = lambda: None,
+    ) -> None:
+        """``took`` tells how long decisions took, where somebody counts that."""
         self.namespace = namespace
+        self._took = took
+        self._suggested: tuple[float, int, Examined] | None = None
+        self._told: dict[int, tuple[float, list[Ending]]] = {}
         self.gate = gate
         self.journal = Journal(gate.store, gate.settings.state)
         self.picture = Picture(self.journal, namespace)
@@ -221,6 +263,7 @@ class Views:
                 params=_params(body.get("params")),
                 place=_place(body),
                 conflicts=tuple(one for one in conflicts if isinstance(one, Mapping)),
+                like=like(entry, self.gate.rules.current()) is not None,
             )
         )
 
@@ -240,7 +283,9 @@ class Views:
                     what=held.summary,
                 )
             )
-        return _sealed(msgspec.structs.replace(self._held(held.id, entry), sort="unknown", conflicts=(), warning=""))
+        return _sealed(
+            msgspec.structs.replace(self._held(held.id, entry), sort="unknown", conflicts=(), warning="", like=False)
+        )
 
     # --- sessions ----------------------------------------------------------------------------------
 
@@ -314,14 +359,86 @@ class Views:
 
     # --- conflicts ---------------------------------------------------------------------------------
 
-    @_in_turn
-    def conflicts(self) -> Mapping[str, Any]:
-        """How conflicts of the last day ended, by rule and kind; the newest, and those still open, by themselves."""
-        since = int(self._clock() * SECOND) - 24 * HOUR
-        met: list[Met] = self.picture.met(since)
-        newest = [one for one in reversed(self.picture.endings) if one.at >= since and "." not in one.how]
-        held = (self._held(id, entry) for id, entry in self.picture.held.items())
-        return {"met": met, "newest": newest[:_SHOWN], "open": [one for one in held if one.conflicts]}
+    def conflicts(self, span: int) -> Mapping[str, Any]:
+        """How the conflicts of a span of seconds ended, by rule and kind and over time, and what to change then.
+
+        The newest, those still open and the standing approvals stand beside it.
+        """
+        now = self._clock()
+        since = int(now * SECOND) - span * SECOND
+        endings = self._endings(span, now)
+        with self._turn:
+            held = [self._kept.get(id) or self._held(id, entry) for id, entry in self.picture.held.items()]
+        newest = [one for one in reversed(endings) if "." not in one.how]
+        return {
+            "rates": rates(endings, since, int(now * SECOND)),
+            "newest": newest[:_SHOWN],
+            "open": [one for one in held if one.conflicts],
+            "examined": self._examined(span, endings, now),
+            "standing": self.standing(),
+            "span": span,
+        }
+
+    def _endings(self, span: int, now: float) -> list[Ending]:
+        """How calls ended in the last ``span`` seconds: of a day from the picture, else read and kept for a while."""
+        since = int(now * SECOND) - span * SECOND
+        if span * SECOND <= BACK:
+            with self._turn:
+                return [one for one in self.picture.endings if one.at >= since]
+        kept = self._told.get(span)
+        if kept is None or now - kept[0] > _KEEPS:
+            endings = EndingTracker()
+            found: deque[Ending] = deque(maxlen=_ENDINGS)
+            for entry in self.journal.read(Filter(namespace=self.namespace, since=since)):
+                found.extend(endings.feed(entry))
+            found.extend(endings.pass_time(int(now * SECOND)))
+            kept = self._told[span] = (now, list(found))
+        return kept[1]
+
+    def _examined(self, span: int, endings: list[Ending], now: float) -> Examined:
+        """What ``callosum rules suggest`` says of these endings; made once a minute."""
+        kept = self._suggested
+        if kept is None or kept[1] != span or now - kept[0] > _MINUTE:
+            made = examine_endings(endings[-_EXAMINED:], self.gate.rules.current())
+            kept = self._suggested = (now, span, made)
+        return kept[2]
+
+    # --- standing approvals ------------------------------------------------------------------------
+
+    def standing(self) -> list[Standing]:
+        """The standing approvals that have not ended, the newest first."""
+        counting = {one.id for one in self.gate.rules.current().standing}
+        try:
+            found = standing.read(standing.path_of(self.gate.settings.state))
+        except ConfigError:
+            return []  # the log says why, and nothing is approved
+        now = self._clock()
+        return [Standing(one, one.id in counting) for one in sorted(found, key=lambda one: -one.at) if one.until > now]
+
+    def like(self, id: int) -> Like | None:
+        """What can be approved of calls like one that waits; None if nothing can."""
+        self.gate.rules.reload()
+        with self._turn:
+            entry = self.picture.held.get(id)
+        return like(entry, self.gate.rules.current()) if entry is not None else None
+
+    def try_standing(self, approval: StandingApproval) -> Trial:
+        """What a standing approval would have changed of the calls of the last week, of all namespaces."""
+        rules = self.gate.rules.current()
+        others = [one for one in rules.standing if one.id != approval.id]
+        with self._turn:
+            newest = list(islice(reversed(self.picture.bars), _TRIED))
+        since = int(self._clock() * SECOND) - WEEK
+        if len(newest) == _TRIED:
+            since = newest[-1]
+        return try_rules(
+            lambda: self.journal.read(Filter(since=max(0, since - HOUR))),
+            rules.with_standing(others),
+            rules.with_standing((*others, approval)),
+            since=since,
+            most=_PLAYED,
+            examples=_LISTED_LIKE,
+        )
 
     # --- one key, one action -----------------------------------------------------------------------
 
@@ -374,20 +491,30 @@ class Views:
     # --- the report --------------------------------------------------------------------------------
 
     def report(self) -> Mapping[str, Any]:
-        """What was stopped in the last seven days, and what that cost."""
+        """What was prevented in the last seven days, with the evidence, and what that cost."""
         since = int(self._clock() * SECOND) - WEEK
         counts: Counter[str] = Counter()
         stopped: list[Entry] = []
-        for entry in self.journal.read(Filter(namespace=self.namespace, event="intercept", since=since)):
+        endings = EndingTracker()
+        ended = Ended()
+        for entry in self.journal.read(Filter(namespace=self.namespace, since=since)):
+            ended.add(endings.feed(entry))
+            if entry.event is not Event.INTERCEPT:
+                continue
             counts["calls"] += 1
             verdict = str(entry.body.get("observed") or entry.verdict or "")
             counts[verdict] += 1
             if verdict in ("confirm", "ask", "block"):
                 stopped.append(entry)
                 del stopped[:-_LISTED]
-        with self._turn:
-            heeded = [one for one in reversed(self.picture.endings) if one.how in ("heeded", "waited", "denied")]
-        return {"counts": counts, "stopped": _acts(list(reversed(stopped))), "heeded": heeded[:_SHOWN]}
+        ended.add(endings.pass_time(int(self._clock() * SECOND)))
+        return {
+            "counts": counts,
+            "stopped": _acts(list(reversed(stopped))),
+            "ended": ended,
+            "prevented": ended.prevented(_SHOWN),
+            "took": self._took(),
+        }
 
 
 def _sealed(one: Waiting) -> Waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import time
@@ -14,12 +15,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
+import msgspec
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from callosum import __version__, wire
-from callosum.console.access import COOKIE, SESSION_SECONDS, Access, NoAccess, Session
+from callosum.console.access import COOKIE, SESSION_SECONDS, Access, NoAccess, Session, Shown
 from callosum.console.lanes import Box, boxes
 from callosum.console.live import Live, Read, tag_of
 from callosum.console.render import BODY, CSRF, LIVE, render
@@ -27,10 +29,13 @@ from callosum.console.views import Views, Waiting
 from callosum.errors import CallosumError, ConfigError, StoreError
 from callosum.gate.check import check_name
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, SECOND, GateRequest, Report
+from callosum.standing import LASTS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
+
+    from callosum.rules import StandingApproval
 
 logger = logging.getLogger("callosum")
 
@@ -40,6 +45,8 @@ CHANNEL: Final = "console"
 _FORM: Final = 16_384
 """Longest body of a form, in bytes."""
 _SPANS: Final = (300, 900, 3600, 4 * 3600, 24 * 3600)
+_RATES: Final = (24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600)
+"""Spans over which conflicts are counted, in seconds."""
 _CARDS: Final = 2000
 """Most cards that are kept as HTML."""
 _LONGEST: Final = 24 * 3600.0
@@ -75,6 +82,8 @@ Admit = Callable[[str, Any], Session]
 """Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
 Ask = Callable[[GateRequest[Report]], Awaitable[Report]]
 """Has the gate carry out what a person answered."""
+Stand = Callable[[str, "StandingApproval", str, str], Awaitable[None]]
+"""Gives (``approved``) or ends (``revoked``) a standing approval, for a person, in the journal of a namespace."""
 
 
 class Refused(Exception):
@@ -88,15 +97,22 @@ class Refused(Exception):
 class Console:
     """The console of one server.
 
-    ``views`` gives the pages of a namespace, ``read`` runs a function beside the loop, ``ask`` carries out an answer.
-    ``admit`` lets in people with a token; without it only a link opens the console.
+    ``views`` gives the pages of a namespace, ``read`` runs a function beside the loop, ``ask`` carries out an answer,
+    ``stand`` gives or revokes a standing approval. ``admit`` lets in people with a token; without it only a link opens
+    the console.
     """
 
     def __init__(
-        self, access: Access, views: Callable[[str], Views], read: Read, ask: Ask, admit: Admit | None = None
+        self,
+        access: Access,
+        views: Callable[[str], Views],
+        read: Read,
+        ask: Ask,
+        stand: Stand,
+        admit: Admit | None = None,
     ) -> None:
         self.access = access
-        self._views, self._read, self._ask, self._admit = views, read, ask, admit
+        self._views, self._read, self._ask, self._stand, self._admit = views, read, ask, stand, admit
         self._live: dict[str, Live] = {}
         self._heavy = asyncio.Semaphore(2)
         self._cards: dict[tuple[str, bool, str], Markup] = {}
@@ -111,6 +127,7 @@ class Console:
                 Route(f"{PATH}/terminal", self._terminal, methods=get),
                 Route(f"{PATH}/close", self._guarded(self._close), methods=post),
                 Route(f"{PATH}/answer", self._guarded(self._answer), methods=post),
+                Route(f"{PATH}/revoke", self._guarded(self._revoke), methods=post),
                 Route(f"{PATH}/live", self._guarded(self._follow), methods=get),
                 Route(f"{PATH}/key", self._guarded(self._key), methods=get),
                 Route(f"{PATH}/search", self._guarded(self._search), methods=get),
@@ -262,16 +279,25 @@ class Console:
         _, part = _PAGES[name]
         answers = session.answers
         said: Mapping[str, Any] = {}
+        if name == "conflicts":
+            wanted = _number(request, "span", _RATES[0])
+            said = {"span": int(wanted) if wanted in _RATES else _RATES[0]}
         if name == "lanes":
             span, end = _number(request, "span", 900.0), _number(request, "end", 0.0)
             span = min(max(span, 1.0), _LONGEST)
             said = {"span": span, "end": end}
 
         def show() -> Mapping[str, str]:
-            find = {"": views.waiting, "sessions": views.sessions, "conflicts": views.conflicts, "report": views.report}
-            found = views.lanes(**said) if name == "lanes" else find[name]()
+            find: Mapping[str, Callable[..., Mapping[str, Any]]] = {
+                "": views.waiting,
+                "sessions": views.sessions,
+                "lanes": views.lanes,
+                "conflicts": views.conflicts,
+                "report": views.report,
+            }
+            found = find[name](**said)
             link = partial(_link, views.namespace)
-            extra = {"answers": answers, "link": link, "spans": _SPANS}
+            extra = {"answers": answers, "link": link, "spans": _RATES if name == "conflicts" else _SPANS}
             if not name:
                 extra["card"] = partial(self._card, views.namespace, answers)
             if name == "lanes":
@@ -361,6 +387,8 @@ class Console:
             return _back(views)
         if say not in waiting.says:
             raise Refused(400, "this is no answer to that")
+        if say == "like":
+            return await self._like(form, request, session, views, waiting)
         meant = f"{id} {waiting.digest} {say}"
         if say != "deny" and not form.get("sure"):
             if waiting.tier >= 4:
@@ -377,8 +405,7 @@ class Console:
             except NoAccess as error:
                 again, why = say if session.asking else "", _sentence(error)
                 return _page(session, views, "answer.html", title="Not confirmed", one=waiting, say=again, why=why)
-        client = request.client.host if request.client is not None else ""
-        by = f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
+        by = _by(request, session)
         note = form.get("note", "").strip()
         try:
             report = await self._ask(_request(say, id, by, note, views.namespace))
@@ -387,6 +414,76 @@ class Console:
         if not report.ok:
             raise Refused(409, report.note or "nothing was changed")
         return _back(views)
+
+    # --- standing approvals ------------------------------------------------------------------------
+
+    async def _like(
+        self, form: Mapping[str, str], request: Request, session: Session, views: Views, waiting: Waiting
+    ) -> Response:
+        """Show what a standing approval would say, and would have changed; or give the one that was shown."""
+        _sees_all(session)
+        like = await self._read(partial(views.like, waiting.id))
+        if like is None:
+            raise Refused(409, "calls like it cannot be approved any more: its rule has changed, or it was answered")
+        names = list(like.choices)
+        kept = frozenset(name for at, name in enumerate(names) if "chosen" not in form or f"keep{at}" in form)
+        shown = session.shown
+        if "sure" in form and shown is not None and hmac.compare_digest(shown.seal, form.get("seal", "")):
+            approval = like.approval(kept, shown.approval.by, shown.approval.at, LASTS)
+            if approval == shown.approval and shown.digest == waiting.digest:
+                session.shown = None
+                try:
+                    await self._stand("approved", approval, _by(request, session), views.namespace)
+                except CallosumError as error:
+                    raise Refused(409, str(error)) from None
+                return _back(views, "conflicts")
+        approval = like.approval(kept, _by(request, session), time.time(), LASTS)
+        frame = _framed(session, views, "page.html", title="Approve the like")
+        head, _, foot = frame.partition(BODY)
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            """The page's head at once, and its body when the recorded calls were tried."""
+            yield head.encode()
+            try:
+                trial = await self._read(partial(views.try_standing, approval))
+            except CallosumError as error:
+                yield f'<p role="alert">{escape(f"The recorded calls cannot be tried now: {error}")}</p>{foot}'.encode()
+                return
+            seal = hashlib.sha256(msgspec.json.encode((waiting.digest, approval, trial))).hexdigest()
+            session.shown = Shown(seal, waiting.digest, approval)
+            told = {"one": waiting, "like": like, "kept": kept, "approval": approval, "trial": trial, "seal": seal}
+            told |= {"changed": "sure" in form, "link": partial(_link, views.namespace)}
+            body = await self._read(partial(render, "parts/like.html", told))
+            yield (body.replace(CSRF, session.csrf) + foot).encode()
+
+        return _Streamed(pieces(), "text/html; charset=utf-8")
+
+    async def _revoke(self, request: Request, session: Session, views: Views) -> Response:
+        form = _checked(await _form(request), session)
+        if not session.answers:
+            raise Refused(403, "you may look here, and not answer")
+        _sees_all(session)
+        standing = await self._read(views.standing)
+        found = next((one.approval for one in standing if str(one.approval.id) == form.get("id")), None)
+        if found is None:
+            raise Refused(409, "this standing approval has ended, or was revoked already")
+        try:
+            await self._stand("revoked", found, _by(request, session), views.namespace)
+        except CallosumError as error:
+            raise Refused(409, str(error)) from None
+        return _back(views, "conflicts")
+
+
+def _sees_all(session: Session) -> None:
+    """Refuse a session that sees some namespaces alone: a standing approval holds in all."""
+    if session.namespaces is not None:
+        raise Refused(403, "a standing approval holds in every namespace, and your token is for some")
+
+
+def _by(request: Request, session: Session) -> str:
+    """Return who answers, and from where if that is another device."""
+    client = request.client.host if request.client is not None else ""
+    return f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
 
 
 def _request(say: str, id: int, by: str, note: str, namespace: str) -> GateRequest[Report]:
@@ -454,7 +551,7 @@ async def _form(request: Request) -> dict[str, str]:
         if len(body) > _FORM:
             raise Refused(413, "the form is too large")
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=20))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=30))
     except ValueError:
         raise Refused(400, "the form cannot be read") from None
 
@@ -520,8 +617,8 @@ def _zoomed(link: Callable[..., str], span: float, box: Box) -> str:
     return link("lanes", span=nearer, end=box.first.begin / SECOND + nearer / 2)
 
 
-def _back(views: Views) -> Response:
-    return RedirectResponse(_link(views.namespace, ""), 303, _HEADERS)
+def _back(views: Views, page: str = "") -> Response:
+    return RedirectResponse(_link(views.namespace, page), 303, _HEADERS)
 
 
 def _html(template: str, status: int = 200, **shown: Any) -> Response:

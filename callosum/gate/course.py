@@ -90,6 +90,7 @@ from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
 from callosum.rules.keys import with_old_spelling
+from callosum.rules.standing import StandingApproval
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.wire import MAX_WAIT, LateCall
@@ -794,6 +795,18 @@ class Courses:
         applied: Applied = yield Scope(namespace, by or "person", durable=True), step
         until: int = applied.change.answer
         return until / SECOND
+
+    def standing(
+        self, what: str, approval: StandingApproval, *, by: str, channel: str, namespace: str = DEFAULT_NAMESPACE
+    ) -> Course[None]:
+        """Journal that a person gave (``approved``) or ended (``revoked``) a standing approval."""
+        check_note(by, "by")
+        params = summarise(approval.params)
+        told = {"id": approval.id, "tool": approval.tool, "rule": approval.rule, "tier": approval.tier}
+        told |= {"params": params, "asks": approval.asks, "kinds": list(approval.kinds), "until": approval.until}
+        body = {"what": f"standing approval {what}", "by": by, "channel": channel, "approval": told}
+        entry = Entry(Event.HOST, by or "person", namespace, body=body)
+        yield Scope(namespace, by or "person", durable=True), partial(_just, Change((entry,)))
 
     # --- looking ---------------------------------------------------------------------------------
 

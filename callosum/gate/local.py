@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from msgspec.structs import replace
 
-from callosum import wire
+from callosum import standing, wire
 from callosum.corpus.embedded_log import EmbeddedLog
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
@@ -41,6 +41,7 @@ from callosum.policy.table import fallback as without_gate
 from callosum.redact import summarise
 from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
+from callosum.rules import StandingApproval
 from callosum.settings import Settings, load
 from callosum.spool import MAX_LINE, Spool
 from callosum.stores.base import Fleeting, Store, Waking, different_keys
@@ -271,6 +272,14 @@ class LocalGate(Gate):
         """
         ancestry = self.require_person("switch the gate off") if seconds else ()
         return self._drive(self.courses.observe(seconds, by=by, namespace=namespace, ancestry=ancestry))
+
+    def revoke(self, id: int, *, by: str, namespace: str = DEFAULT_NAMESPACE) -> StandingApproval:
+        """End a standing approval, and journal who did. Raises ``ConfigError`` if there is none of this id."""
+        self.require_person("revoke a standing approval")
+        found = standing.revoke(self.settings.state, id)
+        self.rules.reload()
+        self._drive(self.courses.standing("revoked", found, by=by, channel="cli", namespace=namespace))
+        return found
 
     def require_person(self, what: str) -> tuple[str, ...]:
         """Return the names of this process's ancestors; raise ``NotAPerson`` if one of them runs an agent."""

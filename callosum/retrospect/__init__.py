@@ -2,12 +2,13 @@
 
 ``gaps`` finds calls without keys, tools that no rule names and keys that no two sessions ever share. ``trial`` replays
 the recorded calls under the current rules and under others, and reports the differences. ``suggestions`` proposes rules
-from how stopped calls ended. All of them read and group recorded calls with ``recorded_calls``.
+from how stopped calls ended, ``like`` a standing approval from one call. All of them read and group recorded calls with ``recorded_calls``.
 """
 
 from callosum.retrospect.classification_changes import ClassificationChange
 from callosum.retrospect.gaps import BlindTool, Gaps, UnsharedFamily, find_gaps
-from callosum.retrospect.suggestions import Evidence, Examined, Suggestion, examine, suggest
+from callosum.retrospect.like import Like, like
+from callosum.retrospect.suggestions import Evidence, Examined, Suggestion, examine, examine_endings, suggest
 from callosum.retrospect.trial import MOST, Difference, Trial, try_rules
 
 __all__ = [
@@ -18,11 +19,14 @@ __all__ = [
     "Evidence",
     "Examined",
     "Gaps",
+    "Like",
     "Suggestion",
     "Trial",
     "UnsharedFamily",
     "examine",
+    "examine_endings",
     "find_gaps",
+    "like",
     "suggest",
     "try_rules",
 ]

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -115,18 +115,31 @@ def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now
 
     ``now`` is the moment of asking: a pause that was not repeated by then was heeded, though no entry says so.
     """
-    tally = _Tally(rules)
     endings = EndingTracker()
     paused = False
-    for entry in entries:
-        paused = paused or (entry.verdict is not None and not entry.verdict.proceed)
-        for ending in endings.feed(entry):
-            tally.add(ending)
-    for ending in endings.pass_time(now):
+
+    def ended() -> Iterator[Ending]:
+        nonlocal paused
+        for entry in entries:
+            paused = paused or (entry.verdict is not None and not entry.verdict.proceed)
+            yield from endings.feed(entry)
+        yield from endings.pass_time(now)
+
+    return _examined(ended(), rules, least, lambda: paused)
+
+
+def examine_endings(endings: Iterable[Ending], rules: RuleSet, *, least: int = LEAST) -> Examined:
+    """As ``examine``, for who has followed the entries already."""
+    return _examined(endings, rules, least, lambda: True)
+
+
+def _examined(endings: Iterable[Ending], rules: RuleSet, least: int, paused: Callable[[], bool]) -> Examined:
+    tally = _Tally(rules)
+    for ending in endings:
         tally.add(ending)
     found = [made for group in tally.groups.values() for made in tally.proposals(group, least)]
     if not found:
-        return Examined([], tally.why_not(least, paused=paused))
+        return Examined([], tally.why_not(least, paused=paused()))
     return Examined([suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])], [])
 
 
@@ -192,7 +205,7 @@ class _Tally:
             return
         group.pauses.setdefault(case.kinds, EndingCount()).add(ending)
         for name in self._params[case.rule]:
-            value = _value(case.params.get(name)) if isinstance(case.params, Mapping) else _OTHER
+            value = value_of(case.params.get(name)) if isinstance(case.params, Mapping) else _OTHER
             self._cell(group.values, (case.kinds, name, value), (case.kinds, name, _OTHER)).add(ending)
 
     def _cell(self, cells: dict[Any, EndingCount], place: Any, rest: Any = None) -> EndingCount:
@@ -245,7 +258,7 @@ class _Tally:
 
     def proposals(self, group: _Group, least: int) -> list[tuple[tuple[int, int], Suggestion]]:
         """What the group speaks for, each with its place among all."""
-        if group.base is None or not _can_be_named(group.tool):
+        if group.base is None or not can_be_named(group.tool):
             return []
         made = [self._question(group, *place, count, least) for place, count in group.questions.items()]
         done: list[frozenset[Kind]] = []
@@ -387,7 +400,7 @@ def _matching(rule: Rule) -> Rule:
 # --- values ---------------------------------------------------------------------------------------------
 
 
-def _value(said: Any) -> bytes:
+def value_of(said: Any) -> bytes:
     """A param's value as JSON; ``_OTHER`` for none, and for what the journal has not kept as it was."""
     if isinstance(said, str):
         whole = len(said) <= _LONGEST and MARKER not in said and not _CUT.search(said)
@@ -405,12 +418,12 @@ def _exact(params: Any, besides: str | None) -> bytes:
     if not isinstance(params, Mapping):
         return _OTHER
     kept = {name: said for name, said in params.items() if name != besides and not name.startswith("_")}
-    if not kept or not all(is_shown(name) and _value(said) for name, said in kept.items()):
+    if not kept or not all(is_shown(name) and value_of(said) for name, said in kept.items()):
         return _OTHER
     return msgspec.json.encode(dict(sorted(kept.items())))
 
 
-def _can_be_named(tool: str) -> bool:
+def can_be_named(tool: str) -> bool:
     """Whether a rule can name just this tool."""
     return 0 < len(tool) <= _LONGEST and not {"*", "?"} & set(tool) and tool == tool.strip() and is_shown(tool)
 

@@ -101,26 +101,28 @@ def try_rules(
     *,
     since: int = 0,
     most: int = MOST,
+    examples: int = EXAMPLES,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Trial:
     """Returns what ``after`` would have decided otherwise than ``before`` on the entries that ``read`` yields.
 
     What comes before the moment ``since`` is played, but not counted: acts that calls were compared with. ``progress``
-    is called with the number of calls played. Raises ``StoreError`` where the temporary folder cannot be used.
+    is called with the number of calls played; up to ``examples`` calls are named of each difference. Raises
+    ``StoreError`` where the temporary folder cannot be used.
     """
     survey = ClassificationChanges(before, after, since)
     for entry in read():
         if is_call(entry):
             survey.add(entry)
     if not survey.touched_by_change:
-        return _trial(survey, 0, _Played(since))
+        return _trial(survey, 0, _Played(since, examples))
     chosen: deque[int] = deque(maxlen=most)
     touched = 0
     for entry in read():
         if is_call(entry) and survey.touches(entry):
             chosen.append(entry.seq)
             touched += entry.seq >= since
-    played = _Played(since)
+    played = _Played(since, examples)
     with tempfile.TemporaryDirectory(prefix="callosum-try-") as folder:
         old, new = ReplayGate(Path(folder) / "before", before), ReplayGate(Path(folder) / "after", after)
         try:
@@ -203,8 +205,8 @@ class _Parted(Struct):
 class _Played:
     """Counts where two worlds part."""
 
-    def __init__(self, since: int) -> None:
-        self._since = since
+    def __init__(self, since: int, examples: int) -> None:
+        self._since, self._examples = since, examples
         self.calls = 0
         self._same = 0
         self._parted: CallGroups[_Place, _Parted] = CallGroups(_Parted, MOST_GROUPS)
@@ -224,7 +226,7 @@ class _Played:
         if parted is None:
             return
         parted.calls += 1
-        if len(parted.examples) < EXAMPLES:
+        if len(parted.examples) < self._examples:
             keys = {"before": one.context_keys[:8], "after": other.context_keys[:8]}
             parted.examples.append({**example(entry), "keys": keys, "warning": graver.warning})
 

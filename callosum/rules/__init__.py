@@ -8,5 +8,6 @@ from callosum.rules.content import contrary, near
 from callosum.rules.fields import json_schema
 from callosum.rules.parse import KeyTemplate, Rule
 from callosum.rules.ruleset import RuleSet
+from callosum.rules.standing import StandingApproval
 
-__all__ = ["KeyTemplate", "Rule", "RuleSet", "contrary", "json_schema", "near"]
+__all__ = ["KeyTemplate", "Rule", "RuleSet", "StandingApproval", "contrary", "json_schema", "near"]

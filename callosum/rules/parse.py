@@ -18,14 +18,14 @@ MAX_RULES: Final = 20_000
 _MILLISECOND: Final = 1000
 
 
-class KeyTemplate(Struct, frozen=True):
+class KeyTemplate(Struct, frozen=True, omit_defaults=True):
     """One context key of a rule; ``mode`` None leaves it to the kind of key and the tier."""
 
     key: str
     mode: Mode | None = None
 
 
-class Rule(Struct, frozen=True):
+class Rule(Struct, frozen=True, omit_defaults=True):
     """One rule as it was written, checked. ``window`` is in microseconds.
 
     ``repeats`` and ``stance`` None leave it to the verb of the tool. ``params`` holds the allowed

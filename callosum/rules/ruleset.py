@@ -7,9 +7,12 @@ shows; then what the agent itself says, which can only raise.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from callosum.budget import UNREAD, unread
@@ -28,12 +31,14 @@ from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
+from callosum.rules.standing import by_tool
 from callosum.rules.template import Derive, compile_template, thread_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from callosum.rules.shape import Shape
+    from callosum.rules.standing import StandingApproval
 
 WHOLE: Final = ("content", "contents", "file_text", "text")
 """Params that hold all that a written file will hold."""
@@ -121,6 +126,7 @@ class RuleSet:
         self._index = Index(rules)
         self._defaults = Index(rules[user:])
         self._user = user
+        self._standing: Mapping[str, tuple[StandingApproval, ...]] = {}
 
     @classmethod
     def parse(
@@ -178,7 +184,36 @@ class RuleSet:
                 second = self._classify(call, {**params, "action": action})
                 return self._unread(call, params, first if first.tier >= second.tier else second)
         found = self._classify(call, params)
-        return found if UNREAD not in params else self._unread(call, params, found)
+        if UNREAD in params:
+            return self._unread(call, params, found)
+        return found if not self._standing else self._lifted(call, params, found)
+
+    def _lifted(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
+        """Apply the standing approvals that the call fits."""
+        for approval in self._standing.get(call.tool, ()):
+            if approval.fits(params, call.cwd):
+                found = approval.lift(found)
+        return found
+
+    # --- standing approvals -------------------------------------------------------------------------
+
+    @property
+    def standing(self) -> tuple[StandingApproval, ...]:
+        """The standing approvals that are laid over these rules."""
+        return tuple(approval for approvals in self._standing.values() for approval in approvals)
+
+    def with_standing(self, approvals: Iterable[StandingApproval]) -> RuleSet:
+        """Return these rules with those of the approvals that were given under rules as they are here."""
+        made = copy(self)
+        made._standing = by_tool(one for one in approvals if one.is_allowed and one.under == self.digest_of(one.rule))  # noqa: SLF001
+        return made
+
+    def digest_of(self, name: str) -> str:
+        """Return the digest of the rules of a name, which changes when one of them does; ``""`` for no name."""
+        if not name:
+            return ""
+        named = [rule for rule in self.rules if rule.name == name]
+        return blake2b(msgspec.json.encode(named), digest_size=16).hexdigest()
 
     def _unread(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
         """Raise the tier where params that were not looked into as a whole could hide something graver.
@@ -194,13 +229,15 @@ class RuleSet:
         tier = max(found.tier, Tier.CRITICAL if hidden else Tier.HIGH)
         return replace(found, tier=tier, effect="write", why=(*found.why, _UNREAD))
 
-    def deciding(self, call: Call) -> Rule | None:
-        """Returns the first rule that matches a call as it stands, None where it is judged by its looks.
+    def deciding(self, call: Call) -> tuple[Rule | None, tuple[StandingApproval, ...]]:
+        """Return the first rule that matches a call as it stands, and the standing approvals that it fits.
 
-        Two sets with the same default rules whose deciding rules are equal classify a call alike.
+        The rule is None where the call is judged by its looks. Two sets with the same default rules that return the
+        same classify a call alike.
         """
         place = self._index.first(call.tool, call.params)
-        return None if place == NOTHING else self.rules[place]
+        fitting = tuple(one for one in self._standing.get(call.tool, ()) if one.fits(call.params, call.cwd))
+        return None if place == NOTHING else self.rules[place], fitting
 
     def highest_tiers(self) -> dict[str, int]:
         """Returns, for every tool that a rule names in full, the highest tier it can have.

@@ -119,7 +119,7 @@ class Service:
         transcripts: Transcripts | None = None,
     ) -> None:
         """``transcripts`` reads the transcripts of this machine's hosts; with None nobody does."""
-        self.door = Door(served, stream)
+        self.door = Door(served, stream, metrics.took)
         self.served = served
         self.transcripts = transcripts
         self.brain = brain

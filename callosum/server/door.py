@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 import uvicorn
 
+from callosum import standing
 from callosum.errors import ConfigError, NotAPerson
 from callosum.gate.course import SERVED, Caller
 from callosum.model import GateRequest, Report
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from callosum.console.access import Access, Session
     from callosum.console.views import Views
     from callosum.console.web import Console
+    from callosum.rules import StandingApproval
+    from callosum.server.metrics import Took
     from callosum.server.security import OnRefused
     from callosum.server.stream import Stream
 
@@ -52,8 +55,9 @@ class _Beside(uvicorn.Server):
 class Door:
     """Opens a server's console. For one event loop."""
 
-    def __init__(self, served: ServedGate, stream: Stream) -> None:
-        self._served, self._stream = served, stream
+    def __init__(self, served: ServedGate, stream: Stream, took: Callable[[], Took]) -> None:
+        """``took`` tells how long decisions took."""
+        self._served, self._stream, self._took = served, stream, took
         self._access: Access | None = None
         self._views: WeakValueDictionary[str, Views] = WeakValueDictionary()
         self._recent: deque[Views] = deque(maxlen=_NAMESPACES)
@@ -130,7 +134,7 @@ class Door:
             raise ConfigError(
                 f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="console"
             ) from None
-        return Console(self._opened_access(), self._views_of, self._served.read, self._ask, admit)
+        return Console(self._opened_access(), self._views_of, self._served.read, self._ask, self._stand, admit)
 
     def _opened_access(self) -> Access:
         from callosum.console.access import Access  # noqa: PLC0415
@@ -151,7 +155,7 @@ class Door:
 
         found = self._views.get(namespace)
         if found is None:
-            found = self._views[namespace] = Views(self._served.gate, namespace)
+            found = self._views[namespace] = Views(self._served.gate, namespace, took=self._took)
         if found in self._recent:
             self._recent.remove(found)
         self._recent.append(found)
@@ -162,6 +166,20 @@ class Door:
         report: Report = await self._served.drive(course)
         self._stream.wake()
         return report
+
+    async def _stand(self, what: str, approval: StandingApproval, by: str, namespace: str) -> None:
+        """Give a standing approval once it is journalled; journal one that is revoked once it has ended."""
+        state, rules = self._served.gate.settings.state, self._served.gate.rules
+        course = self._served.courses.standing(what, approval, by=by, channel="console", namespace=namespace)
+        if what == "approved":
+            await self._served.drive(course)
+            await self._served.read(partial(standing.add, state, approval))
+        else:
+            await self._served.read(partial(standing.revoke, state, approval.id))
+        await self._served.read(rules.reload)
+        if what == "revoked":
+            await self._served.drive(course)
+        self._stream.wake()
 
 
 def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], None]) -> Session:

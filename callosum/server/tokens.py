@@ -29,7 +29,7 @@ from msgspec import Meta, Struct
 
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name
-from callosum.locks import locked
+from callosum.locks import locked, put
 from callosum.person import refuse_agents
 from callosum.wire import fault_of
 
@@ -350,17 +350,4 @@ def _read(path: Path) -> dict[str, Token]:
 def _write(path: Path, tokens: Mapping[str, Token]) -> None:
     """Puts a new file in the place of the old one, private, and synced so that it survives power loss."""
     data = msgspec.json.format(msgspec.json.encode(_File(tokens=tuple(tokens.values()))), indent=2) + b"\n"
-    draft = path.with_suffix(".part")
-    draft.unlink(missing_ok=True)  # of a command that died
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    put(path, data)

@@ -39,14 +39,19 @@ MAX_FOUND: Final = 24
 """Number of protected files that are handed to the command behind a search."""
 
 _SHOWS: Final = _set(
-    "status leases journal brief watch search events explain doctor demo replay rules on health help version"
+    "status leases journal brief watch search events explain doctor demo replay on health help version"
 )
 """Callosum's commands that decide nothing; every other one is refused."""
-_SHOWS_WITHIN: Final = {"store": _set("check"), "token": _set("list"), "merges": _set("list show")}
+_SHOWS_WITHIN: Final = {
+    "store": _set("check"),
+    "token": _set("list"),
+    "merges": _set("list show"),
+    "rules": _set("show check gaps try suggest approvals"),
+}
 _ASKS_HELP: Final = _set("--help -h --version")
 _VALUE_OPTIONS: Final = _set("--state --db --rules --url --namespace --store --config -n -c")
 _DECIDING: Final = _set(
-    "approve deny release resolve off install uninstall stop stdio token serve hook mcp store merges"
+    "approve deny release resolve off install uninstall stop stdio token serve hook mcp store merges rules"
 )
 _RUNS_MODULES: Final = _set("py coverage ipython pdb cprofile uv uvx pipx poetry pdm hatch rye conda")
 _MANAGERS: Final = _set("pip pip3 uv pipx conda mamba poetry pdm apt apt-get brew rye npm pnpm yarn")
@@ -491,7 +496,7 @@ class Watch:
             for at, one in enumerate(strings[:-1]):
                 ours = one.rsplit("/", 1)[-1] == "callosum" or _is_hook(one)
                 if ours and strings[at + 1] not in ("callosum", *_SHOWS):
-                    self.danger = _decides([strings[at + 1]])
+                    self.danger = _decides(strings[at + 1 : at + 3])
                     return
         if _is_here(run) and _WRITES.search(text):
             joined = "/".join(strings).replace("//", "/") if strings else ""

@@ -29,6 +29,7 @@ RULES = {
         {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
         {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
         {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
+        {"name": "rooms", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
     ]
 }
 PAGES = {
@@ -38,6 +39,7 @@ PAGES = {
     "conflicts": "/conflicts",
     "report": "/report",
 }
+_AXE = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
 MAIL = {"to": "alice@example.com", "subject": "Invoice for May", "body": "Dear Alice, the invoice of May is paid."}
 
 
@@ -76,7 +78,14 @@ def _live_through_a_morning(server: Server) -> None:
     ask(server, "chat", "write_file", path="/home/anna/shop/pay.py", content="total = 1\n")
     ask(server, "worker", "deploy", "ship the new checkout", env="production", version="1.4")
     ask(server, "chat", "pay", "settle what is due", to="ACME", amount="120.00", currency="EUR")
+    for guest in ("Carl", "Dora"):
+        ask(server, "worker", "refund", to=guest, amount="20.00", currency="EUR")
     ask(server, "worker", "refund", to="Bob", amount="20.00", currency="EUR")
+    for room in ("blue", "green", "red", "white", "black", "gold"):  # pauses that are always repeated
+        ask(server, "nightly", "book", room=room, guest="Alice, from Paris")
+        until(lambda room=room: ask(server, "planner", "book", room=room, guest="Zoe and her dog")["proceed"])
+    ask(server, "nightly", "book", room="grey", guest="Alice, from Paris")
+    ask(server, "planner", "book", room="grey", guest="Zoe and her dog")
     done(ask(server, "nightly", "bash", command="make test"), "nightly", outcome="failed", result={"error": "exit 2"})
     done(
         ask(server, "nightly", "create_event", title="Standup", start="2026-12-01T10:00:00Z"),
@@ -95,11 +104,15 @@ def test_nobody_is_kept_out_of_any_page(
         for path in (*(f"/console{path}" for path in PAGES.values()), first, key, "/console/search?q=invoice"):
             page.goto(f"{visitor.address}{path}")
             page.evaluate(axe)
-            found = page.evaluate(
-                "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
-            )
+            found = page.evaluate(_AXE)
             told = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
             assert told == [], (path, told)
+        page.goto(f"{visitor.address}/console")
+        page.get_by_role("button", name="Approve the like").first.click()
+        page.get_by_role("button", name="Write this rule").wait_for()
+        page.evaluate(axe)
+        found = page.evaluate(_AXE)
+        assert found["violations"] == []
 
 
 def test_every_page_fits_a_phone_and_twice_the_size(server: Server, browser: Browser) -> None:
@@ -107,6 +120,10 @@ def test_every_page_fits_a_phone_and_twice_the_size(server: Server, browser: Bro
         for path in PAGES.values():
             page.goto(f"{visitor.address}/console{path}")
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        page.goto(f"{visitor.address}/console")
+        page.get_by_role("button", name="Approve the like").first.click()
+        page.get_by_role("button", name="Write this rule").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_question_is_answered_by_keyboard_alone(server: Server, browser: Browser) -> None:
@@ -191,6 +208,38 @@ def test_tier_4_takes_the_terminals_code(server: Server, browser: Browser) -> No
     assert ask(server, "chat", "pay", to="ACME", amount="120.00", currency="EUR")["proceed"]
 
 
+def test_calls_like_it_are_approved_and_revoked_by_keyboard_alone(server: Server, browser: Browser) -> None:
+    asked = ask(server, "like", "refund", to="Lena", amount="4.00")
+    with opened(server, browser) as (page, _):
+
+        def press(name: str, key: str = "Enter") -> None:
+            page.get_by_role("button", name=name).last.focus()
+            page.keyboard.press(key)
+
+        page.locator(f"#w{asked['id']}").get_by_role("button", name="Approve the like").focus()
+        page.keyboard.press("Enter")
+        page.get_by_label("amount").focus()
+        page.keyboard.press("Space")
+        press("Try what is chosen above")
+        page.get_by_label("amount").wait_for()
+        assert not page.get_by_label("amount").is_checked()
+        press("Write this rule", "Space")
+        page.get_by_role("heading", name="Approved beforehand").wait_for()
+        assert ask(server, "other", "refund", to="Lena", amount="5.00")["proceed"]
+        press("Revoke")
+        page.locator(f"#a{asked['id']}").wait_for(state="detached")
+        assert not ask(server, "other", "refund", to="Lena", amount="6.00")["proceed"]
+
+
+def test_the_rule_that_cries_wolf_is_seen_at_once(server: Server, browser: Browser) -> None:
+    with opened(server, browser) as (page, visitor):
+        page.goto(f"{visitor.address}/console/conflicts")
+        assert "rooms cries wolf: 6 of 6 stops for held were false alarms." in page.locator(".wolf").inner_text()
+        assert page.locator("svg.rates rect.false").count() >= 1
+        page.get_by_role("link", name="week").click()
+        assert "rooms cries wolf" in page.locator(".wolf").inner_text()
+
+
 @pytest.mark.skipif("CALLOSUM_SCREENS" not in os.environ, reason="photographs are taken for the docs alone")
 def test_photographs(server: Server, browser: Browser) -> None:
     folder = Path(os.environ["CALLOSUM_SCREENS"])
@@ -204,3 +253,9 @@ def test_photographs(server: Server, browser: Browser) -> None:
             for name, path in PAGES.items():
                 page.goto(f"{visitor.address}/console{path}")
                 page.screenshot(path=folder / f"{name}-{look}.png")
+            page.goto(f"{visitor.address}/console")
+            page.locator(".card", has_text="Bob").get_by_role("button", name="Approve the like").click()
+            page.get_by_label("to Bob").uncheck()
+            page.get_by_role("button", name="Try what is chosen above").click()
+            page.get_by_role("button", name="Write this rule").wait_for()
+            page.screenshot(path=folder / f"like-{look}.png", full_page=True)

@@ -1,0 +1,188 @@
+"""Approve the like: a rule with an end, written from the console and revoked there or in the terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import standing
+from callosum.server.tokens import Role, Tokens
+from tests.acceptance.command import at_terminal, run
+from tests.support.serving import Server, serving
+from tests.support.visiting import Form, Page, Visitor, visiting
+
+RULES = {
+    "rules": [
+        {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
+        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
+        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
+        {"name": "book", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
+    ]
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps(RULES))
+    with serving(state) as running:
+        yield running
+
+
+@pytest.fixture
+def anna(server: Server) -> Iterator[Visitor]:
+    with visiting(server) as visitor:
+        yield visitor
+
+
+def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
+    call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
+    return server.post("/intercept", call)
+
+
+def like_of(anna: Visitor, id: int) -> Page:
+    return anna.press(anna.get("/console").form("like", id=str(id)), "like")
+
+
+def choosing(page: Page, *kept: int) -> Form:
+    (form,) = [form for form in page.forms if "chosen" in form.fields]
+    return form._replace(fields={**form.fields, **{f"keep{at}": "on" for at in kept}})
+
+
+def test_a_rule_with_an_end_is_written_in_two_steps(server: Server, anna: Visitor) -> None:
+    for to, amount in (("Carl", "20"), ("Dan", "20"), ("Eve", "5")):
+        ask(server, f"earlier-{to}", "refund", to=to, amount=amount)
+    asked = ask(server, "chat", "refund", to="Bob", amount="20")
+    page = like_of(anna, asked["id"])
+    assert "It answers nothing that waits" in page.text
+    assert "Would have been allowed: 1" in page.text, "as it stands, only this very call"
+    assert "Would have been stopped: 0" in page.text
+    assert not standing.path_of(server.state).exists(), "one step writes nothing"
+
+    wider = anna.post("/console/answer", {**choosing(page, 1).fields, "try": "1"})
+    assert "Would have been allowed: 3" in wider.text, "every refund of this amount, to whomever"
+    assert "mira/earlier-Dan refund to Dan, amount 20: asks, and would have run" in wider.text
+    assert "mira/earlier-Eve" not in wider.text
+
+    after = anna.post("/console/answer", {**choosing(wider, 1).fields, "sure": "1"})
+    assert "Approved beforehand" in after.text
+    assert "the question of refund" in after.text
+    (given,) = standing.read(standing.path_of(server.state))
+    assert (given.params, given.by, given.until - given.at) == ({"amount": "20"}, "anna", 30 * 86_400)
+
+    assert [one["id"] for one in server.get("/approvals")["approvals"] if one["id"] == asked["id"]], (
+        "it answers nothing"
+    )
+    assert ask(server, "new", "refund", to="Fay", amount="20")["proceed"]
+    assert not ask(server, "new", "refund", to="Fay", amount="99")["proceed"]
+    (entry,) = [one for one in server.get("/journal")["entries"] if one["event"] == "host"]
+    assert entry["body"]["what"] == "standing approval approved"
+    assert (entry["body"]["by"], entry["body"]["approval"]["params"]) == ("anna", {"amount": "20"})
+
+    (revoking,) = [form for form in after.forms if form.action == "/console/revoke"]
+    assert "Approved beforehand Nothing." in anna.post(revoking.action, revoking.fields).text
+    assert not ask(server, "later", "refund", to="Gus", amount="20")["proceed"]
+    assert "revoked already" in anna.post(revoking.action, revoking.fields).text
+
+
+def test_what_was_not_shown_is_not_written(server: Server, anna: Visitor) -> None:
+    asked = ask(server, "chat", "refund", to="Bob", amount="20")
+    page = like_of(anna, asked["id"])
+    for form in (
+        choosing(page, 0),  # wider than what was tried
+        choosing(page, 0, 1)._replace(fields={**choosing(page, 0, 1).fields, "seal": "0" * 64}),
+    ):
+        again = anna.post(form.action, {**form.fields, "sure": "1"})
+        assert "It has changed since you saw it" in again.text
+    assert not standing.path_of(server.state).exists()
+    (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES["rules"][1], "repeats": True}]}))
+    with visiting(server) as later:
+        page = like_of(later, asked["id"])
+        (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES["rules"][1], "verdict": "block"}]}))
+        form = choosing(page, 0, 1)
+        answer = later.post(form.action, {**form.fields, "sure": "1"}).text
+    assert "cannot be approved any more" in answer or "no longer waits" in answer
+    assert not standing.path_of(server.state).exists()
+
+
+def test_a_pause_for_somebody_near_can_be_let_pass(server: Server, anna: Visitor) -> None:
+    ask(server, "one", "book", room="blue", guest="Alice from Paris")
+    paused = ask(server, "two", "book", room="blue", guest="Zoe and her dog")
+    assert (paused["verdict"], [one["kind"] for one in paused["conflicts"]]) == ("confirm", ["held"])
+    page = like_of(anna, paused["id"])
+    assert "Held: another session is near" in page.text
+    form = choosing(page)
+    wider = anna.post(form.action, {**form.fields, "try": "1"})
+    anna.post("/console/answer", {**choosing(wider).fields, "sure": "1"})
+    assert ask(server, "three", "book", room="green", guest="Max, vegetarian")["proceed"]
+    passed = ask(server, "four", "book", room="green", guest="Ulla, late arrival")
+    assert passed["proceed"], passed["warning"]
+    double = ask(server, "five", "book", room="green", guest="Max, vegetarian")
+    assert [one["kind"] for one in double["conflicts"]] == ["duplicate"], "other conflicts stop it as before"
+
+
+def test_nobody_is_offered_what_nobody_may_approve(server: Server, anna: Visitor) -> None:
+    ids = [
+        ask(server, "chat", "pay", to="ACME", amount="1")["id"],
+        ask(server, "chat", "deploy", env="production")["id"],
+    ]
+    mail = {"to": "bob@example.com", "subject": "Invoice", "body": "Dear Bob, your invoice is paid."}
+    sent = ask(server, "day", "send_email", **mail)
+    server.post("/complete", {"instance": "mira", "session": "day", "id": sent["id"]})
+    ids.append(ask(server, "evening", "send_email", **mail)["id"])  # a duplicate
+    home = anna.get("/console")
+    assert [form for form in home.forms if "like" in form.buttons] == []
+    forms = {form.fields["id"]: form for form in home.forms if "id" in form.fields}
+    for id in ids:
+        assert "no answer to that" in anna.press(forms[str(id)], "like").text
+    assert not standing.path_of(server.state).exists()
+
+
+def test_the_terminal_lists_and_revokes(server: Server, anna: Visitor) -> None:
+    asked = ask(server, "chat", "refund", to="Bob", amount="20")
+    assert run(server.state, "rules", "approvals").returncode == 1
+    page = like_of(anna, asked["id"])
+    form = choosing(page, 0, 1)
+    anna.post(form.action, {**form.fields, "sure": "1"})
+    told = json.loads(run(server.state, "rules", "approvals", "--json").stdout)["approvals"]
+    assert [(one["counts"], one["approval"]["id"]) for one in told] == [(True, asked["id"])]
+    refused = run(server.state, "rules", "revoke", str(asked["id"]))
+    assert refused.returncode != 0, "without a terminal there is no person"
+    assert re.search(r"only a person can revoke", refused.stderr)
+    shown = at_terminal(server.state, "rules", "revoke", str(asked["id"]))
+    assert (shown.code, "Revoked" in shown.text) == (0, True)
+    assert standing.read(standing.path_of(server.state)) == ()
+    whats = [one["body"].get("what") for one in server.get("/journal")["entries"] if one["event"] == "host"]
+    assert whats == ["standing approval approved", "standing approval revoked"]
+
+
+def test_a_token_for_some_namespaces_and_a_reader_write_no_rule(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps(RULES))
+    tokens = Tokens(state / "tokens.json")
+    some = tokens.add("some", role=Role.APPROVER, namespaces=("default",))
+    rita = tokens.add("rita", role=Role.READER)
+    every = tokens.add("every", role=Role.APPROVER)
+    mira = tokens.add("mira")
+    with serving(state, "--insecure", "--console", "https://gate.example.com") as server:
+        call = {"instance": "mira", "tool": "refund", "params": {"to": "Bob"}, "pause": True}
+        asked = server.ask("POST", "/intercept", call, token=mira).body
+        for secret, said in ((some, "your token is for some"), (rita, "and not answer"), (every, "Approve the like")):
+            visitor = Visitor(server.address)
+            visitor.name, visitor.origin = "gate.example.com", "https://gate.example.com"
+            visitor.post("/console/open", {"token": secret})
+            home = visitor.get("/console")
+            csrf = re.findall(r'name="csrf" value="([^"]+)"', home.html)[0]
+            digest = (re.findall(r'name="digest" value="([^"]+)"', home.html) or ["0"])[0]
+            fields = {"csrf": csrf, "id": str(asked["id"]), "digest": digest, "say": "like"}
+            assert said in visitor.post("/console/answer", fields).text
+            revoke = visitor.post("/console/revoke", {"csrf": csrf, "id": "1"}).text
+            assert ("has ended, or was revoked" in revoke) is (secret is every)
+        assert not standing.path_of(state).exists()
