@@ -77,6 +77,8 @@ _PAGES: Final[Mapping[str, tuple[str, str]]] = {
 """Title of each page, and the part of it that may be kept current."""
 _STILL: Final = frozenset({"report"})
 """Pages that look back so far that they are made when they are opened, and then stand."""
+_HEAVY: Final = _STILL | {"conflicts"}
+"""Pages that may read days of the journal, of which few are made at once."""
 
 Admit = Callable[[str, Any], Session]
 """Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
@@ -260,7 +262,7 @@ class Console:
             yield head.encode()
             try:
                 await self._read(views.update)
-                if name in _STILL:
+                if name in _HEAVY:
                     async with self._heavy:
                         parts = await self._read(show)
                 else:
@@ -445,7 +447,8 @@ class Console:
             """The page's head at once, and its body when the recorded calls were tried."""
             yield head.encode()
             try:
-                trial = await self._read(partial(views.try_standing, approval))
+                async with self._heavy:
+                    trial = await self._read(partial(views.try_standing, approval))
             except CallosumError as error:
                 yield f'<p role="alert">{escape(f"The recorded calls cannot be tried now: {error}")}</p>{foot}'.encode()
                 return

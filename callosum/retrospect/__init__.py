@@ -2,7 +2,8 @@
 
 ``gaps`` finds calls without keys, tools that no rule names and keys that no two sessions ever share. ``trial`` replays
 the recorded calls under the current rules and under others, and reports the differences. ``suggestions`` proposes rules
-from how stopped calls ended, ``like`` a standing approval from one call. All of them read and group recorded calls with ``recorded_calls``.
+from how stopped calls ended, ``like`` a standing approval from one call. All of them read and group recorded calls with
+``recorded_calls``.
 """
 
 from callosum.retrospect.classification_changes import ClassificationChange

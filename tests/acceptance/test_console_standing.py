@@ -67,7 +67,7 @@ def test_a_rule_with_an_end_is_written_in_two_steps(server: Server, anna: Visito
 
     wider = anna.post("/console/answer", {**choosing(page, 1).fields, "try": "1"})
     assert "Would have been allowed: 3" in wider.text, "every refund of this amount, to whomever"
-    assert "mira/earlier-Dan refund to Dan, amount 20: asks, and would have run" in wider.text
+    assert "mira/earlier-Dan refund to Dan, amount 20: asks as it is, would have run" in wider.text
     assert "mira/earlier-Eve" not in wider.text
 
     after = anna.post("/console/answer", {**choosing(wider, 1).fields, "sure": "1"})
