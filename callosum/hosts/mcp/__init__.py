@@ -1,17 +1,17 @@
-"""MCP: any server with the gate before its tools, and a server through which an agent asks the gate.
+"""MCP: put the gate before the tools of any server, and serve tools by which an agent asks the gate.
 
 ::
 
-    wrap ──┬── child     a server that is started: lines, signals, its end
-           ├── remote    a server at an address (Streamable HTTP)
-           └── tap ──┬── messages   JSON-RPC, read as far as needed
-                     ├── identity   who acts, and what a tool is called
-                     ├── catalogue  what ``tools/list`` says
-                     ├── outcome    how a call ended
-                     ├── rounds     calls that take several rounds: forms for a person, a server's questions
-                     └── keeper     asks, reports, renews, decides without the gate
-    server           ``callosum mcp`` alone
-    install          ``mcpServers`` of a host's configuration, there and back
+    wrap ──┬── child        a server that is started: lines, signals, exit
+           ├── remote       a server at a URL (Streamable HTTP; ``sse`` for the transport of 2024)
+           └── proxy ──┬── messages     JSON-RPC, read as far as needed
+                       ├── identity     the caller, and the names of servers and tools
+                       ├── catalogue    the content of ``tools/list``
+                       ├── outcome      how a call ended
+                       ├── rounds       calls that take several rounds: forms for a person, a server's questions
+                       └── gate_client  asks, reports, renews leases, decides while the gate is unreachable
+    server ── tool_handlers   ``callosum mcp`` without a command
+    install                   ``mcpServers`` of a host's configuration
 
-What a wrap needs is small and loads fast; the SDK is loaded by ``server`` alone.
+The modules that a wrap needs are small and load fast; only ``server`` loads the SDK.
 """

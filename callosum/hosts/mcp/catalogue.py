@@ -1,7 +1,7 @@
-"""What a server says of its tools, kept from its answers to ``tools/list``.
+"""Keep what a server says about its tools in its answers to ``tools/list``.
 
-Description, schema and annotations help to judge a call; they stand in the list alone. They are hints of the
-server's author: the rules let them raise a tier and never lower one.
+Description, schema and annotations help to classify a call, and only the list has them. They are hints by the server's
+author: the rules let them raise a tier, never lower it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 MAX_TOOLS: Final = 10_000
-"""Most tools that are kept; a list that never ends is not."""
+"""Maximum number of tools that are kept, as a guard against an endless list."""
 MAX_SCHEMA: Final = 65_536
-"""Longest schema that is sent to the gate with each call, in bytes as JSON."""
+"""Maximum length, in bytes of JSON, of a schema that is sent to the gate with each call."""
 
 
 class CatalogueTool(Struct, frozen=True, rename="camel"):
-    """One tool of a list. Absent is None, not the default of the protocol."""
+    """Describe one tool of the list. An absent field is None, not the protocol's default."""
 
     name: str
     description: str | None = None
@@ -40,20 +40,23 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ToolCatalogue:
-    """The tools of one server. Usable from any thread."""
+    """Hold the tools of one server. Any thread may use it."""
 
     def __init__(self) -> None:
         self._tools: dict[str, CatalogueTool] = {}
         self._lock = threading.Lock()
         self.fresh = False
-        """Whether a whole list was seen since the server last said that it changed."""
+        """True if a complete list was read since the server last reported a change."""
 
     def changed(self) -> None:
-        """The server says that its list is another one now. What is known is kept until it is said anew."""
+        """Note that the server's list changed. The known tools stay until they are listed again."""
         self.fresh = False
 
     def learn(self, result: bytes) -> str | None:
-        """Takes a page of the list and returns the cursor of the next, None after the last or for no page at all."""
+        """Read a page of the list. Return the cursor of the next page.
+
+        Return None after the last page and for a malformed page.
+        """
         try:
             page = _PAGE.decode(result)
         except _FAULTS:
@@ -67,12 +70,12 @@ class ToolCatalogue:
         return page.next_cursor
 
     def find(self, name: str) -> CatalogueTool | None:
-        """Returns what is known of a tool."""
+        """Return what is known about a tool, or None."""
         return self._tools.get(name)
 
 
 def _tool(raw: msgspec.Raw) -> CatalogueTool | None:
-    """One tool; None for what is none, of which the others shall not suffer."""
+    """Parse one tool. Return None if it is malformed, so that one bad entry does not spoil the list."""
     try:
         tool = _TOOL.decode(raw)
         if tool.input_schema is not None and len(_encode(tool.input_schema)) > MAX_SCHEMA:

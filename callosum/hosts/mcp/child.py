@@ -1,7 +1,8 @@
-"""A server that is a child of the wrap: its pipes, its signals, its end.
+"""Run a server as a child process of the wrap: its pipes, its signals and its exit.
 
-The child's standard error is the wrap's own. When the client closes the wrap's input the child's is closed, after
-all that came before; signals that end programs are handed on; the wrap ends as the child did.
+The child writes to the wrap's standard error. When the client closes the wrap's input, the child's input is closed
+after everything that came before. Signals that end programs are passed on to the child. The wrap exits as the child
+did.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 HANDED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that the child gets in place of the wrap."""
+"""Signals that are passed on to the child."""
 DRAIN_SECONDS: Final = 5.0
-"""How long after the child's end its last words are waited for, where a process of its own keeps its output open."""
+"""Seconds that the wrap waits for output after the child's exit if another process keeps the output open."""
 OWN: Final = "CALLOSUM_"
-"""How the names of Callosum's own variables begin. The child gets none: a token or a store's URL is a secret."""
+"""Prefix of Callosum's own variables. The child gets none of them, because a token or a store's URL is secret."""
 
 
 class Child:
-    """The running server. ``client`` writes to the wrap's own output."""
+    """Run the server. ``client`` writes to the wrap's own output."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], client: LineWriter) -> None:
-        """Starts it. Raises ``OSError``."""
+        """Start the server. Raises ``OSError``."""
         self._client = client
         kept = {name: value for name, value in environ.items() if not name.startswith(OWN)}
-        self._process = subprocess.Popen(  # noqa: S603 - what the user says
+        self._process = subprocess.Popen(  # noqa: S603 - the user's command
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=kept, bufsize=0
         )
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        assert self._process.stdin is not None  # noqa: S101 - requested above
         assert self._process.stdout is not None  # noqa: S101
         self._out = self._process.stdout.fileno()
         self.write = LineWriter(os.dup(self._process.stdin.fileno()))
@@ -51,46 +52,46 @@ class Child:
         for number in HANDED_ON:
             signal.signal(number, self._hand_on)
 
-    def run(self, tap: Proxy, source: int) -> int:
-        """Pipes until the child ends; returns its exit code, the negative number of a signal that ended it.
+    def run(self, proxy: Proxy, source: int) -> int:
+        """Forward messages until the child exits. Return its exit code, or the negative number of its signal.
 
         ``source`` is the wrap's own input.
         """
-        threading.Thread(target=self._up, args=(tap, source), name="callosum-up", daemon=True).start()
-        down = threading.Thread(target=self._down, args=(tap,), name="callosum-down", daemon=True)
+        threading.Thread(target=self._forward_input, args=(proxy, source), name="callosum-up", daemon=True).start()
+        down = threading.Thread(target=self._forward_output, args=(proxy,), name="callosum-down", daemon=True)
         down.start()
         code = self._process.wait()
         down.join(DRAIN_SECONDS)
         self.write.close()
-        tap.lost()
+        proxy.lost()
         return code
 
-    def _up(self, tap: Proxy, source: int) -> None:
+    def _forward_input(self, proxy: Proxy, source: int) -> None:
         reader = LineReader(source)
         while True:
             try:
                 for line in reader:
-                    tap.up(line)
+                    proxy.from_client(line)
                 break
             except LineTooLong as error:
-                text = f"{error}: nobody has looked at it, so it is not passed on"
+                text = f"{error}: it was not checked, so it is not passed on"
                 self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
                 for _ in reader.pieces():
                     pass
-        tap.finish()
+        proxy.finish()
         self.write.close()
 
-    def _down(self, tap: Proxy) -> None:
+    def _forward_output(self, proxy: Proxy) -> None:
         reader = LineReader(self._out)
         while True:
             try:
                 for line in reader:
-                    tap.down(line)
+                    proxy.from_server(line)
                 break
             except LineTooLong as error:
                 logger.warning("the server wrote a line of more than %d bytes: it is passed on unread", MAX_LINE)
                 self._client.long(error.start, reader.pieces())
-        tap.lost()
+        proxy.lost()
         self._client.close()
 
     def _hand_on(self, number: int, _: FrameType | None) -> None:
@@ -99,7 +100,7 @@ class Child:
 
 
 def end_like(code: int) -> int:
-    """Ends this process by the signal that ended the child; returns the exit code where it was none."""
+    """End this process by the signal that ended the child. Return the exit code if there was no such signal."""
     if code >= 0:
         return code
     number = -code

@@ -1,11 +1,11 @@
-"""What stands between a call of MCP and the gate: asking, reporting, renewing, and what to do when nobody answers.
+"""Connect the calls of an MCP client to the gate: ask, report, renew leases, and decide while it is unreachable.
 
 ::
 
-    ask ── intercept ──┬── Ruling: it may run (with a warning, perhaps), or the sentence why not
-                       │  nobody answers, or the token is refused
-                       └── the tier table ── the rules, for what they take for a mere look ── Ruling
-    report ── complete, or the late journal
+    ask ── intercept ──┬── GateAnswer: the call may run (perhaps with a warning), or the sentence why not
+                       │  the gate is unreachable, or rejects the token
+                       └── the tier table ── the rules, for calls that only read ── GateAnswer
+    report ── complete, or the spool
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 RENEW_AT: Final = 3
-"""A lease is renewed when a third of its time is over."""
-BRISK: Final = 0.1
-"""Seconds: a gate that takes longer is waited for in a thread beside."""
+"""Divisor of a lease's duration that gives the time until its renewal."""
+FAST: Final = 0.1
+"""Seconds above which a gate counts as slow and is waited for in another thread."""
 LONG_PARAMS: Final = 3_500_000
-"""From this length on, in bytes as JSON, the long texts among the params are shortened for the gate."""
+"""Length of a call's params in bytes of JSON from which long texts are cut for the gate."""
 LONG_TEXT: Final = 100_000
-"""How much of such a text the gate is shown, in characters."""
+"""Number of characters of such a text that the gate receives."""
 _OURS: Final = frozenset(("Authorization", "Host", "Origin", "instance", "session", "namespace", "parent", "token"))
-"""Where the gate finds fault if this client is not let in, rather than with the call."""
+"""Places of an error that mean the gate rejects this client rather than the call."""
 
 
 T = TypeVar("T")
 
 
 class GateAnswer(NamedTuple):
-    """The answer to one call. ``text`` is the sentence for the agent, ``""`` where there is none.
+    """Hold the gate's answer to one call.
 
-    ``decision`` is what was opened and must be reported, None for a call that does not run. ``question`` is the id of a
-    decision that a person must make.
+    ``text`` is the sentence for the agent, or ``""``. ``decision`` is the open decision that must be reported, or None
+    for a call that does not run. ``question`` is the id of a decision that a person must make.
     """
 
     proceed: bool
@@ -62,10 +62,10 @@ class GateAnswer(NamedTuple):
 
 
 class GateClient:
-    """Asks the gate and reports to it. Usable from any thread.
+    """Ask the gate and report to it. Any thread may use it.
 
-    ``connect`` makes the client when it is first needed. ``judge`` says how grave a call is by the rules alone; it is
-    asked where the gate cannot be. ``clock``: for tests.
+    ``connect`` creates the client when it is first needed. ``judge`` returns a call's tier and effect by the rules
+    alone, for use while the gate is unreachable. ``clock`` is for tests.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class GateClient:
         self._client: CallosumClient | None = None
         self._lock = threading.Lock()
         self._renewing = _Renewing(self._renew)
-        self.brisk = False
-        """Whether the gate answered the last time so fast that one may wait for it on the spot."""
+        self.is_fast = False
+        """True if the gate's last answer was fast enough to wait for it in the current thread."""
 
     def warm(self) -> None:
-        """Makes the connection before it is needed, which may start the local gate. Never raises."""
+        """Open the connection before it is needed, which may start the local gate. Never raises."""
         try:
             self._timed(self.client.health)
         except CallosumError as error:
@@ -93,7 +93,7 @@ class GateClient:
 
     @property
     def client(self) -> CallosumClient:
-        """The client, made by whoever first asks."""
+        """Return the client. The first access creates it."""
         if self._client is None:
             with self._lock:
                 if self._client is None:
@@ -101,13 +101,13 @@ class GateClient:
         return self._client
 
     def close(self) -> None:
-        """Closes the client; what was kept for the journal is offered once more."""
+        """Close the client, after one more attempt to send the spool."""
         self._renewing.close()
         if self._client is not None:
             self._client.close()
 
     def ask(self, call: Call, size: int) -> GateAnswer:
-        """Asks whether a call may run. ``size`` is about how long its arguments are, in bytes. Never raises."""
+        """Return whether a call may run. ``size`` is the approximate length of its arguments in bytes. Never raises."""
         try:
             if size > LONG_PARAMS:
                 call = replace(call, params=shortened(call.params), rewrite=False)
@@ -116,7 +116,7 @@ class GateClient:
             return GateAnswer(False, _away(call, error))
         except CallosumError as error:
             return GateAnswer(False, f"[Callosum] This call cannot be judged, so it did not run: {str(error)[:500]}.")
-        except Exception as error:  # whatever it is, nobody said yes
+        except Exception as error:  # after any failure the call has no permission
             logger.exception("%s could not be judged", call.tool)
             return GateAnswer(
                 False, f"[Callosum] This call cannot be judged, so it did not run: {type(error).__name__}."
@@ -131,7 +131,7 @@ class GateClient:
     def _decide(self, call: Call) -> Decision:
         """Ask the gate, or decide without it.
 
-        After it did not answer in time it is left alone for ``HUNG_SECONDS``, as hooks do: not each call waits in vain.
+        After a timeout the gate is not asked for ``HUNG_SECONDS``, as in hooks, so that not every call waits in vain.
         """
         began = self._clock()
         fault: CallosumError
@@ -168,7 +168,7 @@ class GateClient:
             self._hung_until = now + HUNG_SECONDS
 
     def _only_looks(self, call: Call) -> bool:
-        """Whether the rules take the tool for one that only looks, whatever it is given."""
+        """Return True if the rules consider the tool read-only, whatever its arguments are."""
         if runs_commands(call.tool):
             return False
         return all(self._judge(one) == (Tier.NONE, "read") for one in (call, replace(call, params={})))
@@ -182,16 +182,16 @@ class GateClient:
         *,
         sent: Callable[[], object] | None = None,
     ) -> None:
-        """Tells how a call ended. Never raises: the tool has run, and what is not told becomes ``unknown``.
+        """Report how a call ended. Never raises: the tool has run, and a missing report becomes ``unknown``.
 
-        ``sent`` may be called, more than once, when the report is on its way and before the gate has answered.
+        ``sent`` is called, possibly more than once, when the report is on its way and before the gate has answered.
         """
         self._renewing.drop(decision.id)
         try:
             if decision.fallback:
                 self.client.remember_late(call, outcome or _outcome_of(result))
                 return
-            told = Complete(
+            completion = Complete(
                 instance=call.instance,
                 id=decision.id,
                 result=result,
@@ -199,20 +199,23 @@ class GateClient:
                 session=call.session,
                 namespace=call.namespace,
             )
-            self._timed(lambda: self.client.report(told, sent=sent))
+            self._timed(lambda: self.client.report(completion, sent=sent))
         except CallosumError as error:
             logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
 
     def takes_a_hosts_word(self) -> bool:
-        """Whether a person's answer that comes through the client counts at this gate. Never raises."""
+        """Return True if this gate accepts a person's answer that comes through the client. Never raises."""
         try:
             return self.client.health().get("hostApprovals") is True
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is asked
+        except Exception as error:  # noqa: BLE001 - after any failure, ask nobody
             logger.info("the gate did not say whether a host's word counts: %s", error)
             return False
 
     def answer(self, question: int, *, agreed: bool, namespace: str) -> None:
-        """Hand the gate a person's answer that came through the client. Never raises: the gate is asked again."""
+        """Send the gate a person's answer that came through the client.
+
+        Never raises, because the call asks the gate again.
+        """
         from callosum.policy.settle import HOST  # noqa: PLC0415 - a wrap starts without the rules
 
         try:
@@ -222,26 +225,26 @@ class GateClient:
             logger.warning("the answer to question %s did not reach the gate: %s", question, error)
 
     def tell(self, event: CorpusEvent) -> None:
-        """Report what happened beside the calls. Never raises: an event is no promise."""
+        """Report an event other than a call. Never raises, because an event may be lost."""
         try:
             self.client.emit({"type": event.dotted, **msgspec.to_builtins(event)})
         except CallosumError as error:
             logger.info("%s could not be reported: %s", event.dotted, error)
 
     def _timed(self, ask: Callable[[], T]) -> T:
-        """Asks the gate, and notes whether it was fast."""
+        """Ask the gate and note whether it was fast."""
         began = time.monotonic()
         try:
             return ask()
         finally:
-            self.brisk = time.monotonic() - began < BRISK
+            self.is_fast = time.monotonic() - began < FAST
 
     def _renew(self, call: Call, id: int) -> bool:
         return self.client.renew(call.instance, id, session=call.session, namespace=call.namespace).ok
 
 
 def shortened(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The params with their long texts cut; what the gate does not see whole counts as tier 3 at least."""
+    """Return the params with long texts cut. A call that the gate does not see in full counts as at least tier 3."""
     cut = {name: _cut(value) for name, value in params.items()}
     cut["_tier"] = max(Tier.HIGH, params["_tier"]) if params.get("_tier") in tuple(Tier) else int(Tier.HIGH)
     return cut
@@ -252,27 +255,27 @@ def _cut(value: Any) -> Any:
         digest = blake2b(value.encode("utf-8", "replace"), digest_size=16).hexdigest()
         return f"{value[:LONG_TEXT]}… ({len(value)} characters, {digest})"
     if isinstance(value, dict):
-        return {name: _cut(one) for name, one in value.items()}
-    return [_cut(one) for one in value] if isinstance(value, list) else value
+        return {name: _cut(item) for name, item in value.items()}
+    return [_cut(item) for item in value] if isinstance(value, list) else value
 
 
 def _away(call: Call, error: GateUnavailable) -> str:
     why = error.__cause__ or error
     return (
-        f"[Callosum] The gate that all sessions share cannot be asked ({str(why)[:200]}), and {call.tool} can do too "
-        "much to run without it. It did not run. Go on with something that only reads, try again in a minute, or tell "
+        f"[Callosum] The gate that all sessions share is unreachable ({str(why)[:200]}), and {call.tool} is too "
+        "risky to run without it. It did not run. Continue with calls that only read, try again in a minute, or tell "
         "the user."
     )
 
 
 def _outcome_of(result: Any) -> Outcome:
-    from callosum.gate.check import outcome_of  # noqa: PLC0415 - for a gate that is away
+    from callosum.gate.check import outcome_of  # noqa: PLC0415 - needed only while the gate is unreachable
 
     return outcome_of(result, None)
 
 
 class _Renewing:
-    """One thread that renews the leases of all calls that run, begun with the first of them."""
+    """Renew the leases of all running calls in one thread, which starts with the first call."""
 
     def __init__(self, renew: Callable[[Call, int], bool]) -> None:
         self._renew = renew
@@ -314,7 +317,7 @@ class _Renewing:
                 logger.warning("lease %s could not be renewed: %s", id, error)
 
     def _next(self) -> tuple[int, Call] | None:
-        """Waits for the next lease that is to be renewed, and puts it back in line; None at the end."""
+        """Wait for the next lease to renew and schedule it again. Return None after ``close``."""
         with self._wake:
             while not self._closed:
                 while self._due and self._due[0][1] not in self._held:

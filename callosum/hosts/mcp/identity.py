@@ -1,8 +1,8 @@
-"""Who acts and what a tool is called, as the gate knows them.
+"""Find the identity of a caller and the gate's names for servers and tools.
 
-Named in this order, the first that says something wins: the arguments of the wrap, ``_meta`` of the call, the
-environment (and ``callosum.toml``), the client's own name and the process that started the wrap. Never the session of
-the protocol: today's clients open a new one for every request.
+The first source that names the caller counts: the arguments of the wrap, ``_meta`` of the call, the environment (and
+``callosum.toml``), then the client's own name and the process that started the wrap. The protocol's session never
+counts, because current clients open a new one for every request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from callosum.model import DEFAULT_NAMESPACE, MAX_NAME, TRACE
 from callosum.process import host_of
 
 AGENT: Final = "io.callosum/agent"
-"""In ``_meta``: the instance that acts."""
+"""Field of ``_meta`` with the acting instance."""
 SESSION: Final = "io.callosum/session"
 RUN: Final = "io.callosum/run"
 PARENT: Final = "io.callosum/parent"
 ORIGIN: Final = "io.callosum/origin"
 CALL_ID: Final = "io.callosum/call"
-"""In ``_meta``: the host's own id of the call, by which a call that comes twice is known."""
+"""Field of ``_meta`` with the host's own id of the call, by which a repeated call is recognised."""
 
 _PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 _LONGEST_STATE: Final = 512
@@ -37,7 +37,7 @@ _STARTERS: Final = frozenset(
 
 
 class NameSources(Struct, frozen=True, kw_only=True):
-    """What is said of the actor outside of the calls: ``given`` by argument, ``usual`` by the environment."""
+    """Hold the names that come from outside the calls: ``given`` by arguments, ``usual`` from the environment."""
 
     given_instance: str | None = None
     given_session: str | None = None
@@ -47,7 +47,7 @@ class NameSources(Struct, frozen=True, kw_only=True):
 
 
 class CallerIdentity(Struct, frozen=True):
-    """Who makes a call, and what else its ``_meta`` says of it."""
+    """Identify the caller, with the other fields of its call's ``_meta``."""
 
     instance: str
     session: str
@@ -58,9 +58,10 @@ class CallerIdentity(Struct, frozen=True):
 
 
 def actor_of(names: NameSources, meta: Mapping[str, Raw] | None, client: str, started_by: str) -> CallerIdentity:
-    """Returns who makes a call. ``client`` is the client's name from its handshake, ``""`` if it said none.
+    """Return the identity of a caller.
 
-    ``started_by``: the session where nobody names one.
+    ``client`` is the client's name from its handshake, or ``""``. ``started_by`` is the session to use if no source
+    names one.
     """
     meta = meta or {}
 
@@ -79,7 +80,7 @@ def actor_of(names: NameSources, meta: Mapping[str, Raw] | None, client: str, st
 
 
 def trace_of(meta: Mapping[str, Raw] | None) -> dict[str, str] | None:
-    """Return the trace in which a call was made, as its ``_meta`` says; None where it names none, or wrongly."""
+    """Return the trace that ``_meta`` names, or None if it names none or a malformed one."""
     parent = text_of(meta.get(TRACE[0])) if meta else ""
     if meta is None or not _PARENT.fullmatch(parent):
         return None
@@ -90,9 +91,9 @@ def trace_of(meta: Mapping[str, Raw] | None) -> dict[str, str] | None:
 
 
 def parent_process() -> str:
-    """The process that started this one, as the name of a session: its pid and its start.
+    """Return the process that started this one as a session name made of its pid and start time.
 
-    All servers that one host starts have the same parent, and so are one session.
+    All servers that one host starts have the same parent, so they are one session.
     """
     pid = os.getppid()
     try:
@@ -102,27 +103,27 @@ def parent_process() -> str:
 
 
 def tool_name(server: str, tool: str) -> str:
-    """The name that rules know a server's tool by: ``mcp__github__create_issue``."""
+    """Return the rules' name for a server's tool: ``mcp__github__create_issue``."""
     return f"mcp__{server}__{escaped(tool)}"[:MAX_NAME]
 
 
 def server_name(text: str) -> str:
-    """A server's name as it stands in the names of its tools, ``""`` where nothing is left of it."""
+    """Return a server's name as it appears in the names of its tools, or ``""`` if no valid character remains."""
     return _UNUSUAL.sub("_", text).strip("_")[:64]
 
 
 def named_by_command(command: Sequence[str]) -> str:
-    """A server's name by how it is started: ``npx -y @scope/server-memory`` is ``server-memory``."""
+    """Return a server's name from its command: ``npx -y @scope/server-memory`` is ``server-memory``."""
     for word in command:
         base = os.path.basename(word.rstrip("/"))  # noqa: PTH119 - pathlib costs 5 ms of every start
-        base = base.rpartition("@")[0] or base  # a version
+        base = base.rpartition("@")[0] or base  # without a version
         if base and not base.startswith("-") and base not in _STARTERS:
             return server_name(base) or "server"
     return "server"
 
 
 def named_by_url(url: str) -> str:
-    """A server's name by its address: the host."""
+    """Return a server's name from its URL: the host."""
     host = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
     return server_name(host.partition(":")[0]) or "server"
 

@@ -1,4 +1,4 @@
-"""The servers in a host's configuration, each behind the gate, and back again.
+"""Put each server in a host's configuration behind the gate, and restore it.
 
 ::
 
@@ -6,12 +6,12 @@
     {"mcpServers": {"files": {"command": "PYTHON", "args": ["-I", ".../callosum/launch.py", "mcp", "--name", "files",
                                                             "--", "npx", "-y", ...]}}}
 
-What stands before ``mcp`` is the command line of ``callosum.launch``, which runs no code of the folder that the host
-works in. Entries of earlier versions, which did, are written anew; an entry of the user's own stays.
+The words before ``mcp`` are the command line of ``callosum.launch``, which runs no code from the host's working folder.
+Entries of earlier versions, which did, are rewritten. An entry that the user wrote by hand stays.
 
-Pure: parsed JSON in, changed JSON out. Order, unknown fields and what was there before stay; what was rewritten can be
-read back from what stands there, so that fields that were added meanwhile stay too. A header's value goes into the
-entry's ``env``, because arguments can be seen in a list of processes.
+Pure: parsed JSON in, changed JSON out. Order, unknown fields and earlier content stay. The original is restored from
+the rewritten entry itself, so fields that were added meanwhile stay too. The value of a header goes into the entry's
+``env``, because process lists show arguments.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import Any, Final, NamedTuple
 from callosum.hosts.mcp.headers import OLD, TRANSPORTS
 
 PLACES: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Where hosts keep their servers: most of them, VS Code's ``mcp.json``, VS Code's ``settings.json``."""
+"""Places of the servers: in most hosts, in VS Code's ``mcp.json``, in VS Code's ``settings.json``."""
 COMMAND: Final = ("callosum",)
 _VARIABLE: Final = "CALLOSUM_MCP_HEADER_"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 class SkippedServer(NamedTuple):
-    """A server that stays as it is, and why."""
+    """Name a server that stays unchanged, and say why."""
 
     name: str
     why: str
@@ -43,43 +43,43 @@ def installed(config: Mapping[str, Any], command: Sequence[str] = COMMAND) -> di
 
 
 def removed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with every server as it was before ``installed``."""
+    """Return the configuration with every server as it was before ``installed``."""
     return _changed(config, lambda _, entry: _unwrapped(entry))
 
 
 def skipped(config: Mapping[str, Any]) -> list[SkippedServer]:
-    """The servers that ``installed`` leaves without the gate, with the reason."""
-    found = []
+    """Return the servers that ``installed`` leaves without the gate, with the reason."""
+    servers = []
     for name, entry in _servers(config):
         why = _unfit(entry)
         if why and not _is_wrapped(entry) and not _is_gate(entry):
-            found.append(SkippedServer(name, why))
-    return found
+            servers.append(SkippedServer(name, why))
+    return servers
 
 
 def covered(config: Mapping[str, Any]) -> dict[str, bool]:
-    """Every server by its name, and whether its calls pass the gate. The gate's own server counts as covered."""
+    """Return for every server whether its calls pass the gate. The gate's own server counts as covered."""
     return {name: _is_wrapped(entry) or _is_gate(entry) for name, entry in _servers(config)}
 
 
 def needed(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the modules that the entries need beside those of every gate, each with the name of a server."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for name, entry in _servers(config):
         words = _mcp_words(entry)
         if _is_gate(entry):
-            found.setdefault("mcp", name)
+            modules.setdefault("mcp", name)
         elif (words is not None and "--url" in words) or ("url" in entry and not _unfit(entry)):
-            found.setdefault("urllib3", name)
-    return found
+            modules.setdefault("urllib3", name)
+    return modules
 
 
 def programs(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return what starts each server that passes the gate, by the server's name."""
+    """Return the program that starts each server behind the gate, by the server's name."""
     return {name: str(entry["command"]) for name, entry in _servers(config) if _mcp_words(entry) is not None}
 
 
-# --- the places -----------------------------------------------------------------------------------------
+# --- Places in a configuration --------------------------------------------------------------------------
 
 
 def _servers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -92,20 +92,20 @@ def _servers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _changed(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    made = dict(config)
+    changed = dict(config)
     for place in PLACES:
-        above, table = made, made.get(place[0])
+        parent, table = changed, changed.get(place[0])
         if len(place) == 2 and isinstance(table, Mapping):
-            above = made[place[0]] = dict(table)
-            table = above.get(place[1])
+            parent = changed[place[0]] = dict(table)
+            table = parent.get(place[1])
         if isinstance(table, Mapping):
-            above[place[-1]] = {
+            parent[place[-1]] = {
                 name: change(name, entry) if isinstance(entry, Mapping) else entry for name, entry in table.items()
             }
-    return made
+    return changed
 
 
-# --- one server -----------------------------------------------------------------------------------------
+# --- One server -----------------------------------------------------------------------------------------
 
 
 def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
@@ -115,7 +115,7 @@ def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Map
         return entry
     program, *front = command
     if "command" in entry:
-        # Written in one word where there were no args, so that what is taken back has none either.
+        # Written in one word if there were no args, so that the restored entry has none either.
         called = ["--name", name] if "args" in entry else [f"--name={name}"]
         words = [*front, "mcp", *called, "--", entry["command"], *entry.get("args", [])]
         return _rewritten(entry, "command", {"command": program, "args": words})
@@ -127,14 +127,14 @@ def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Map
         words += ["--header-env", f"{header}={variable}"]
     if "type" in entry:
         words += ["--transport", entry["type"]]
-    made = _rewritten(entry, "url", {"command": program, "args": words}, type="stdio")
+    wrapped = _rewritten(entry, "url", {"command": program, "args": words}, type="stdio")
     if values:
-        made["env"] = {**entry.get("env", {}), **values}
-    return made
+        wrapped["env"] = {**entry.get("env", {}), **values}
+    return wrapped
 
 
 def _restarted(entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
-    """Return an entry that ``callosum install`` wrote, by its absolute path, as this installation writes it."""
+    """Return an entry that ``callosum install`` wrote with an absolute path, as this installation would write it."""
     words = _mcp_words(entry)
     if not words or not words[0].startswith("--name") or not entry["command"].startswith("/"):
         return entry
@@ -159,33 +159,33 @@ def _unwrapped(entry: Mapping[str, Any]) -> Mapping[str, Any]:
             headers[header] = env.pop(variable)
     url = next(value for option, value in options if option == "--url")
     kind = next((value for option, value in options if option == "--transport"), None)
-    made = _rewritten(entry, "command", {"url": url, **({"headers": headers} if headers else {})}, type=kind)
+    restored = _rewritten(entry, "command", {"url": url, **({"headers": headers} if headers else {})}, type=kind)
     if headers and env:
-        made["env"] = env
+        restored["env"] = env
     elif headers:
-        del made["env"]
-    return made
+        del restored["env"]
+    return restored
 
 
 def _rewritten(
     entry: Mapping[str, Any], at: str, fields: Mapping[str, Any], *, type: str | None = None
 ) -> dict[str, Any]:
-    """The entry in its own order: ``fields`` stand where ``at`` stood, and fields of theirs nowhere else."""
-    made: dict[str, Any] = {}
+    """Return the entry in its own order, with ``fields`` in place of ``at`` and nowhere else."""
+    rewritten: dict[str, Any] = {}
     for key, value in entry.items():
         if key == at:
-            made.update(fields)
+            rewritten.update(fields)
         elif key == "type" and type is not None:
-            made[key] = type
+            rewritten[key] = type
         elif key == "args" and "args" in fields:
-            made.setdefault(key, fields["args"])
+            rewritten.setdefault(key, fields["args"])
         elif key not in ("command", "args", "url") and not (key == "headers" and value):
-            made[key] = value
-    return made
+            rewritten[key] = value
+    return rewritten
 
 
 def _unfit(entry: Mapping[str, Any]) -> str:
-    """Why a server cannot be put behind the gate, ``""`` if it can."""
+    """Return why a server cannot be put behind the gate, or ``""`` if it can."""
     if _is_gate(entry):
         return "it is the gate's own server"
     if "command" in entry and ("url" in entry or "headers" in entry):
@@ -206,7 +206,7 @@ def _unfit(entry: Mapping[str, Any]) -> str:
 
 
 def _mcp_words(entry: Mapping[str, Any]) -> list[str] | None:
-    """What stands behind ``callosum mcp`` in an entry, None if it is another command."""
+    """Return the words behind ``callosum mcp`` in an entry, or None if it is another command."""
     program, args = entry.get("command"), entry.get("args", [])
     if not isinstance(program, str) or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
         return None
@@ -220,7 +220,7 @@ def _mcp_words(entry: Mapping[str, Any]) -> list[str] | None:
 
 
 def _is_callosum(words: Sequence[str]) -> bool:
-    """Whether the words start Callosum: a program of that name, or ``launch.py`` in its package with its options."""
+    """Return True if the words start Callosum: a program of that name, or ``launch.py`` of its package with options."""
     if words[-1].replace("\\", "/").rpartition("/")[2] in _PROGRAMS:
         return True
     at = next((at for at, word in enumerate(words) if word.endswith(_LAUNCHER)), None)

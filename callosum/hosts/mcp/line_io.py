@@ -1,4 +1,4 @@
-"""Lines between processes, byte for byte: a reader of a descriptor, and a writer that many threads share."""
+"""Read and write lines between processes, byte for byte. Many threads can share a writer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 MAX_LINE: Final = 64_000_000
-"""Longest line that is looked at, in bytes."""
+"""Maximum length in bytes of a line that is parsed."""
 _PIECE: Final = 1 << 18
 
 
 class LineTooLong(Exception):
-    """A line of more than ``MAX_LINE`` bytes; ``start`` is what has come of it."""
+    """Report a line of more than ``MAX_LINE`` bytes. ``start`` is the part that was read."""
 
     def __init__(self, start: bytes) -> None:
         super().__init__(f"a line of more than {MAX_LINE} bytes")
@@ -21,14 +21,14 @@ class LineTooLong(Exception):
 
 
 class LineReader:
-    """The lines of a descriptor, their ends included; the last may have none."""
+    """Read the lines of a descriptor, including their ends. The last line may have none."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._rest = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields line after line until the end. Raises ``LineTooLong``; ``skip`` or ``rest`` go on from there."""
+        """Yield each line until the end. Raises ``LineTooLong``; ``pieces`` then continues from there."""
         pieces: list[bytes] = []
         size = 0
         data, self._rest = self._rest, b""
@@ -51,7 +51,7 @@ class LineReader:
             yield b"".join(pieces)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yields what is left of the line that was too long, in pieces as they come, its end included."""
+        """Yield the rest of the line that was too long in pieces as they arrive, including its end."""
         while data := self._more():
             line, end, self._rest = data.partition(b"\n")
             yield line + end
@@ -66,7 +66,7 @@ class LineReader:
 
 
 class LineWriter:
-    """Whole lines to a descriptor, one at a time. Once nobody reads them any more the rest is dropped."""
+    """Write whole lines to a descriptor, one at a time. Once the reader is gone, drop the rest."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -74,19 +74,19 @@ class LineWriter:
         self._closed = False
 
     def __call__(self, line: bytes) -> None:
-        """Writes a line to its end. Never raises."""
+        """Write a whole line. Never raises."""
         with self._lock:
             self._write(line)
 
     def long(self, start: bytes, pieces: Iterator[bytes]) -> None:
-        """Writes a line as it comes."""
+        """Write a long line in pieces as they arrive."""
         with self._lock:
             self._write(start)
             for piece in pieces:
                 self._write(piece)
 
     def close(self) -> None:
-        """Closes the descriptor: who reads sees the end. Idempotent."""
+        """Close the descriptor, so that the reader sees the end. Idempotent."""
         with self._lock:
             self._end()
 

@@ -1,8 +1,8 @@
-"""JSON-RPC lines of MCP: read as far as the gate needs, written where the gate answers itself.
+"""Read JSON-RPC lines of MCP as far as the gate needs, and write the answers that the gate gives itself.
 
-A line is never written anew to be passed on: who passes it on passes its bytes. What is read here are the names at
-the top of a message, whatever else it holds; a line that no JSON reader of ours takes (nested too deeply, broken
-UTF-8) is taken apart by its brackets alone, because the server behind may well read it.
+A forwarded line is never encoded again; its bytes are passed on. This module reads only the top-level names of a
+message, whatever else it contains. A line that the JSON parser rejects (nested too deeply, broken UTF-8) is split by
+its brackets alone, because the server behind may well be able to read it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 SERVER: Final = "io.modelcontextprotocol/serverInfo"
 CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 REQUEST_META: Final = frozenset((VERSION, CLIENT, CAPABILITIES))
-"""What every request of the newer era says of its client."""
+"""Fields of ``_meta`` that every request of the newer protocol has about its client."""
 PER_REQUEST: Final = "2026"
-"""From versions that begin so on every request says its version, and a result what it is."""
+"""Prefix of protocol versions from which on every request names its version and every result its type."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -34,11 +34,11 @@ INVALID_PARAMS: Final = -32602
 SERVER_ERROR: Final = -32000
 
 Id = str | int | float | bytes
-"""What a request is known by: as it reads, whichever way it is spelled; its bytes where it is no name."""
+"""Key of a request: the value of its id, however it is written, or the id's bytes if it is no plain value."""
 
 
 class Message(Struct):
-    """A request (``method`` and ``id``), a notification (``method``) or an answer (``id`` alone)."""
+    """Hold a request (``method`` and ``id``), a notification (``method``) or an answer (``id`` alone)."""
 
     id: Raw | UnsetType = UNSET
     method: str | UnsetType = UNSET
@@ -48,14 +48,14 @@ class Message(Struct):
 
     @property
     def key(self) -> Id | None:
-        """What its answer is found by, None for a notification."""
+        """Return the key by which the answer is found, or None for a notification."""
         return None if isinstance(self.id, UnsetType) or bytes(self.id) == b"null" else _key(bytes(self.id))
 
 
 class Params(Struct):
-    """Of the params of ``tools/call``: ``arguments`` as they are, ``_meta`` in parts.
+    """Hold the params of ``tools/call``: ``arguments`` unparsed, ``_meta`` split into its fields.
 
-    ``input_responses`` and ``request_state`` are there in a further round of a call.
+    ``input_responses`` and ``request_state`` are present in a further round of a call.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Params(Struct):
 
 
 class MalformedMessage(Exception):
-    """A line that this module cannot read as JSON."""
+    """Report a line that cannot be parsed as JSON."""
 
 
 _MESSAGE: Final = msgspec.json.Decoder(Message)
@@ -80,7 +80,7 @@ _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read(line: bytes) -> Message | list[Message] | None:
-    """Returns what a line says, a list for a batch, None for an empty one. Raises ``MalformedMessage``."""
+    """Return the message in a line, a list for a batch, or None for an empty line. Raises ``MalformedMessage``."""
     text = line.strip()
     if not text:
         return None
@@ -92,7 +92,7 @@ def read(line: bytes) -> Message | list[Message] | None:
 
 def _decoded(text: bytes) -> Message | list[Message]:
     if text[:1] == b"[":
-        return [_MESSAGE.decode(one) for one in _BATCH.decode(text)]
+        return [_MESSAGE.decode(item) for item in _BATCH.decode(text)]
     return _MESSAGE.decode(text)
 
 
@@ -104,25 +104,28 @@ def _decoded_mended(text: bytes) -> Message | list[Message]:
 
 
 def _mended(text: bytes) -> bytes:
-    """What Python's own reader takes besides: half a surrogate pair, which hosts send, becomes a question mark."""
+    """Return the text as Python's own parser reads it.
+
+    That parser accepts unpaired surrogates, which some hosts send. They become question marks.
+    """
     return json.dumps(json.loads(text.decode()), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def parts(line: bytes) -> list[bytes]:
-    """The messages of a batch that was read, each as it is."""
+    """Return the messages of a parsed batch, each unchanged."""
     try:
-        return [bytes(one) for one in _BATCH.decode(line.strip())]
+        return [bytes(item) for item in _BATCH.decode(line.strip())]
     except _FAULTS:
-        return [bytes(one) for one in _BATCH.decode(_mended(line.strip()))]
+        return [bytes(item) for item in _BATCH.decode(_mended(line.strip()))]
 
 
 def raw_id(message: Message) -> bytes:
-    """The id as the sender spelled it, ``null`` where there is none."""
+    """Return the id as the sender wrote it, or ``null`` if there is none."""
     return b"null" if isinstance(message.id, UnsetType) else bytes(message.id)
 
 
 def params_of(message: Message) -> Params | None:
-    """The params of a ``tools/call``; None where they are not of that form, which no server takes either."""
+    """Return the params of a ``tools/call``, or None if they have a form that no server accepts."""
     if isinstance(message.params, UnsetType):
         return None
     try:
@@ -132,18 +135,18 @@ def params_of(message: Message) -> Params | None:
 
 
 def arguments_of(params: Params) -> dict[str, Any]:
-    """The arguments as values; what is no object is put into one. Raises ``MalformedMessage``."""
+    """Return the arguments as values. Anything but an object is put into one. Raises ``MalformedMessage``."""
     raw = params.arguments
     if isinstance(raw, UnsetType):
         return {}
-    found = value_of(bytes(raw))
-    if found is None:
+    value = value_of(bytes(raw))
+    if value is None:
         return {}
-    return found if isinstance(found, dict) else {"arguments": found}
+    return value if isinstance(value, dict) else {"arguments": value}
 
 
 def value_of(raw: bytes) -> Any:
-    """A JSON text as a value. Raises ``MalformedMessage``."""
+    """Return the value of a JSON text. Raises ``MalformedMessage``."""
     try:
         return _ANY.decode(raw)
     except _FAULTS as error:
@@ -151,7 +154,7 @@ def value_of(raw: bytes) -> Any:
 
 
 def fields_of(raw: Raw | bytes | UnsetType) -> dict[str, Raw]:
-    """The members of an object, each as it is; none for what is no object."""
+    """Return the members of an object, each unparsed, or none if it is no object."""
     if isinstance(raw, UnsetType):
         return {}
     try:
@@ -161,94 +164,94 @@ def fields_of(raw: Raw | bytes | UnsetType) -> dict[str, Raw]:
 
 
 def text_of(raw: Raw | None, limit: int = 4096) -> str:
-    """A JSON string as text, ``""`` for anything else."""
+    """Return a JSON string as text, or ``""`` for anything else."""
     if raw is None:
         return ""
     try:
-        found = _ANY.decode(raw)
+        value = _ANY.decode(raw)
     except _FAULTS:
         return ""
-    return found[:limit] if isinstance(found, str) else ""
+    return value[:limit] if isinstance(value, str) else ""
 
 
 def is_modern(meta: Mapping[str, Raw] | None) -> bool:
-    """Whether a request with this ``_meta`` is of the era in which each says its own version."""
+    """Return True if this ``_meta`` belongs to the newer protocol, in which each request names its version."""
     return bool(meta) and text_of(meta.get(VERSION) if meta else None) >= PER_REQUEST
 
 
 def key_of(value: Any) -> Id | None:
-    """What a request is found by whose id stands in another message (``requestId``)."""
+    """Return the key of a request whose id appears in another message (``requestId``)."""
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
 def _key(raw: bytes) -> Id:
     try:
-        found = key_of(_ANY.decode(raw))
+        key = key_of(_ANY.decode(raw))
     except _FAULTS:
-        found = None
-    return raw if found is None else found
+        key = None
+    return raw if key is None else key
 
 
-# --- lines that cannot be read -------------------------------------------------------------------------
+# --- Lines that cannot be parsed ------------------------------------------------------------------------
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]++', re.DOTALL)
 
 
 def taken_apart(text: bytes) -> dict[str, bytes]:
-    """The members of an object by its brackets alone, for a text that no reader takes. Linear in its length."""
+    """Return the members of an object, split by brackets alone, for a text no parser accepts. Takes linear time."""
     return _taken_apart(text)[0]
 
 
 def _taken_apart(text: bytes) -> tuple[dict[str, bytes], bytes]:
-    """The members, and what stands behind the object."""
-    found: dict[str, bytes] = {}
+    """Return the members and the text behind the object."""
+    members: dict[str, bytes] = {}
     depth = 0
     name: str | None = None
-    begun = -1
-    waiting: bytes = b""
+    value_start = -1
+    last_token: bytes = b""
     for match in _TOKEN.finditer(text):
         token = match.group()
         if depth == 1 and token in (b",", b"}"):
-            if name is not None and begun >= 0:
-                found[name] = text[begun : match.start()].strip()
-            name, begun, waiting = None, -1, b""
+            if name is not None and value_start >= 0:
+                members[name] = text[value_start : match.start()].strip()
+            name, value_start, last_token = None, -1, b""
         elif depth == 1 and token == b":" and name is None:
-            name, begun = _name_of(waiting), match.end()
+            name, value_start = _name_of(last_token), match.end()
         elif depth == 1 and name is None:
-            waiting = token
+            last_token = token
         if token in (b"{", b"["):
             depth += 1
         elif token in (b"}", b"]"):
             depth -= 1
             if depth == 0:
-                return found, text[match.end() :]
-    if name is not None and begun >= 0:
-        found[name] = text[begun:].strip()  # it was cut off
-    return found, b""
+                return members, text[match.end() :]
+    if name is not None and value_start >= 0:
+        members[name] = text[value_start:].strip()  # the text was cut off
+    return members, b""
 
 
 def _name_of(token: bytes) -> str:
     try:
-        found = json.loads(token.decode("utf-8", "replace"))
+        name = json.loads(token.decode("utf-8", "replace"))
     except ValueError:
         return ""
-    return found if isinstance(found, str) else ""
+    return name if isinstance(name, str) else ""
 
 
 def call_inside(text: bytes) -> tuple[bytes, str, bool] | None:
-    """For a line that cannot be read: id, tool and era of the ``tools/call`` that it may be, None if it is none.
+    """Return id, tool and era of a ``tools/call`` in a line that cannot be parsed, or None if it contains none.
 
-    A batch counts as one call, with the id ``null``, as soon as it speaks of the method anywhere; so does what stands
-    behind a first object, which some servers read as a further message.
+    A batch counts as one call with the id ``null`` if it mentions the method anywhere. The same holds for text behind a
+    first object, which some servers read as a further message.
     """
     text = text.strip()
-    top, behind = ({}, text) if text[:1] == b"[" else _taken_apart(text)
-    if _name_of(top.get("method", b"")) != CALL:
-        strings = (match.group() for match in _TOKEN.finditer(behind) if match.group()[:1] == b'"')
-        return (b"null", "?", False) if any(_name_of(one) == CALL for one in strings) else None
-    params = taken_apart(top.get("params", b""))
+    members, rest = ({}, text) if text[:1] == b"[" else _taken_apart(text)
+    if _name_of(members.get("method", b"")) != CALL:
+        strings = (match.group() for match in _TOKEN.finditer(rest) if match.group()[:1] == b'"')
+        return (b"null", "?", False) if any(_name_of(string) == CALL for string in strings) else None
+    params = taken_apart(members.get("params", b""))
     version = taken_apart(params.get("_meta", b"")).get(VERSION, b"")
-    id = top.get("id", b"null")
+    id = members.get("id", b"null")
     try:
         _ANY.decode(id)
     except _FAULTS:
@@ -256,11 +259,11 @@ def call_inside(text: bytes) -> tuple[bytes, str, bool] | None:
     return id, _name_of(params.get("name", b"")) or "?", _name_of(version) >= PER_REQUEST
 
 
-# --- what the gate says itself -------------------------------------------------------------------------
+# --- Answers by the gate -------------------------------------------------------------------------------
 
 
 def refusal(id: bytes, text: str, *, modern: bool) -> bytes:
-    """The answer to a call that does not run: a tool's own error, which every client shows to its model."""
+    """Return the answer to a call that does not run: a tool error, which every client shows to its model."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
     if modern:
         result["resultType"] = "complete"
@@ -268,13 +271,13 @@ def refusal(id: bytes, text: str, *, modern: bool) -> bytes:
 
 
 def asked(id: bytes, requests: Mapping[str, Any], state: str) -> bytes:
-    """The answer to a call that a person must decide: the client collects the input and calls again with it."""
+    """Return the answer to a call that a person must decide. The client collects the input and repeats the call."""
     result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, encode(result))
 
 
 def first_round(message: bytes) -> bytes:
-    """The same request as it was before anybody was asked for input."""
+    """Return the request without input responses, as in its first round."""
     top = fields_of(message)
     params = fields_of(top.get("params", UNSET))
     for name in ("inputResponses", "requestState"):
@@ -284,9 +287,9 @@ def first_round(message: bytes) -> bytes:
 
 
 def replaced(message: bytes, params: Mapping[str, Any], by: Mapping[str, Any]) -> bytes | None:
-    """The same call with other values in its arguments: those of ``by`` that are not as in ``params``.
+    """Return the call with other values in its arguments: those of ``by`` that differ from ``params``.
 
-    None where the arguments are no object with such names.
+    Return None if the arguments are no object with these names.
     """
     top = fields_of(message)
     inner = fields_of(top.get("params", UNSET))
@@ -300,12 +303,12 @@ def replaced(message: bytes, params: Mapping[str, Any], by: Mapping[str, Any]) -
 
 
 def fault(id: bytes, code: int, text: str) -> bytes:
-    """An error of the protocol."""
+    """Return a protocol error."""
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (id, encode({"code": code, "message": text}))
 
 
 def with_text(message: bytes, text: str) -> bytes | None:
-    """The same answer with one more block of text at the end of its content; None where it has no content."""
+    """Return the answer with one more block of text at the end of its content, or None if it has no content."""
     top = fields_of(message)
     result = fields_of(top.get("result", UNSET))
     content = bytes(result.get("content", b"")).strip()
@@ -319,7 +322,7 @@ def with_text(message: bytes, text: str) -> bytes | None:
 
 
 def batch_of(messages: list[bytes]) -> bytes:
-    """Messages as one batch."""
+    """Return messages as one batch."""
     return b"[%s]" % b",".join(messages)
 
 
@@ -328,7 +331,7 @@ def _joined(members: Mapping[str, Raw]) -> bytes:
 
 
 def read_answer(line: bytes) -> Message | list[Message] | None:
-    """As ``read``, for what a server says: what cannot be read is taken apart, for its id and whether it failed."""
+    """Read a server's answer like ``read``. From a malformed line, take only its id and whether it failed."""
     try:
         return read(line)
     except MalformedMessage:

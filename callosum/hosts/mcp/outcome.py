@@ -1,4 +1,4 @@
-"""What the answer to a ``tools/call`` tells of how the call ended."""
+"""Read from the answer to a ``tools/call`` how the call ended."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from callosum.hosts.mcp.messages import MalformedMessage, Message
 from callosum.model import Outcome
 
 MAX_RESULT: Final = 262_144
-"""Longest result of a tool that the gate is told, in bytes; of a longer one it is told the length."""
+"""Maximum length in bytes of a tool's result that is sent to the gate. Of a longer result, only the length is sent."""
 _STATUS: Final = {
     "completed": Outcome.DONE,
     "failed": Outcome.FAILED,
-    "cancelled": Outcome.UNKNOWN,  # it had begun
+    "cancelled": Outcome.UNKNOWN,  # it may have run in part
 }
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``outcome`` None leaves it to the gate, which reads the ``result``.
+    """Describe how a call ended. If ``outcome`` is None, the gate reads it from ``result``.
 
-    With a ``task`` or ``input`` it has not ended: ``task`` is the server's name of what goes on after this answer, and
-    ``input`` the ``requestState`` with which the client comes back (empty bytes: without one).
+    A call with a ``task`` or ``input`` has not ended. ``task`` is the server's name for work that continues after this
+    answer. ``input`` is the ``requestState`` with which the client will return (empty bytes: without one).
     """
 
     result: Any = None
@@ -33,13 +33,13 @@ class CallOutcome(NamedTuple):
 
 
 def read_outcome(answer: Message) -> CallOutcome:
-    """Reads an answer.
+    """Return the outcome in an answer.
 
-    A protocol's error and ``isError`` are failures, which the gate tells from a lost connection by their text.
+    Protocol errors and ``isError`` are failures. The gate tells them from a lost connection by their text.
     """
     if not isinstance(answer.error, UnsetType):
-        said = messages.text_of(messages.fields_of(answer.error).get("message"))
-        return CallOutcome({"error": said or "an error of the protocol"})
+        message = messages.text_of(messages.fields_of(answer.error).get("message"))
+        return CallOutcome({"error": message or "an error of the protocol"})
     result = messages.fields_of(answer.result)
     kind = messages.text_of(result.get("resultType"))
     if kind == "input_required":
@@ -59,12 +59,12 @@ def _ended(result: dict[str, Raw]) -> CallOutcome:
     return CallOutcome(_content(result), Outcome.DONE)
 
 
-def read_status(told: Raw | UnsetType) -> tuple[str, CallOutcome | None]:
-    """Which task a status is about, and how it ended; None while it goes on.
+def read_status(raw_status: Raw | UnsetType) -> tuple[str, CallOutcome | None]:
+    """Return the task that a status is about, and its outcome, or None while the task runs.
 
-    From 2026 on the status of a task that is over holds its result or its error.
+    From protocol version 2026 on, the status of a finished task contains its result or error.
     """
-    fields = messages.fields_of(told)
+    fields = messages.fields_of(raw_status)
     fields = messages.fields_of(fields["task"]) if "task" in fields else fields
     task = messages.text_of(fields.get("taskId"))
     outcome = _STATUS.get(messages.text_of(fields.get("status")))
@@ -78,12 +78,12 @@ def read_status(told: Raw | UnsetType) -> tuple[str, CallOutcome | None]:
 
 
 def is_unknown_task(answer: Message) -> bool:
-    """Whether the server no longer knows a task that it was asked about, so that nobody will learn how it ended."""
+    """Return True if the server no longer knows the task, so that its outcome stays unknown."""
     return bytes(messages.fields_of(answer.error).get("code", b"")) == b"%d" % messages.INVALID_PARAMS
 
 
 def _content(result: dict[str, Raw]) -> Any:
-    """What the tool found, for the gate to see which things it looked at: as data where it says it as data."""
+    """Return the result for the gate, which looks for the things that were read: structured data if there is any."""
     size = len(bytes(result.get("structuredContent", b""))) or len(bytes(result.get("content", b"")))
     if size > MAX_RESULT:
         return {"length": size}

@@ -1,15 +1,16 @@
-"""The wrap around a server: every line goes through as it came, but for ``tools/call`` the gate is asked before.
+"""Forward the lines between a client and a server unchanged, and ask the gate before each ``tools/call``.
 
 ::
 
-    client ── up ──┬── tools/call ── Keeper.ask ──┬── no: refusal ── client
-                   │                              └── yes, in the order in which they came ── server
-                   └── all else ── server
-    client ── down ──┬── the answer to a call: Keeper.report, then the line ── client
-                     └── all else ── client
+    client ── from_client ──┬── tools/call ── GateClient.ask ──┬── no: refusal ── client
+                            │                                  └── yes, in the order of arrival ── server
+                            └── anything else ── server
+    client ── from_server ──┬── the answer to a call: GateClient.report, then the line ── client
+                            └── anything else ── client
 
-The gate is asked and told in threads beside, so that neither a slow gate nor a slow tool holds up what else is said.
-The report of a call is on its way before its answer is passed on: what the client does next, the gate sees after it.
+Other threads ask the gate and report to it, so that neither a slow gate nor a slow tool delays other messages. The
+report of a call is on its way before its answer is forwarded, so the gate sees the report before the client's next
+call.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from callosum.model import Call, Host, Outcome
 logger = logging.getLogger("callosum")
 
 THREADS: Final = 32
-"""Most calls that are asked about or reported at once; further ones stand in line."""
+"""Maximum number of calls that are decided or reported at the same time. Further calls wait."""
 LIST_SECONDS: Final = 2.0
-"""How long the first call of a client that never lists the tools may wait until this wrap has listed them."""
+"""Seconds that the first call waits for the list of tools if its client never asks for the list."""
 MAX_PAGES: Final = 50
-"""Most pages of a list that is asked for here."""
+"""Maximum number of pages of the list that the proxy requests."""
 
 _GREETINGS: Final = frozenset(("initialize", "server/discover"))
 _TASKS: Final = frozenset(("tasks/result", "tasks/get", "tasks/cancel"))
 _TELLING: Final = _GREETINGS | _TASKS | {messages.LIST}
-"""Requests whose answers are read besides those to calls."""
+"""Requests, beside calls, whose answers are read."""
 _GONE: Final = "its server is gone"
 _NOT_WRITTEN: Final = (
     "[Callosum] This call was to run with other arguments, which cannot be written into it: it did not run."
@@ -55,23 +56,23 @@ _NOT_WRITTEN: Final = (
 _FORGOTTEN: Final = "its server no longer knows it"
 _TASK_STATUS: Final = frozenset(("notifications/tasks", "notifications/tasks/status"))
 TASK_SECONDS: Final = 15.0
-"""Seconds for which nothing may be heard of a task before the wrap asks for its status itself."""
+"""Seconds without news about a task after which the proxy asks for its status itself."""
 
 
-class _Flight:
-    """One call on its way. ``sent`` and ``withdrawn`` change under the tap's lock."""
+class _PendingCall:
+    """Hold one call between its request and its answer. The proxy's lock protects ``sent`` and ``withdrawn``."""
 
     __slots__ = (
         "answer",
         "asked",
         "began",
         "call",
+        "gate_answer",
         "heard",
         "id",
         "key",
         "made",
         "meta",
-        "ruling",
         "sent",
         "size",
         "state",
@@ -85,28 +86,28 @@ class _Flight:
         self.size = size
         self.meta = meta
         self.made: Call | None = None
-        """The call as its client made it, where that may come back with input: it is known again by it."""
+        """The original call, if it may return with input. The later round is recognised by it."""
         self.answer: Answer | None = None
-        """What a person said to the question that this call comes back from."""
+        """A person's answer to the question that this call returns from."""
         self.state = ""
-        """The ``requestState`` of the question that the client is answered with."""
-        self.ruling: GateAnswer | None = None
+        """The ``requestState`` of the question sent to the client."""
+        self.gate_answer: GateAnswer | None = None
         self.asked: Id | None = None
-        """The wrap's last question about the status of the task that the call became."""
+        """Id of the proxy's last request for the status of the task that the call became."""
         self.sent = False
         self.withdrawn = False
         self.began = self.heard = time.monotonic()
 
     def refusal(self) -> bytes:
-        """What the client is answered if the call may not run."""
-        text = self.ruling.text if self.ruling is not None else ""
+        """Return the answer for the client if the call may not run."""
+        text = self.gate_answer.text if self.gate_answer is not None else ""
         if self.state:
             return messages.asked(self.id, form(self.call, text), self.state)
         return messages.refusal(self.id, text, modern=messages.is_modern(self.meta))
 
 
 class _Once:
-    """Writes a line the first time that it is called."""
+    """Write a line on the first call and do nothing on later calls."""
 
     __slots__ = ("_line", "_write")
 
@@ -121,11 +122,12 @@ class _Once:
 
 
 class ProxyConfig(Struct, frozen=True, kw_only=True):
-    """What is known before anything is said.
+    """Configure the proxy.
 
-    ``server`` is the name by which the server's tools are known, ``""`` to take the one it says, with ``otherwise``
-    where it says none. ``started_by`` is the session of a client that names none. ``host`` is the process that lives
-    while a tool runs, ``cwd`` the folder in which the server's paths start, None where that is unknown.
+    ``server`` is the server's name in the names of its tools; if it is ``""``, the server's own name counts, or
+    ``otherwise`` if the server gives none. ``started_by`` is the session of a client that names none. ``host`` is the
+    process that lives while a tool runs. ``cwd`` is the folder of the server's relative paths, or None if it is
+    unknown.
     """
 
     names: NameSources
@@ -137,11 +139,14 @@ class ProxyConfig(Struct, frozen=True, kw_only=True):
 
 
 class Proxy:
-    """The protocol's side of the wrap. ``to_client`` and ``to_server`` write one line, its end included."""
+    """Forward messages between a client and a server, and gate the calls among them.
+
+    ``to_client`` and ``to_server`` write one line including its end.
+    """
 
     def __init__(
         self,
-        keeper: GateClient,
+        gate_client: GateClient,
         wrapped: ProxyConfig,
         *,
         to_client: Callable[[bytes], object],
@@ -149,7 +154,7 @@ class Proxy:
         task_seconds: float = TASK_SECONDS,
     ) -> None:
         self.catalogue = ToolCatalogue()
-        self._keeper = keeper
+        self._gate = gate_client
         self._to_client = to_client
         self._to_server = to_server
         self._wrapped = wrapped
@@ -159,56 +164,56 @@ class Proxy:
         self._listing = threading.Lock()
         self._listed = False
         self._lock = threading.Lock()
-        self._flights: dict[Id, list[_Flight]] = {}
-        self._tasks: dict[str, _Flight] = {}
+        self._pending: dict[Id, list[_PendingCall]] = {}
+        self._tasks: dict[str, _PendingCall] = {}
         self._task_seconds = task_seconds
         self._watch: threading.Thread | None = None
         self._closing = threading.Event()
         self._asked: dict[Id, tuple[str, str]] = {}
         self._batches: dict[Id, list[bytes]] = {}
         self._own: dict[Id, Future[Message]] = {}
-        self._rounds: Rounds[_Flight] = Rounds(self._given_up)
+        self._rounds: Rounds[_PendingCall] = Rounds(self._given_up)
         self._pool = ThreadPoolExecutor(THREADS, "callosum-mcp")
         self._telling = ThreadPoolExecutor(1, "callosum-mcp-tasks")
         self._last: Future[None] | None = None
         self._nonce = os.urandom(6).hex()
         self._count = 0
 
-    # --- from the client -------------------------------------------------------------------------
+    # --- Messages from the client ----------------------------------------------------------------
 
-    def up(self, line: bytes) -> None:
-        """Takes a line from the client; to be called by one thread, in order."""
+    def from_client(self, line: bytes) -> None:
+        """Handle a line from the client. One thread calls this, in order."""
         try:
-            found = messages.read(line)
+            parsed = messages.read(line)
         except MalformedMessage as error:
             self._unreadable(line, error)
             return
-        if isinstance(found, list):
-            flights = [self._flight_of(one) for one in found]
-            for one in found:
-                self._note(one)
-            if any(flights):
-                self._begin(partial(self._send_batch, line, found, flights))
+        if isinstance(parsed, list):
+            pending_calls = [self._call_in(message) for message in parsed]
+            for message in parsed:
+                self._note(message)
+            if any(pending_calls):
+                self._ask_then_send(partial(self._send_batch, line, parsed, pending_calls))
                 return
-        elif found is not None:
-            flight = self._flight_of(found)
-            if flight is not None:
-                if flight.answer is not None:
+        elif parsed is not None:
+            pending = self._call_in(parsed)
+            if pending is not None:
+                if pending.answer is not None:
                     line = messages.first_round(line) + b"\n"
-                self._begin(partial(self._send, line, flight))
+                self._ask_then_send(partial(self._send, line, pending))
                 return
-            if found.method == messages.CANCELLED and self._withdraw(found):
+            if parsed.method == messages.CANCELLED and self._withdraw(parsed):
                 return
-            self._note(found)
+            self._note(parsed)
         self._to_server(line)
 
     def finish(self) -> None:
-        """Returns once all calls that came were sent on or refused: the client says nothing more."""
+        """Return once all received calls were forwarded or refused. The client sends nothing more."""
         if self._last is not None:
             wait([self._last])
 
     def _unreadable(self, line: bytes, error: MalformedMessage) -> None:
-        """What no reader takes goes on as it is, unless it calls a tool: nobody could say what is called with what."""
+        """Forward a line that no parser accepts, unless it may call a tool. Such a call is refused."""
         call = messages.call_inside(line)
         if call is None:
             self._to_server(line)
@@ -221,8 +226,8 @@ class Proxy:
         else:
             self._to_client(messages.refusal(id, f"[Callosum] T{text[1:]}.", modern=modern) + b"\n")
 
-    def _flight_of(self, message: Message) -> _Flight | None:
-        """The call that a message is, None if it is none, or one that no server takes."""
+    def _call_in(self, message: Message) -> _PendingCall | None:
+        """Return the call in a message, or None if there is none or its form is one that no server accepts."""
         params = messages.params_of(message) if message.method == messages.CALL else None
         if params is None:
             return None
@@ -241,44 +246,44 @@ class Proxy:
             run=actor.run,
             host=self._wrapped.host,
             meta=trace_of(params.meta),
-            rewrite=self._wrapped.cwd is not None,  # the files of a server at an address are not this machine's
+            rewrite=self._wrapped.cwd is not None,  # the files of a server at a URL are not on this machine
         )
         size = 0 if isinstance(params.arguments, UnsetType) else len(bytes(params.arguments))
-        flight = _Flight(message, call, size, params.meta)
+        pending = _PendingCall(message, call, size, params.meta)
         try:
-            flight.call = replace(call, params=messages.arguments_of(params))
+            pending.call = replace(call, params=messages.arguments_of(params))
         except MalformedMessage as error:
-            flight.ruling = GateAnswer(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
+            pending.gate_answer = GateAnswer(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
         else:
             if messages.is_modern(params.meta):
-                self._continue(flight, params)  # a batch is older than that
-        if flight.key is not None:
+                self._continue(pending, params)  # batches exist only in older versions of the protocol
+        if pending.key is not None:
             with self._lock:
-                self._flights.setdefault(flight.key, []).append(flight)
-        return flight
+                self._pending.setdefault(pending.key, []).append(pending)
+        return pending
 
-    def _continue(self, flight: _Flight, params: Params) -> None:
-        """Find out whether a call is a further round of an earlier one, and go on with that."""
-        flight.made = flight.call
+    def _continue(self, pending: _PendingCall, params: Params) -> None:
+        """Find out whether a call is a further round of an earlier call, and continue that call."""
+        pending.made = pending.call
         if isinstance(params.input_responses, UnsetType) and isinstance(params.request_state, UnsetType):
             return
         state = b"" if isinstance(params.request_state, UnsetType) else bytes(params.request_state)
         own = messages.text_of(Raw(state)) if state else ""
         if own.startswith(OURS):
-            flight.answer = self._rounds.answer(flight.call, own, params.input_responses)
-            if flight.answer.question is not None:
-                flight.call = replace(flight.call, call_id=f"{flight.answer.question.call_id}:answered")
+            pending.answer = self._rounds.answer(pending.call, own, params.input_responses)
+            if pending.answer.question is not None:
+                pending.call = replace(pending.call, call_id=f"{pending.answer.question.call_id}:answered")
             return
-        earlier = self._rounds.resume(flight.call, state)
+        earlier = self._rounds.resume(pending.call, state)
         if earlier is not None:
-            flight.call, flight.ruling, flight.began = earlier.call, earlier.ruling, earlier.began
+            pending.call, pending.gate_answer, pending.began = earlier.call, earlier.gate_answer, earlier.began
 
-    def _given_up(self, flight: _Flight) -> None:
-        """Report a call whose server waited for input that nobody brought: it was not carried out."""
-        self._report(flight, CallOutcome(None, Outcome.CANCELLED))
+    def _given_up(self, pending: _PendingCall) -> None:
+        """Report a call as cancelled because nobody supplied the input that its server waited for."""
+        self._report(pending, CallOutcome(None, Outcome.CANCELLED))
 
     def _note(self, message: Message) -> None:
-        """Remembers a request whose answer is worth reading, and what the client says of itself."""
+        """Remember a request whose answer must be read, and the client's name."""
         method = message.method
         if method == "notifications/initialized":
             self._ready = True
@@ -291,28 +296,29 @@ class Proxy:
                 self._client = messages.text_of(client.get("name"))
 
     def _withdraw(self, message: Message) -> bool:
-        """Heeds a cancellation; returns whether the call it speaks of has not gone out and now will not."""
-        said = messages.fields_of(message.params).get("requestId")
-        key = Message(id=said).key if said is not None else None
+        """Handle a cancellation. Return True if its call was not sent yet and now never will be."""
+        request_id = messages.fields_of(message.params).get("requestId")
+        key = Message(id=request_id).key if request_id is not None else None
         with self._lock:
-            flight = self._flights[key][-1] if key in self._flights else None
-            if flight is None or flight.withdrawn:
+            pending = self._pending[key][-1] if key in self._pending else None
+            if pending is None or pending.withdrawn:
                 return False
-            flight.withdrawn = True
-            sent = flight.sent
-        if sent:  # it may have done all, part or nothing; what the server still answers is a late report
-            self._pool.submit(self._report, flight, CallOutcome(None, Outcome.UNKNOWN))
+            pending.withdrawn = True
+            sent = pending.sent
+        if sent:  # it may have run in full, in part or not at all; an answer that still comes is a late report
+            self._pool.submit(self._report, pending, CallOutcome(None, Outcome.UNKNOWN))
         return not sent
 
-    # --- at the gate -----------------------------------------------------------------------------
+    # --- Asking the gate --------------------------------------------------------------------------
 
-    def _begin(self, send: Callable[[Future[None] | None], None]) -> None:
-        """Asks the gate and then sends, after what came before it was sent.
+    def _ask_then_send(self, send: Callable[[Future[None] | None], None]) -> None:
+        """Ask the gate, then forward the message after all earlier messages.
 
-        On the spot while the gate is fast and nothing waits for it: a change of thread takes as long as a decision.
+        This happens in the current thread if the gate is fast and nothing waits, because a thread switch takes as long
+        as a decision.
         """
         before = self._last if self._last is not None and not self._last.done() else None
-        if before is None and self._keeper.brisk:
+        if before is None and self._gate.is_fast:
             self._guarded(send, None)
         else:
             self._last = self._pool.submit(self._guarded, send, before)
@@ -323,154 +329,158 @@ class Proxy:
         except Exception:
             logger.exception("a call was lost")
 
-    def _send(self, line: bytes, flight: _Flight, before: Future[None] | None) -> None:
-        ruling = self._ask(flight)
-        if ruling.proceed and before is not None:
+    def _send(self, line: bytes, pending: _PendingCall, before: Future[None] | None) -> None:
+        gate_answer = self._ask(pending)
+        if gate_answer.proceed and before is not None:
             wait([before])
-        line, ruling = self._rewritten(line, flight, ruling)
-        if self._lets_go(flight, ruling):
+        line, gate_answer = self._rewritten(line, pending, gate_answer)
+        if self._may_send(pending, gate_answer):
             self._to_server(line)
-            self._unanswerable([flight])
+            self._unanswerable([pending])
         elif before is not None:
-            wait([before])  # what comes next waits for this one's end alone
+            wait([before])  # later calls wait only for this one
 
     def _send_batch(
-        self, line: bytes, found: list[Message], flights: Sequence[_Flight | None], before: Future[None] | None
+        self,
+        line: bytes,
+        parsed: list[Message],
+        pending_calls: Sequence[_PendingCall | None],
+        before: Future[None] | None,
     ) -> None:
-        """Asks for each call of a batch; what may not run is taken out, and answered with what comes back."""
-        rulings = [None if flight is None else self._ask(flight) for flight in flights]
+        """Ask about each call of a batch. Take out the calls that may not run and add their refusals to the answer."""
+        gate_answers = [None if pending is None else self._ask(pending) for pending in pending_calls]
         if before is not None:
             wait([before])
-        kept: list[bytes] = []
+        kept_parts: list[bytes] = []
         refusals: list[bytes] = []
-        waiting: Id | None = None
+        answer_key: Id | None = None
         parts = messages.parts(line)
-        for raw, message, flight, found_ruling in zip(parts, found, flights, rulings, strict=True):
-            part, ruling = raw, found_ruling
-            if flight is not None and ruling is not None:
-                part = raw if flight.answer is None else messages.first_round(raw)
-                part, ruling = self._rewritten(part, flight, ruling)
-            if flight is None or ruling is None or self._lets_go(flight, ruling, refusals):
-                kept.append(part)
+        for raw, message, pending, found_answer in zip(parts, parsed, pending_calls, gate_answers, strict=True):
+            part, gate_answer = raw, found_answer
+            if pending is not None and gate_answer is not None:
+                part = raw if pending.answer is None else messages.first_round(raw)
+                part, gate_answer = self._rewritten(part, pending, gate_answer)
+            if pending is None or gate_answer is None or self._may_send(pending, gate_answer, refusals):
+                kept_parts.append(part)
                 if message.key is not None and not isinstance(message.method, UnsetType):
-                    waiting = message.key
-        if kept == parts:
+                    answer_key = message.key
+        if kept_parts == parts:
             self._to_server(line)
-        elif kept:
-            if refusals and waiting is not None:
+        elif kept_parts:
+            if refusals and answer_key is not None:
                 with self._lock:
-                    self._batches[waiting], refusals = refusals, []
-            self._to_server(messages.batch_of(kept) + b"\n")
+                    self._batches[answer_key], refusals = refusals, []
+            self._to_server(messages.batch_of(kept_parts) + b"\n")
         if refusals:
             self._to_client(messages.batch_of(refusals) + b"\n")
-        self._unanswerable([flight for flight in flights if flight is not None])
+        self._unanswerable([pending for pending in pending_calls if pending is not None])
 
-    def _ask(self, flight: _Flight) -> GateAnswer:
-        if flight.ruling is None:
-            call = flight.call
+    def _ask(self, pending: _PendingCall) -> GateAnswer:
+        if pending.gate_answer is None:
+            call = pending.call
             name = self._server or self._wrapped.otherwise
-            tool = self._tool_of(flight)
-            flight.call = replace(
+            tool = self._tool_of(pending)
+            pending.call = replace(
                 call,
                 tool=tool_name(name, call.tool),
                 description=tool.description if tool else None,
                 schema=tool.input_schema if tool else None,
                 annotations=tool.annotations if tool else None,
             )
-            flight.ruling = self._heard(flight) or self._keeper.ask(flight.call, flight.size)
-            self._put(flight, flight.ruling)
-        return flight.ruling
+            pending.gate_answer = self._heard(pending) or self._gate.ask(pending.call, pending.size)
+            self._ask_person(pending, pending.gate_answer)
+        return pending.gate_answer
 
-    def _heard(self, flight: _Flight) -> GateAnswer | None:
-        """Hand on what a person said; the ruling where that is nothing, so that the gate is not asked again."""
-        question, agreed = flight.answer or (None, None)
+    def _heard(self, pending: _PendingCall) -> GateAnswer | None:
+        """Pass a person's answer on to the gate. Without one, return the earlier refusal and ask nothing."""
+        question, agreed = pending.answer or (None, None)
         if question is None:
             return None
         if agreed is None:
             return GateAnswer(False, question.text)
-        self._keeper.answer(question.decision, agreed=agreed, namespace=flight.call.namespace)
+        self._gate.answer(question.decision, agreed=agreed, namespace=pending.call.namespace)
         return None
 
-    def _put(self, flight: _Flight, ruling: GateAnswer) -> None:
-        """Put a question to the person behind the client, if it shows forms and the gate takes its word."""
-        if ruling.question is None or flight.made is None or not takes_forms(flight.meta):
+    def _ask_person(self, pending: _PendingCall, gate_answer: GateAnswer) -> None:
+        """Ask the person behind the client, if the client shows forms and the gate trusts its answers."""
+        if gate_answer.question is None or pending.made is None or not takes_forms(pending.meta):
             return
-        if self._keeper.takes_a_hosts_word():
-            call_id = (flight.call.call_id or "").removesuffix(":answered")
-            flight.state = self._rounds.ask(Question(flight.made, call_id, ruling.question, ruling.text))
+        if self._gate.takes_a_hosts_word():
+            call_id = (pending.call.call_id or "").removesuffix(":answered")
+            pending.state = self._rounds.ask(Question(pending.made, call_id, gate_answer.question, gate_answer.text))
 
-    def _rewritten(self, line: bytes, flight: _Flight, ruling: GateAnswer) -> tuple[bytes, GateAnswer]:
-        """Put the arguments into a call with which the gate lets it run, where those are not its own.
+    def _rewritten(self, line: bytes, pending: _PendingCall, gate_answer: GateAnswer) -> tuple[bytes, GateAnswer]:
+        """Write the arguments that the gate wants into a call, if they differ from the call's own.
 
-        A call that cannot be written so does not run.
+        A call that cannot be written this way does not run.
         """
-        if ruling.decision is None or ruling.decision.params is None:
-            return line, ruling
-        other = messages.replaced(line, flight.call.params, ruling.decision.params)
+        if gate_answer.decision is None or gate_answer.decision.params is None:
+            return line, gate_answer
+        other = messages.replaced(line, pending.call.params, gate_answer.decision.params)
         if other is not None:
-            return other + line[len(line.rstrip()) :], ruling
-        self._report(flight, CallOutcome(None, Outcome.CANCELLED))
-        flight.ruling = GateAnswer(False, _NOT_WRITTEN)
-        return line, flight.ruling
+            return other + line[len(line.rstrip()) :], gate_answer
+        self._report(pending, CallOutcome(None, Outcome.CANCELLED))
+        pending.gate_answer = GateAnswer(False, _NOT_WRITTEN)
+        return line, pending.gate_answer
 
-    def _lets_go(self, flight: _Flight, ruling: GateAnswer, refusals: list[bytes] | None = None) -> bool:
-        """Whether a call is to be sent now; if not, it is answered (into ``refusals`` for a batch)."""
+    def _may_send(self, pending: _PendingCall, gate_answer: GateAnswer, refusals: list[bytes] | None = None) -> bool:
+        """Return True if a call is to be sent now. Otherwise answer it, in a batch by adding to ``refusals``."""
         with self._lock:
-            if ruling.proceed and not flight.withdrawn:
-                flight.sent = True
+            if gate_answer.proceed and not pending.withdrawn:
+                pending.sent = True
                 return True
-            self._forget(flight)
-        if ruling.proceed:
-            self._report(flight, CallOutcome(None, Outcome.CANCELLED))
-        elif not flight.withdrawn and flight.key is not None:
+            self._forget(pending)
+        if gate_answer.proceed:
+            self._report(pending, CallOutcome(None, Outcome.CANCELLED))
+        elif not pending.withdrawn and pending.key is not None:
             if refusals is None:
-                self._to_client(flight.refusal() + b"\n")
+                self._to_client(pending.refusal() + b"\n")
             else:
-                refusals.append(flight.refusal())
+                refusals.append(pending.refusal())
         return False
 
-    def _unanswerable(self, flights: Sequence[_Flight]) -> None:
-        """A call without an id is never answered, so nobody will know how it ended."""
-        for flight in flights:
-            if flight.sent and flight.key is None:
-                self._report(flight, CallOutcome(None, Outcome.UNKNOWN))
+    def _unanswerable(self, pending_calls: Sequence[_PendingCall]) -> None:
+        """Report calls without an id as unknown, because no answer will say how they ended."""
+        for pending in pending_calls:
+            if pending.sent and pending.key is None:
+                self._report(pending, CallOutcome(None, Outcome.UNKNOWN))
 
-    def _forget(self, flight: _Flight) -> None:
-        """Takes a call from those that wait for their answer. The lock is held."""
-        if flight.key is None:
+    def _forget(self, pending: _PendingCall) -> None:
+        """Remove a call from those that wait for an answer. The caller holds the lock."""
+        if pending.key is None:
             return
-        waiting = self._flights.get(flight.key, [])
-        if flight in waiting:
-            waiting.remove(flight)
+        waiting = self._pending.get(pending.key, [])
+        if pending in waiting:
+            waiting.remove(pending)
             if not waiting:
-                del self._flights[flight.key]
+                del self._pending[pending.key]
 
-    def _report(self, flight: _Flight, ended: CallOutcome, sent: Callable[[], object] | None = None) -> None:
-        decision = flight.ruling.decision if flight.ruling is not None else None
+    def _report(self, pending: _PendingCall, outcome: CallOutcome, sent: Callable[[], object] | None = None) -> None:
+        decision = pending.gate_answer.decision if pending.gate_answer is not None else None
         if decision is not None:
-            self._keeper.report(flight.call, decision, ended.result, ended.outcome, sent=sent)
+            self._gate.report(pending.call, decision, outcome.result, outcome.outcome, sent=sent)
 
-    # --- from the server -------------------------------------------------------------------------
+    # --- Messages from the server ----------------------------------------------------------------
 
-    def down(self, line: bytes) -> None:
-        """Takes a line from the server. Several threads may, each for its own requests."""
-        waited = self._flights or self._asked or self._own or self._tasks
-        if not waited and b"list_changed" not in line:
+    def from_server(self, line: bytes) -> None:
+        """Handle a line from the server. Several threads may call this, each for its own requests."""
+        expects_answer = self._pending or self._asked or self._own or self._tasks
+        if not expects_answer and b"list_changed" not in line:
             self._to_client(line)
             return
-        found = messages.read_answer(line)
-        if isinstance(found, list):
-            self._batch_down(line, found)
-        elif found is None:
+        answer = messages.read_answer(line)
+        if isinstance(answer, list):
+            self._batch_down(line, answer)
+        elif answer is None:
             self._to_client(line)
-        elif not isinstance(found.method, UnsetType):
-            self._hear(found)
+        elif not isinstance(answer.method, UnsetType):
+            self._hear(answer)
             self._to_client(line)
         else:
-            self._answered(line, found)
+            self._answered(line, answer)
 
     def _hear(self, message: Message) -> None:
-        """Heeds a notification."""
+        """Handle a notification."""
         if message.method == messages.LIST_CHANGED:
             self.catalogue.changed()
             self._listed = False
@@ -485,101 +495,101 @@ class Proxy:
         with self._lock:
             own = self._own.pop(key, None)
             asked = self._asked.pop(key, None)
-            flight = self._flight_answered(key)
+            pending = self._call_answered(key)
         if own is not None:
             own.set_result(answer)
             return
         if isinstance(key, str) and key.startswith(f"callosum-{self._nonce}-"):
-            return  # it answers a question that the wrap has asked again since
+            return  # it answers a status request that the proxy has repeated since
         if asked is not None:
             self._learn(asked, answer)
-        if flight is None:
+        if pending is None:
             self._to_client(line)
         else:
-            self._beside(partial(self._settle, line, answer, flight))
+            self._settle_in_thread(partial(self._settle, line, answer, pending))
 
-    def _beside(self, settle: Callable[[], None]) -> None:
-        """Reports in a thread beside, on the spot while the gate is fast."""
-        if self._keeper.brisk:
+    def _settle_in_thread(self, settle: Callable[[], None]) -> None:
+        """Report in another thread, or in the current one if the gate is fast."""
+        if self._gate.is_fast:
             settle()
         else:
             self._pool.submit(settle)
 
-    def _flight_answered(self, key: Id) -> _Flight | None:
-        """The call that an answer belongs to, the oldest that was sent. The lock is held."""
-        flight = next((one for one in self._flights.get(key, ()) if one.sent), None)
-        if flight is not None:
-            self._forget(flight)
-        return flight
+    def _call_answered(self, key: Id) -> _PendingCall | None:
+        """Return the oldest sent call that an answer belongs to. The caller holds the lock."""
+        pending = next((one for one in self._pending.get(key, ()) if one.sent), None)
+        if pending is not None:
+            self._forget(pending)
+        return pending
 
-    def _settle(self, line: bytes, answer: Message, flight: _Flight) -> None:
-        """Reports a call that was answered and passes the answer on, as soon as the report is on its way."""
-        tell = _Once(self._to_client, line)
+    def _settle(self, line: bytes, answer: Message, pending: _PendingCall) -> None:
+        """Report an answered call, and forward the answer as soon as the report is on its way."""
+        forward_once = _Once(self._to_client, line)
         try:
-            ended = read_outcome(answer)
-            told = self._told(line, flight)
-            if told is not line:
-                tell = _Once(self._to_client, told + b"\n")
-            self._end(flight, ended, sent=tell)
+            outcome = read_outcome(answer)
+            with_warning = self._with_warning(line, pending)
+            if with_warning is not line:
+                forward_once = _Once(self._to_client, with_warning + b"\n")
+            self._end(pending, outcome, sent=forward_once)
         except Exception:
-            logger.exception("the outcome of %s was lost", flight.call.tool)
-        tell()
+            logger.exception("the outcome of %s was lost", pending.call.tool)
+        forward_once()
 
-    def _told(self, message: bytes, flight: _Flight) -> bytes:
-        """An answer as the client gets it: with the gate's warning behind it, where there is one."""
-        if flight.ruling is None or not flight.ruling.text:
+    def _with_warning(self, message: bytes, pending: _PendingCall) -> bytes:
+        """Return the answer for the client, with the gate's warning appended if there is one."""
+        if pending.gate_answer is None or not pending.gate_answer.text:
             return message
-        return messages.with_text(message, flight.ruling.text) or message
+        return messages.with_text(message, pending.gate_answer.text) or message
 
-    def _end(self, flight: _Flight, ended: CallOutcome, sent: Callable[[], object] | None = None) -> None:
-        if ended.input is not None and flight.made is not None:
-            self._rounds.wait(flight.made, ended.input, flight)
-        elif ended.input is not None:
-            self._given_up(flight)
-        elif ended.task:
+    def _end(self, pending: _PendingCall, outcome: CallOutcome, sent: Callable[[], object] | None = None) -> None:
+        if outcome.input is not None and pending.made is not None:
+            self._rounds.wait(pending.made, outcome.input, pending)
+        elif outcome.input is not None:
+            self._given_up(pending)
+        elif outcome.task:
             with self._lock:
-                self._tasks[ended.task] = flight
-                flight.heard = time.monotonic()
+                self._tasks[outcome.task] = pending
+                pending.heard = time.monotonic()
                 if self._watch is None:
                     self._watch = threading.Thread(target=self._watch_tasks, name="callosum-mcp-watch", daemon=True)
                     self._watch.start()
-            self._telling.submit(self._tell, flight)
+            self._telling.submit(self._emit_task, pending)
         else:
-            self._report(flight, ended, sent)
+            self._report(pending, outcome, sent)
 
-    def _batch_down(self, line: bytes, found: list[Message]) -> None:
-        flights: list[_Flight | None] = []
+    def _batch_down(self, line: bytes, answers: list[Message]) -> None:
+        pending_calls: list[_PendingCall | None] = []
         refusals: list[bytes] = []
         with self._lock:
-            for one in found:
-                key = one.key if isinstance(one.method, UnsetType) else None
-                flights.append(None if key is None else self._flight_answered(key))
+            for answer in answers:
+                key = answer.key if isinstance(answer.method, UnsetType) else None
+                pending_calls.append(None if key is None else self._call_answered(key))
                 refusals += [] if key is None else self._batches.pop(key, [])
-        if refusals or any(flights):
-            self._beside(partial(self._settle_batch, line, found, flights, refusals))
+        if refusals or any(pending_calls):
+            self._settle_in_thread(partial(self._settle_batch, line, answers, pending_calls, refusals))
         else:
             self._to_client(line)
 
     def _settle_batch(
-        self, line: bytes, found: list[Message], flights: list[_Flight | None], refusals: list[bytes]
+        self, line: bytes, answers: list[Message], pending_calls: list[_PendingCall | None], refusals: list[bytes]
     ) -> None:
         try:
             parts = messages.parts(line)
-            told = [
-                part if flight is None else self._told(part, flight)
-                for part, flight in zip(parts, flights, strict=True)
+            answer_parts = [
+                part if pending is None else self._with_warning(part, pending)
+                for part, pending in zip(parts, pending_calls, strict=True)
             ]
-            if refusals or told != parts:
-                line = messages.batch_of([*told, *refusals]) + b"\n"
-            for answer, flight in zip(found, flights, strict=True):
-                if flight is not None:
-                    self._end(flight, read_outcome(answer))
+            if refusals or answer_parts != parts:
+                line = messages.batch_of([*answer_parts, *refusals]) + b"\n"
+            for answer, pending in zip(answers, pending_calls, strict=True):
+                if pending is not None:
+                    self._end(pending, read_outcome(answer))
         except Exception:
             logger.exception("the outcomes of a batch were lost")
         self._to_client(line)
 
     def _learn(self, asked: tuple[str, str], answer: Message) -> None:
-        """Reads what an answer says of the server, its tools and its tasks."""
+        """Read what an answer says about the server, its tools and its tasks."""
         method, task = asked
         if method in _TASKS and task in self._tasks:
             self._learn_of_task(method, task, answer)
@@ -593,92 +603,92 @@ class Proxy:
             info = result.get("serverInfo") or messages.fields_of(result.get("_meta", UNSET)).get(messages.SERVER)
             self._server = server_name(messages.text_of(messages.fields_of(info or UNSET).get("name")))
 
-    # --- tasks -----------------------------------------------------------------------------------
+    # --- Tasks -----------------------------------------------------------------------------------
 
     def _learn_of_task(self, method: str, task: str, answer: Message) -> None:
-        """Reads the answer to a request about a task that is under way."""
+        """Read the answer to a request about a running task."""
         if not isinstance(answer.result, UnsetType) and method != "tasks/result":
             self._status(answer.result)
         elif method == "tasks/cancel":
-            return  # it could not be cancelled
+            return  # the task could not be cancelled
         elif is_unknown_task(answer):
             self._task_ended(task, CallOutcome(None, Outcome.UNKNOWN), _FORGOTTEN)
         elif method == "tasks/result":
             self._task_ended(task, read_outcome(answer))
 
-    def _status(self, told: Raw | UnsetType) -> None:
-        task, ended = read_status(told)
-        if ended is not None:
-            self._task_ended(task, ended)
-        elif (flight := self._tasks.get(task)) is not None:
-            flight.heard = time.monotonic()
+    def _status(self, status: Raw | UnsetType) -> None:
+        task, outcome = read_status(status)
+        if outcome is not None:
+            self._task_ended(task, outcome)
+        elif (pending := self._tasks.get(task)) is not None:
+            pending.heard = time.monotonic()
 
-    def _task_ended(self, task: str, ended: CallOutcome, why: str = "") -> None:
-        """Reports a call whose answer was that it goes on."""
+    def _task_ended(self, task: str, outcome: CallOutcome, why: str = "") -> None:
+        """Report a call that became a task, now that the task has ended."""
         with self._lock:
-            flight = self._tasks.pop(task, None)
-        if flight is not None:
-            self._pool.submit(self._report, flight, ended)
-            self._telling.submit(self._tell, flight, ended, why)
+            pending = self._tasks.pop(task, None)
+        if pending is not None:
+            self._pool.submit(self._report, pending, outcome)
+            self._telling.submit(self._emit_task, pending, outcome, why)
 
     def _watch_tasks(self) -> None:
-        """Ask for the status of tasks of which nothing is heard: a client may have left them to themselves."""
+        """Ask for the status of silent tasks, because a client may have lost interest in them."""
         while not self._closing.wait(self._task_seconds / 3):
             late = time.monotonic() - self._task_seconds
             with self._lock:
-                quiet = [(task, flight) for task, flight in self._tasks.items() if flight.heard <= late]
-            for task, flight in quiet:
-                flight.heard = time.monotonic()
+                quiet = [(task, pending) for task, pending in self._tasks.items() if pending.heard <= late]
+            for task, pending in quiet:
+                pending.heard = time.monotonic()
                 try:
-                    self._ask_status(task, flight)
-                except Exception:  # the other tasks, and later rounds, must still be asked about
+                    self._ask_status(task, pending)
+                except Exception:  # the other tasks and later passes must go on
                     logger.exception("the status of the task %s could not be asked for", task)
 
-    def _ask_status(self, task: str, flight: _Flight) -> None:
-        """Ask the server for a task's status; an earlier question that it has left open counts no more."""
+    def _ask_status(self, task: str, pending: _PendingCall) -> None:
+        """Ask the server for a task's status. An earlier unanswered request no longer counts."""
         with self._lock:
-            if flight.asked is not None:
-                self._own.pop(flight.asked, None)
-        flight.asked, answer = self._request("tasks/get", {"taskId": task}, flight.meta)
+            if pending.asked is not None:
+                self._own.pop(pending.asked, None)
+        pending.asked, answer = self._request("tasks/get", {"taskId": task}, pending.meta)
         answer.add_done_callback(partial(self._status_came, task))
 
     def _status_came(self, task: str, answer: Future[Message]) -> None:
         if not answer.cancelled():
             self._learn_of_task("tasks/get", task, answer.result())
 
-    def _tell(self, flight: _Flight, ended: CallOutcome | None = None, why: str = "") -> None:
-        """Tells that a task began, or how it ended; it has the name of the call that began it."""
+    def _emit_task(self, pending: _PendingCall, outcome: CallOutcome | None = None, why: str = "") -> None:
+        """Emit the event that a task started or ended. The task has the id of the call that started it."""
         from callosum.hosts.events import HostSession  # noqa: PLC0415
         from callosum.hosts.tasks import OpenCall, TaskReporter  # noqa: PLC0415 - most servers have no tasks
 
-        call = flight.call
+        call = pending.call
         actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         name = call.call_id or ""
-        run = OpenCall(0, call.tool, "", call_id=name, task=name, began=flight.began)
-        tasks = TaskReporter(self._keeper.tell)
-        if ended is None:
-            tasks.begun(actor, run)
+        task_call = OpenCall(0, call.tool, "", call_id=name, task=name, began=pending.began)
+        reporter = TaskReporter(self._gate.tell)
+        if outcome is None:
+            reporter.begun(actor, task_call)
             return
-        error = ended.result.get("error") if isinstance(ended.result, dict) else None
-        outcome = ended.outcome or (Outcome.FAILED if error else Outcome.DONE)
-        tasks.ended(actor, run, outcome, error=str(error or ""), why=why)
+        error = outcome.result.get("error") if isinstance(outcome.result, dict) else None
+        final = outcome.outcome or (Outcome.FAILED if error else Outcome.DONE)
+        reporter.ended(actor, task_call, final, error=str(error or ""), why=why)
 
-    # --- the list of tools -----------------------------------------------------------------------
+    # --- The list of tools -----------------------------------------------------------------------
 
-    def _tool_of(self, flight: _Flight) -> CatalogueTool | None:
-        """What is known of the tool of a call; a client that never asks for the list is not waited for."""
-        found = self.catalogue.find(flight.call.tool)
-        modern = messages.is_modern(flight.meta)
-        if (found is None or not self.catalogue.fresh) and not self._listed and (modern or self._ready):
+    def _tool_of(self, pending: _PendingCall) -> CatalogueTool | None:
+        """Return what is known about the tool of a call. Request the list if the client has not."""
+        tool = self.catalogue.find(pending.call.tool)
+        modern = messages.is_modern(pending.meta)
+        if (tool is None or not self.catalogue.fresh) and not self._listed and (modern or self._ready):
             with self._listing:
                 if not self._listed:
                     self._listed = True
-                    self._list(flight.meta)
-            found = self.catalogue.find(flight.call.tool)
-        return found
+                    self._list(pending.meta)
+            tool = self.catalogue.find(pending.call.tool)
+        return tool
 
     def _list(self, meta: dict[str, Raw] | None) -> None:
-        """Asks the server for its tools, without the client's knowledge, and waits for them for a moment."""
+        """Request the server's tools without the client's knowledge, and wait for them for a moment."""
         ends = time.monotonic() + LIST_SECONDS
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -692,45 +702,47 @@ class Proxy:
                 return
 
     def _request(self, method: str, params: dict[str, Any], meta: dict[str, Raw] | None) -> tuple[Id, Future[Message]]:
-        """Send the server a request of the wrap's own, as the client with this ``_meta`` would; return its id too."""
-        own = {name: raw for name, raw in (meta or {}).items() if name in messages.REQUEST_META}
+        """Send the server a request of the proxy's own with the client's ``_meta``. Return its id and its future."""
+        own_meta = {name: raw for name, raw in (meta or {}).items() if name in messages.REQUEST_META}
         id = f"callosum-{self._nonce}-{time.monotonic_ns()}"
         answer: Future[Message] = Future()
         with self._lock:
             self._own[id] = answer
-        sent = {**({"_meta": own} if own else {}), **params}
+        full_params = {**({"_meta": own_meta} if own_meta else {}), **params}
         try:
-            self._to_server(messages.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": sent}) + b"\n")
+            self._to_server(
+                messages.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": full_params}) + b"\n"
+            )
         except BaseException:
             with self._lock:
                 self._own.pop(id, None)
             raise
         return id, answer
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- The end ---------------------------------------------------------------------------------
 
     def lost(self) -> None:
-        """The server is gone: what it has not answered may or may not have happened. Returns once that is told."""
+        """Report all unanswered calls as unknown because the server is gone. Return once they are reported."""
         self._closing.set()
         with self._lock:
-            left = [flight for waiting in self._flights.values() for flight in waiting if flight.sent]
+            unanswered = [pending for waiting in self._pending.values() for pending in waiting if pending.sent]
             tasks = list(self._tasks.values())
-            left += tasks
-            own = list(self._own.values())
-            self._flights.clear()
+            unanswered += tasks
+            own_requests = list(self._own.values())
+            self._pending.clear()
             self._tasks.clear()
             self._own.clear()
-        for answer in own:
+        for answer in own_requests:
             answer.cancel()
         unknown = CallOutcome(None, Outcome.UNKNOWN)
-        for flight in self._rounds.close():
-            self._given_up(flight)
-        told = [self._pool.submit(self._report, flight, unknown) for flight in left]
-        told += [self._telling.submit(self._tell, flight, unknown, _GONE) for flight in tasks]
-        wait(told)
+        for pending in self._rounds.close():
+            self._given_up(pending)
+        reports = [self._pool.submit(self._report, pending, unknown) for pending in unanswered]
+        reports += [self._telling.submit(self._emit_task, pending, unknown, _GONE) for pending in tasks]
+        wait(reports)
 
     def close(self) -> None:
-        """Returns once everything is told that there was to tell. What comes then is not taken."""
+        """Return once everything was reported. Later messages are not accepted."""
         self._closing.set()
         self._pool.shutdown(wait=True)
         self._telling.shutdown(wait=True)

@@ -1,19 +1,19 @@
-"""A server at an address: Streamable HTTP in both of its forms, spoken for a client that speaks lines.
+"""Connect to a server at a URL over Streamable HTTP, in both of its forms, for a client that speaks lines.
 
 ::
 
-    line ── POST ──┬── 202                    nothing comes back
+    line ── POST ──┬── 202                    no answer
                    ├── application/json       one line
-                   ├── text/event-stream      a line an event, until the answer
-                   └── an error               the error of the protocol that it holds, else one that says what came
+                   ├── text/event-stream      one line per event, until the answer
+                   └── an error               the protocol error in its body, or one that describes the response
 
-Up to the protocol of 2025 a server may give a session (``Mcp-Session-Id``), is told the version that was agreed on,
-and says what it has to say of its own on a GET stream; a stream that breaks is taken up where it was. From 2026 on
-every request names its own version, method and tool in its headers, and closing its stream cancels it. Which of the
-two it is, each message says itself. A server that refuses to be initialized so (400, 404, 405) is asked whether it
-speaks the transport of 2024 (``legacy``).
+Up to protocol version 2025, a server may assign a session (``Mcp-Session-Id``), receives the negotiated version in a
+header, and sends its own messages on a GET stream. A broken stream is resumed. From version 2026 on, every request
+names its version, method and tool in its headers, and closing its stream cancels it. Each message shows which of the
+two forms it belongs to. If a server rejects an initialization of the first form (400, 404, 405), the transport of 2024
+is tried (``sse``).
 
-Headers that the user gives are sent with every request, to this server alone, and shown nowhere.
+Headers given by the user are sent with every request, to this server only, and are never shown.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ logger = logging.getLogger("callosum")
 
 CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 3600.0
-"""How long a tool may say nothing at all."""
+"""Seconds that a tool may stay completely silent."""
 LAST_SECONDS: Final = 5.0
-"""How long what is under way may take when the client says no more."""
+"""Seconds that pending requests may take after the client's input has ended."""
 AGAIN: Final = 3
-"""How often a broken stream is taken up, without a word in between."""
+"""Number of consecutive attempts to resume a broken stream without a message in between."""
 PAUSE: Final = 1.0
-"""Seconds before that, where the server names none."""
+"""Seconds before each attempt if the server names no other time."""
 MAX_BODY: Final = 64_000_000
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 OLD: Final = frozenset((400, 404, 405))
-"""How a server of 2024 answers a POST to where it has its stream."""
+"""Status codes with which a server of 2024 answers a POST to the URL of its stream."""
 _ACCEPT: Final = "application/json, text/event-stream"
 _NAMED: Final = {
     "tools/call": "name",
@@ -62,13 +62,13 @@ _NAMED: Final = {
     "resources/read": "uri",
     **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
 }
-"""Which of a request's params its ``Mcp-Name`` repeats."""
+"""Param of each request that its ``Mcp-Name`` header repeats."""
 
 
 class HttpUpstream:
-    """The server behind ``url``, ``old`` if it is known to speak the transport of 2024.
+    """Connect to the server at ``url``. ``old`` says that it is known to speak the transport of 2024.
 
-    Raises ``ConfigError`` for an address that is none.
+    Raises: ``ConfigError`` for a malformed URL.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], client: LineWriter, *, old: bool = False) -> None:
@@ -77,7 +77,7 @@ class HttpUpstream:
         self._given = dict(headers)
         self._client = client
         self._pool = _pool_for(url)
-        self._tap: Proxy | None = None
+        self._proxy: Proxy | None = None
         self._old = old
         self._legacy: sse.SseSession | None = None
         self._session: str | None = None
@@ -88,61 +88,61 @@ class HttpUpstream:
         self._threads: set[threading.Thread] = set()
         self._closing = threading.Event()
 
-    def run(self, tap: Proxy, source: int) -> int:
-        """Takes lines from ``source`` until its end; returns the exit code."""
-        self._tap = tap
+    def run(self, proxy: Proxy, source: int) -> int:
+        """Forward lines from ``source`` until its end. Return the exit code."""
+        self._proxy = proxy
         reader = LineReader(source)
         while True:
             try:
                 for line in reader:
-                    tap.up(line)
+                    proxy.from_client(line)
                 break
             except LineTooLong as error:
-                text = f"{error}: nobody has looked at it, so it is not passed on"
+                text = f"{error}: it was not checked, so it is not passed on"
                 self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
                 for _ in reader.pieces():
                     pass
-        tap.finish()
+        proxy.finish()
         self._end()
-        tap.lost()
+        proxy.lost()
         return 0
 
     def stop(self) -> None:
-        """Breaks off what is under way."""
+        """Abort the pending requests."""
         self._closing.set()
         with self._lock:
-            left = list(self._open.values())
+            exchanges = list(self._open.values())
         if self._legacy is not None:
             self._legacy.close()
-        for exchange in left:
+        for exchange in exchanges:
             exchange.close()
 
     def _end(self) -> None:
-        """Waits for what is under way for a while, then breaks it off and ends the session."""
+        """Wait for the pending requests for a while, then abort them and end the session."""
         with self._lock:
-            left = [exchange.thread for exchange in self._open.values() if exchange.answers]
-        for thread in left:
+            threads = [exchange.thread for exchange in self._open.values() if exchange.answers]
+        for thread in threads:
             thread.join(LAST_SECONDS)
         self.stop()
         if self._session is not None:
             with suppress(urllib3.exceptions.HTTPError):
                 self._pool.request("DELETE", self._url, headers=self._headers(None), timeout=2.0, retries=False)
 
-    # --- requests --------------------------------------------------------------------------------
+    # --- Requests --------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Posts a line. A request is answered in a thread of its own; anything else is out when this returns."""
+        """Post a line. A request is answered in its own thread; anything else was sent when this returns."""
         body = line.strip()
         if not body:
             return
         try:
-            found = messages.read(body)
+            parsed = messages.read(body)
         except MalformedMessage:
-            found = None
-        first = found[0] if isinstance(found, list) and found else found
+            parsed = None
+        first = parsed[0] if isinstance(parsed, list) and parsed else parsed
         message = first if isinstance(first, Message) else None
         key = message.key if message is not None and not isinstance(message.method, UnsetType) else None
-        if isinstance(found, Message) and self._cancels(found):
+        if isinstance(parsed, Message) and self._cancels(parsed):
             return
         exchange = _Exchange(body, key, answers=key is not None)
         if key is None:
@@ -174,11 +174,11 @@ class HttpUpstream:
                     del self._open[key]
 
     def _cancels(self, message: Message) -> bool:
-        """Whether a notification is one that closes a stream instead of being sent."""
+        """Return True if the notification closes a stream instead of being sent."""
         if message.method != messages.CANCELLED:
             return False
-        said = messages.fields_of(message.params).get("requestId")
-        key = Message(id=said).key if said is not None else None
+        request_id = messages.fields_of(message.params).get("requestId")
+        key = Message(id=request_id).key if request_id is not None else None
         with self._lock:
             exchange = self._open.get(key) if key is not None else None
         if exchange is None:
@@ -190,7 +190,7 @@ class HttpUpstream:
         return True
 
     def _headers(self, message: Message | None) -> dict[str, str]:
-        """The headers of a request; ``None`` for one without a body."""
+        """Return the headers of a request; ``None`` stands for one without a body."""
         headers = {"Accept": _ACCEPT, **self._given}
         if message is not None:
             headers["Content-Type"] = "application/json"
@@ -212,8 +212,8 @@ class HttpUpstream:
         return headers
 
     def _mirrored(self, params: Mapping[str, Raw]) -> dict[str, str]:
-        """The arguments that the tool's schema wants repeated in headers (``x-mcp-header``)."""
-        tool = self._tap.catalogue.find(messages.text_of(params.get("name"))) if self._tap is not None else None
+        """Return the headers for arguments that the tool's schema wants repeated (``x-mcp-header``)."""
+        tool = self._proxy.catalogue.find(messages.text_of(params.get("name"))) if self._proxy is not None else None
         try:
             arguments = messages.value_of(bytes(params.get("arguments", b"{}")))
         except MalformedMessage:
@@ -221,7 +221,7 @@ class HttpUpstream:
         schema = tool.input_schema if tool is not None else None
         return {f"Mcp-Param-{name}": _written(text) for name, text in _repeated(schema, arguments)}
 
-    # --- answers ---------------------------------------------------------------------------------
+    # --- Answers ---------------------------------------------------------------------------------
 
     def _exchange(self, exchange: _Exchange, message: Message | None) -> None:
         headers = self._headers(message if message is not None else Message())
@@ -234,7 +234,7 @@ class HttpUpstream:
             self._tell(exchange)
             return
         if self._old:
-            self._failed(exchange, f"{self._place()} is to be initialized first")
+            self._failed(exchange, f"{self._place()} must be initialized first")
             return
         try:
             response = self._post(exchange.body, headers)
@@ -255,10 +255,10 @@ class HttpUpstream:
         finally:
             exchange.close()
 
-    # --- the transport of 2024 -------------------------------------------------------------------
+    # --- The transport of 2024 -------------------------------------------------------------------
 
     def _begun(self, exchange: _Exchange) -> bool:
-        """Opens its stream; where that fails the request is answered with the reason."""
+        """Open the stream of the old transport. If that fails, answer the request with the reason."""
         try:
             self._open_legacy()
         except sse.SseNotSupported as error:
@@ -268,7 +268,7 @@ class HttpUpstream:
         return self._legacy is not None
 
     def _is_old(self) -> bool:
-        """Whether a server that refused speaks it."""
+        """Return True if a server that rejected the request speaks the old transport."""
         with suppress(sse.SseNotSupported, urllib3.exceptions.HTTPError):
             self._open_legacy()
         return self._legacy is not None
@@ -277,7 +277,7 @@ class HttpUpstream:
         self._legacy = sse.SseSession(self._pool, self._url, self._given, self._heard, self._lost)
 
     def _tell(self, exchange: _Exchange) -> None:
-        """Posts a message, and of a request waits until the stream has brought its answer."""
+        """Post a message. For a request, wait until its answer has arrived on the stream."""
         session = self._legacy
         if session is None or session.over.is_set():
             self._failed(exchange, f"the stream of {self._place()} has ended: initialize it again")
@@ -292,24 +292,26 @@ class HttpUpstream:
             exchange.ended.wait(READ_SECONDS)
 
     def _heard(self, data: bytes) -> None:
-        """Passes on what the stream brought; an answer ends the request that it is to."""
-        found = messages.read_answer(data)
-        answers = [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, Message)]
+        """Forward a message from the stream. An answer ends its request."""
+        parsed = messages.read_answer(data)
+        answers = [
+            message for message in (parsed if isinstance(parsed, list) else [parsed]) if isinstance(message, Message)
+        ]
         with self._lock:
-            keys = [one.key for one in answers if isinstance(one.method, UnsetType)]
-            known = [self._open.get(key) for key in keys if key is not None]
-        exchange = next((one for one in known if one is not None), None)
+            keys = [message.key for message in answers if isinstance(message.method, UnsetType)]
+            exchanges = [self._open.get(key) for key in keys if key is not None]
+        exchange = next((message for message in exchanges if message is not None), None)
         self._down(exchange or _Exchange(b"", None, answers=False), data)
         if exchange is not None:
             exchange.ended.set()
 
     def _lost(self, session: sse.SseSession) -> None:
-        """What is under way when the stream ends has no answer any more."""
+        """Answer all pending requests with an error, because their stream ended."""
         if session is not self._legacy:
             return
         with self._lock:
-            left = list(self._open.values())
-        for exchange in left:
+            exchanges = list(self._open.values())
+        for exchange in exchanges:
             if exchange.answers and not self._closing.is_set():
                 self._failed(exchange, f"the stream of {self._place()} ended without an answer: connection lost")
             exchange.ended.set()
@@ -317,13 +319,13 @@ class HttpUpstream:
     # --- Streamable HTTP -------------------------------------------------------------------------
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        """Posts, and once more where the same server redirects a POST as it is."""
+        """Post a request. Repeat it once if the same server redirects it."""
         response = self._sent(self._url, body, headers)
-        where = urljoin(self._url, response.headers.get("Location", ""))
-        if response.status in (307, 308) and urlsplit(where)[:2] == urlsplit(self._url)[:2]:
+        redirected = urljoin(self._url, response.headers.get("Location", ""))
+        if response.status in (307, 308) and urlsplit(redirected)[:2] == urlsplit(self._url)[:2]:
             response.drain_conn()
-            self._url = where
-            response = self._sent(where, body, headers)
+            self._url = redirected
+            response = self._sent(redirected, body, headers)
         return response
 
     def _sent(self, url: str, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
@@ -348,10 +350,10 @@ class HttpUpstream:
         elif kind == "application/json":
             self._down(exchange, _body(response))
         else:
-            self._failed(exchange, f"{self._place()} answered with {kind or 'nothing that is known'}")
+            self._failed(exchange, f"{self._place()} answered with {kind or 'no content type'}")
 
     def _refused(self, exchange: _Exchange, response: urllib3.BaseHTTPResponse, kind: str) -> None:
-        """An error: in the server's words where it says it in the protocol's form, under the id of the request."""
+        """Answer with an error: the server's own if it has the protocol's form, under the id of the request."""
         body = _body(response)
         error = messages.fields_of(body).get("error") if kind == "application/json" else None
         if error is not None and messages.fields_of(error).get("message") is not None:
@@ -368,7 +370,7 @@ class HttpUpstream:
         self._failed(exchange, f"{self._place()} {text}")
 
     def _stream(self, exchange: _Exchange, response: urllib3.BaseHTTPResponse) -> None:
-        """Passes on what a stream brings until the answer; takes it up again where it broke, if it can be."""
+        """Forward the messages of a stream until the answer. Resume a broken stream if possible."""
         parser = Parser()
         tries = 0
         while True:
@@ -396,7 +398,7 @@ class HttpUpstream:
         )
 
     def _listen(self) -> None:
-        """Opens the stream on which an older server says what nobody asked it."""
+        """Open the stream on which an older server sends messages of its own accord."""
         if self._session is None or self._closing.is_set():
             return
         exchange = _Exchange(b"", None, answers=False)
@@ -422,40 +424,40 @@ class HttpUpstream:
             self._closing.wait(parser.retry if parser.retry is not None else PAUSE)
 
     def _down(self, exchange: _Exchange, data: bytes) -> None:
-        """Passes one message on, as one line."""
+        """Forward one message as one line."""
         line = data.replace(b"\r", b" ").replace(b"\n", b" ").strip()
-        if not line or self._tap is None:
+        if not line or self._proxy is None:
             return
-        found = messages.read_answer(line) if exchange.key is not None else None
-        answered = isinstance(found, list) or (
-            isinstance(found, Message) and isinstance(found.method, UnsetType) and found.key == exchange.key
+        parsed = messages.read_answer(line) if exchange.key is not None else None
+        answered = isinstance(parsed, list) or (
+            isinstance(parsed, Message) and isinstance(parsed.method, UnsetType) and parsed.key == exchange.key
         )
-        if answered and isinstance(found, Message) and exchange.key == self._starting:
-            self._started(found)
+        if answered and isinstance(parsed, Message) and exchange.key == self._starting:
+            self._started(parsed)
         if answered:
             exchange.answers = False
-        self._tap.down(line + b"\n")
+        self._proxy.from_server(line + b"\n")
 
     def _started(self, answer: Message) -> None:
-        """Notes the version that was agreed on."""
+        """Note the negotiated version."""
         version = messages.text_of(messages.fields_of(answer.result).get("protocolVersion"))
         self._version = _written(version) if version else None
         self._starting = None
 
     def _failed(self, exchange: _Exchange, text: str) -> None:
-        """Answers a request that the server did not answer. The text tells the gate whether it may have run."""
-        if not exchange.answers or self._tap is None:
+        """Answer a request that the server did not answer. The text tells the gate whether the call may have run."""
+        if not exchange.answers or self._proxy is None:
             logger.warning("%s", text)
             return
         exchange.answers = False
-        self._tap.down(messages.fault(exchange.id, messages.SERVER_ERROR, text) + b"\n")
+        self._proxy.from_server(messages.fault(exchange.id, messages.SERVER_ERROR, text) + b"\n")
 
     def _place(self) -> str:
         return urlsplit(self._url).netloc
 
 
 class _Exchange:
-    """One request under way. ``answers`` is whether the client still waits for its answer."""
+    """Hold one pending request. ``answers`` is True while the client waits for its answer."""
 
     __slots__ = ("answers", "body", "ended", "key", "modern", "response", "thread")
 
@@ -470,35 +472,35 @@ class _Exchange:
 
     @property
     def id(self) -> bytes:
-        """The id as it is written in an answer."""
+        """Return the id as it is written in an answer."""
         return self.key if isinstance(self.key, bytes) else messages.encode(self.key)
 
     def close(self) -> None:
-        """Ends what another thread reads; a connection whose answer was read to its end is kept. Idempotent."""
+        """End what another thread reads. A connection whose answer was read in full is kept. Idempotent."""
         response, self.response = self.response, None
         self.ended.set()
         if response is not None:
-            with suppress(ValueError, RuntimeError, OSError):  # closing alone would not wake the reader
+            with suppress(ValueError, RuntimeError, OSError):  # closing alone does not wake the reader
                 response.shutdown()
             with suppress(OSError, urllib3.exceptions.HTTPError):
                 response.close()
 
 
 def _check(url: str) -> None:
-    """Refuses what is no address, and one with a secret in it."""
+    """Raise ``ConfigError`` for a malformed URL or one that contains a secret."""
     try:
         parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        sound, parts = False, None
-    if not sound or parts is None or not url.isprintable() or " " in url:
+        is_valid, parts = False, None
+    if not is_valid or parts is None or not url.isprintable() or " " in url:
         raise ConfigError("expected http://HOST/PATH or https://HOST/PATH", at="--url")
     if "@" in parts.netloc:
         raise ConfigError("a user name or a password does not belong there: use --header", at="--url")
 
 
 def _pool_for(url: str) -> urllib3.PoolManager:
-    """Connections to the server, through the proxy of the environment where there is one for it."""
+    """Return connections to the server, through the proxy that the environment names for it."""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
 
     timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
@@ -509,7 +511,7 @@ def _pool_for(url: str) -> urllib3.PoolManager:
 
 
 def _events(response: urllib3.BaseHTTPResponse, parser: Parser) -> Iterator[bytes]:
-    """The messages of a stream as they come."""
+    """Yield the messages of a stream as they arrive."""
     while data := response.read1(65536):
         for _, kind, text in parser.feed(data):
             if kind == "message" and text:
@@ -517,17 +519,17 @@ def _events(response: urllib3.BaseHTTPResponse, parser: Parser) -> Iterator[byte
 
 
 def _body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """The whole of a body. Raises ``BadAnswer`` for one without an end."""
-    found = bytearray()
+    """Return the whole body. Raises ``BadAnswer`` for one that never ends."""
+    body = bytearray()
     while data := response.read1(1 << 20):
-        found += data
-        if len(found) > MAX_BODY:
+        body += data
+        if len(body) > MAX_BODY:
             raise BadAnswer(f"it is longer than {MAX_BODY} bytes")
-    return bytes(found)
+    return bytes(body)
 
 
 def _written(text: str) -> str:
-    """A text as the value of a header; what cannot stand there is written in base64."""
+    """Return a text as the value of a header, in base64 if it cannot be written otherwise."""
     plain = text.isascii() and text.isprintable() and text == text.strip() and text
     if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
@@ -535,7 +537,7 @@ def _written(text: str) -> str:
 
 
 def _repeated(schema: Any, arguments: Any) -> Iterator[tuple[str, str]]:
-    """Pairs of a header's name and its value, for the properties that ask for it and have a value."""
+    """Yield header names and values for the properties that ask for a header and have a value."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not isinstance(arguments, Mapping):
         return
@@ -552,7 +554,7 @@ def _repeated(schema: Any, arguments: Any) -> Iterator[tuple[str, str]]:
 
 
 def _reason(error: BaseException) -> str:
-    """Why a request failed, without what the request held."""
+    """Return why a request failed, without the content of the request."""
     inner = getattr(error, "reason", None) or error
     text = str(inner)
     return (text.rpartition(">: ")[2] or type(inner).__name__)[:200]

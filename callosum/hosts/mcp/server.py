@@ -1,4 +1,4 @@
-"""``callosum mcp`` alone: tools by which an agent asks the gate, served by the official SDK."""
+"""Serve ``callosum mcp`` without a command: tools by which an agent asks the gate, with the official SDK."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Key = Annotated[
 Seconds = Annotated[int, Field(ge=1, le=LONGEST, description="How long you need it; it may be taken again.")]
 
 
-def server_of(desk: ToolHandlers, who: Callable[[Context[Any, Any]], CallerIdentity]) -> MCPServer:
-    """The server over a desk. ``who`` tells who asks."""
+def server_of(handlers: ToolHandlers, who: Callable[[Context[Any, Any]], CallerIdentity]) -> MCPServer:
+    """Return the MCP server for these handlers. ``who`` returns the caller's identity."""
     server = MCPServer("callosum", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     look = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     change = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -52,23 +52,23 @@ def server_of(desk: ToolHandlers, who: Callable[[Context[Any, Any]], CallerIdent
             list[str] | None, Field(max_length=32, description="Keys that matter to you beside what you touched.")
         ] = None,
     ) -> str:
-        """Tells what the other sessions have in hand and did lately, as far as it concerns you. Changes nothing."""
-        return _said(lambda: desk.others(who(ctx), keys or ()))
+        """List what other sessions are doing and did recently, as far as it concerns you. Changes nothing."""
+        return _said(lambda: handlers.others(who(ctx), keys or ()))
 
     @server.tool(title="Who holds it", annotations=look, structured_output=False)
     def who_holds(ctx: Context[Any, Any], key: Key) -> str:
-        """Tells who has a lease on a key or waits for it, and who acted on it last. Changes nothing."""
-        return _said(lambda: desk.who_holds(who(ctx), key))
+        """Say who has a lease on a key or waits for it, and who acted on it last. Changes nothing."""
+        return _said(lambda: handlers.who_holds(who(ctx), key))
 
     @server.tool(title="Take a lease", annotations=change, structured_output=False)
     def take_lease(ctx: Context[Any, Any], key: Key, seconds: Seconds = 300) -> str:
-        """Takes a lease on a key for you, or tells who has it. Use it before work that takes several steps."""
-        return _said(lambda: desk.take(who(ctx), key, seconds))
+        """Take a lease on a key for you, or say who has it. Use it before work that takes several steps."""
+        return _said(lambda: handlers.take(who(ctx), key, seconds))
 
     @server.tool(title="Release a lease", annotations=change, structured_output=False)
     def release_lease(ctx: Context[Any, Any], key: Key) -> str:
-        """Gives back a lease that you took with take_lease. It frees nobody else's."""
-        return _said(lambda: desk.release(who(ctx), key))
+        """Release a lease that you took with take_lease. Leases of other sessions stay."""
+        return _said(lambda: handlers.release(who(ctx), key))
 
     @server.tool(title="Wait for it", annotations=change, structured_output=False)
     def wait_for(
@@ -77,14 +77,14 @@ def server_of(desk: ToolHandlers, who: Callable[[Context[Any, Any]], CallerIdent
         seconds: Annotated[int, Field(ge=1, le=MAX_WAIT, description="How long to wait at most.")] = 30,
         take: Annotated[bool, Field(description="Take the lease as soon as it is free.")] = False,  # noqa: FBT002
     ) -> str:
-        """Waits until no other session holds a key, and says so; with take, you have the lease then."""
-        return _said(lambda: desk.wait_for(who(ctx), key, seconds, take=take))
+        """Wait until no other session holds a key, and say so. With take, you then have the lease."""
+        return _said(lambda: handlers.wait_for(who(ctx), key, seconds, take=take))
 
     return server
 
 
 def serve(wrap: Wrap) -> int:
-    """Serves on standard input and output until the input ends; returns the exit code."""
+    """Serve on standard input and output until the input ends. Return the exit code."""
     logging.basicConfig(format="callosum: %(message)s")
     started_by = parent_process()
 
@@ -95,13 +95,13 @@ def serve(wrap: Wrap) -> int:
         return actor_of(wrap.names, meta, client.client_info.name if client else "", started_by)
 
     with client_of(wrap) as client:
-        desk = ToolHandlers(client, namespace=wrap.names.namespace, host=this_process(), cwd=str(Path.cwd()))
-        server_of(desk, who).run("stdio")
+        handlers = ToolHandlers(client, namespace=wrap.names.namespace, host=this_process(), cwd=str(Path.cwd()))
+        server_of(handlers, who).run("stdio")
     return 0
 
 
 def _said(answer: Callable[[], str]) -> str:
-    """An answer; a fault becomes the tool's own error, with the reason."""
+    """Return an answer. An error becomes the tool's own error, with the reason."""
     try:
         return answer()
     except CallosumError as error:

@@ -1,12 +1,12 @@
-"""The HTTP+SSE transport of 2024: one stream for all that the server says, and an address for what it is told.
+"""Speak the HTTP+SSE transport of 2024: one stream for all of the server's messages, and a URL to post to.
 
 ::
 
     GET url ── event: endpoint ── data: /messages?session=7       where to post, on the same server
             ── event: message  ── data: {...}                      answers, requests and notifications of its own
-    POST /messages?session=7 ── 202                                 nothing is answered there
+    POST /messages?session=7 ── 202                                 the answer comes on the stream
 
-The stream is the session: when it ends, nobody can say what became of what was under way.
+The stream is the session. When it ends, the outcome of the pending requests is unknown.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 ENDPOINT_SECONDS: Final = 30.0
-"""How long the server may take to say where to post."""
+"""Seconds that the server may take to say where to post."""
 
 
 class SseNotSupported(Exception):
-    """The server does not speak this transport; the text says what it did instead."""
+    """Report that the server does not speak this transport, and what it did instead."""
 
 
 class SseSession:
-    """A stream that is open. ``heard`` is called with each message, ``lost`` once when the stream has ended.
+    """Hold an open stream. ``heard`` receives each message, and ``lost`` is called once when the stream ends.
 
-    Raises ``SseNotSupported`` or urllib3's errors where none comes about.
+    Raises: ``SseNotSupported`` or urllib3's errors if the stream cannot be opened.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SseSession:
         asked = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         self._response = pool.request("GET", url, headers=asked, preload_content=False, redirect=False, retries=False)
         self._events = self._read()
-        # what a server sends that never says where to post would be waited for without an end
+        # a server that keeps sending but never says where to post would block without end
         hurry = threading.Timer(ENDPOINT_SECONDS, self._shut)
         hurry.start()
         try:
@@ -78,10 +78,10 @@ class SseSession:
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
             name, data = "", ""
         if name != "endpoint":
-            raise SseNotSupported("the stream does not begin by saying where to post")
+            raise SseNotSupported("the stream does not start with the URL to post to")
         where = urljoin(url, data.strip())
-        if urlsplit(where)[:2] != urlsplit(url)[:2]:  # the headers hold secrets for this server
-            raise SseNotSupported("it wants to be told on another server")
+        if urlsplit(where)[:2] != urlsplit(url)[:2]:  # the headers contain secrets for this server only
+            raise SseNotSupported("it names a URL to post to on another server")
         return where
 
     def _read(self) -> Generator[tuple[str, str], None, None]:
@@ -104,17 +104,17 @@ class SseSession:
             self._lost(self)
 
     def post(self, body: bytes) -> str:
-        """Tells the server something; returns what was wrong, "" if it took it. Raises urllib3's errors."""
+        """Send the server a message. Return what went wrong, or "". Raises urllib3's errors."""
         headers = {**self._headers, "Content-Type": "application/json"}
         answer = self._pool.request("POST", self._url, body=body, headers=headers, redirect=False, retries=False)
         return "" if answer.status < 300 else f"answered with status {answer.status}"
 
     def close(self) -> None:
-        """Ends the session. Idempotent."""
+        """End the session. Idempotent."""
         self._shut()
         with suppress(OSError, urllib3.exceptions.HTTPError):
             self._response.close()
 
     def _shut(self) -> None:
-        with suppress(ValueError, RuntimeError, OSError):  # closing alone would not wake the reader
+        with suppress(ValueError, RuntimeError, OSError):  # closing alone does not wake the reader
             self._response.shutdown()

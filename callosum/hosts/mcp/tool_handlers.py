@@ -1,6 +1,6 @@
-"""What an agent may ask the gate, and the answers as sentences that it understands.
+"""Answer the questions that an agent asks the gate through MCP tools, in sentences for a model.
 
-Names and keys of others are data: they are quoted, so that no session instructs another through the gate.
+Names and keys of other sessions are data. They are quoted, so that no session instructs another through the gate.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from callosum.model import Holding, RecentAction
 
 LINES: Final = 12
-"""Most lines of an answer that lists."""
+"""Maximum number of lines in an answer that lists things."""
 MAX_WAIT: Final = 55
-"""Longest wait, in seconds: clients give a tool a minute."""
+"""Maximum wait in seconds; clients give a tool a minute."""
 LONGEST: Final = 3600
-"""Longest lease that may be taken here, in seconds."""
+"""Maximum duration in seconds of a lease that is taken here."""
 _FIRST_PAUSE: Final = 0.1
 _LAST_PAUSE: Final = 1.0
 
 
 class ToolHandlers:
-    """Answers for one host's sessions. ``host`` is the process with which its leases end, ``cwd`` their folder.
+    """Answer for the sessions of one host.
 
-    ``now`` (Unix seconds), ``clock`` and ``sleep`` are for tests.
+    Leases end with the process ``host``. Relative paths start in ``cwd``. ``now`` (Unix seconds), ``clock`` and
+    ``sleep`` are for tests.
     """
 
     def __init__(
@@ -56,26 +57,28 @@ class ToolHandlers:
         self._sleep = sleep
 
     def others(self, actor: CallerIdentity, keys: Iterable[str] = ()) -> str:
-        """What the other sessions have in hand and did lately."""
+        """Return what the other sessions are doing and did recently."""
         wanted = [self._spelled(key) for key in keys]
-        found = self._client.brief(actor.instance, actor.session, keys=wanted, cwd=self._cwd, namespace=self._namespace)
-        return found.text or "No other session has anything in hand, or did anything lately, that concerns you."
+        brief = self._client.brief(actor.instance, actor.session, keys=wanted, cwd=self._cwd, namespace=self._namespace)
+        return brief.text or "No other session has anything in hand, or did anything lately, that concerns you."
 
     def who_holds(self, actor: CallerIdentity, key: str) -> str:
-        """Who has a lease on a key, waits for it, or left something open on it, and who acted on it last."""
+        """Return who has a lease on a key, waits for it or left an unknown outcome on it, and who acted on it last."""
         key = self._spelled(key)
         status = self._client.status(key, namespace=self._namespace)
         me, now = _name(actor), self._now()
-        lines = [_held(one, me, "has a lease on", now) for one in status.locks]
-        lines += [_held(one, me, "waits for", now) for one in status.waiting]
-        lines += [_held(one, me, "left open, with an outcome that nobody knows,", now) for one in status.unknown]
+        lines = [_held(holding, me, "has a lease on", now) for holding in status.locks]
+        lines += [_held(holding, me, "waits for", now) for holding in status.waiting]
+        lines += [
+            _held(holding, me, "left open, with an outcome that nobody knows,", now) for holding in status.unknown
+        ]
         if not lines:
             lines = [f"Nobody holds {quote(escaped(key), 160)} now."]
-        lines += [_done(one, me, now) for one in status.recent_actions[:3]]
+        lines += [_done(holding, me, now) for holding in status.recent_actions[:3]]
         return _told(lines)
 
     def take(self, actor: CallerIdentity, key: str, seconds: int) -> str:
-        """Takes a lease on a key, or says who has it."""
+        """Take a lease on a key, or say who has it."""
         result = self._lock(actor, self._spelled(key), seconds)
         return self._taken(key, seconds, result)
 
@@ -89,7 +92,7 @@ class ToolHandlers:
         return f"Not taken: {_in_the_way(result.conflict, shown)}. Wait for it (wait_for), or do something else first."
 
     def release(self, actor: CallerIdentity, key: str) -> str:
-        """Gives a lease back that was taken here."""
+        """Release a lease that was taken here."""
         key = self._spelled(key)
         report = self._client.release(actor.instance, key, session=actor.session, namespace=self._namespace)
         if report.ok:
@@ -97,22 +100,22 @@ class ToolHandlers:
         return f"You hold no lease on {quote(escaped(key), 160)}: there was nothing to release."
 
     def wait_for(self, actor: CallerIdentity, key: str, seconds: int, *, take: bool) -> str:
-        """Waits until no other session holds a key, and takes it then if that is wished."""
+        """Wait until no other session holds a key. With ``take``, take the lease then."""
         key = self._spelled(key)
         ends = self._clock() + seconds
         pause = _FIRST_PAUSE
         while True:
             if take:
                 result = self._lock(actor, key, 300)
-                free, told = result.acquired, self._taken(key, 300, result)
+                free, sentence = result.acquired, self._taken(key, 300, result)
             else:
-                free, told = self._free(actor, key)
-            left = ends - self._clock()
+                free, sentence = self._free(actor, key)
+            remaining = ends - self._clock()
             if free:
-                return told
-            if left <= 0:
-                return f"Still not free after {seconds} s. {told}"
-            self._sleep(min(pause, left))
+                return sentence
+            if remaining <= 0:
+                return f"Still not free after {seconds} s. {sentence}"
+            self._sleep(min(pause, remaining))
             pause = min(2 * pause, _LAST_PAUSE)
 
     def _spelled(self, key: str) -> str:
@@ -121,7 +124,7 @@ class ToolHandlers:
     def _free(self, actor: CallerIdentity, key: str) -> tuple[bool, str]:
         me, now = _name(actor), self._now()
         held = self._client.status(key, namespace=self._namespace).locks
-        lines = [_held(one, me, "has a lease on", now) for one in held if one.instance != me]
+        lines = [_held(holding, me, "has a lease on", now) for holding in held if holding.instance != me]
         return (False, _told(lines)) if lines else (True, f"No other session holds {quote(escaped(key), 160)} now.")
 
     def _lock(self, actor: CallerIdentity, key: str, seconds: int) -> LockResult:
@@ -149,10 +152,10 @@ def canonical(key: str, cwd: str | None = None) -> str:
         raise ConfigError('expected a key such as "file:/repo/a.py" or "email:alice@example.com"', at="key")
     if key.endswith("/") or "|" in key:  # copied from an answer: only a rule makes what covers others, or a part
         return key
-    found = keys.canonical(key, cwd)
-    if len(found) > 1:
-        raise ConfigError(f"expected one key, got {len(found)}: take them one after the other", at="key")
-    return found[0] if found else key
+    canonical_keys = keys.canonical(key, cwd)
+    if len(canonical_keys) > 1:
+        raise ConfigError(f"expected one key, got {len(canonical_keys)}: take them one after the other", at="key")
+    return canonical_keys[0] if canonical_keys else key
 
 
 def _name(actor: CallerIdentity) -> str:
@@ -163,17 +166,18 @@ def _who(instance: str, me: str) -> str:
     return "This session" if instance == me else name(instance)
 
 
-def _held(one: Holding, me: str, does: str, now: float) -> str:
-    key = quote(escaped(one.context_key), 160) if one.context_key else "something"
-    left = f", {ago(one.expires - now)} left" if one.expires > now else ""
-    what = f": {one.summary}" if one.summary else ""
-    return f"{_who(one.instance, me)} {does} {key} ({name(one.tool)}, begun {since(now - one.at)}{left}){what}."
+def _held(holding: Holding, me: str, does: str, now: float) -> str:
+    key = quote(escaped(holding.context_key), 160) if holding.context_key else "something"
+    left = f", {ago(holding.expires - now)} left" if holding.expires > now else ""
+    what = f": {holding.summary}" if holding.summary else ""
+    begun = since(now - holding.at)
+    return f"{_who(holding.instance, me)} {does} {key} ({name(holding.tool)}, begun {begun}{left}){what}."
 
 
-def _done(one: RecentAction, me: str, now: float) -> str:
-    ended = "not reported yet" if one.state is State.OPEN else str(one.state)
-    what = f": {one.summary}" if one.summary else ""
-    return f"{_who(one.instance, me)} acted on it {since(now - one.at)} ({name(one.tool)}, {ended}){what}."
+def _done(action: RecentAction, me: str, now: float) -> str:
+    ended = "not reported yet" if action.state is State.OPEN else str(action.state)
+    what = f": {action.summary}" if action.summary else ""
+    return f"{_who(action.instance, me)} acted on it {since(now - action.at)} ({name(action.tool)}, {ended}){what}."
 
 
 def _in_the_way(conflict: Conflict | None, shown: str) -> str:

@@ -1,4 +1,4 @@
-"""``callosum mcp -- COMMAND`` and ``callosum mcp --url URL``: a server with the gate before its tools."""
+"""Wrap a server so that the gate decides its tool calls: ``callosum mcp -- COMMAND``, ``callosum mcp --url URL``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Wrap(Struct, frozen=True, kw_only=True):
-    """What a wrap is told. ``settings`` are those of the local gate; ``gate`` is the address of another one."""
+    """Configure a wrap. ``settings`` are those of the local gate; ``gate`` is the URL of another gate."""
 
     settings: Settings
     names: NameSources
@@ -37,13 +37,13 @@ class Wrap(Struct, frozen=True, kw_only=True):
 
 
 def client_of(wrap: Wrap) -> CallosumClient:
-    """A client of the gate that is named, else of the local one, which the first call starts.
+    """Return a client of the named gate, or of the local gate, which the first call starts.
 
-    Raises ``ConfigError`` for an address that is none.
+    Raises: ``ConfigError`` for a malformed URL.
     """
     url = wrap.gate or os.environ.get("CALLOSUM_URL")
     if url:
-        from callosum.client.client import CallosumClient  # noqa: PLC0415 - while the server starts
+        from callosum.client.client import CallosumClient  # noqa: PLC0415 - imported while the server starts
 
         return CallosumClient(url, state=wrap.settings.state)
     from callosum.client.local import local_client  # noqa: PLC0415
@@ -52,7 +52,7 @@ def client_of(wrap: Wrap) -> CallosumClient:
 
 
 def check_gate(wrap: Wrap) -> None:
-    """Raises ``ConfigError`` for an address of the gate that is none, before anything is started."""
+    """Raise ``ConfigError`` if the URL of the gate is malformed, before anything is started."""
     from callosum.client.transport import Address  # noqa: PLC0415
 
     for url, place in ((wrap.gate, "--gate"), (os.environ.get("CALLOSUM_URL"), "CALLOSUM_URL")):
@@ -64,57 +64,59 @@ def check_gate(wrap: Wrap) -> None:
 
 
 def judge_of(wrap: Wrap, call: Call) -> tuple[int, str]:
-    """How grave the rules take a call to be, and what it does. Loads them, which only a missing gate makes needed."""
+    """Return a call's tier and effect by the rules. This loads the rules, which only an unreachable gate requires."""
     from callosum.rulebook import Rulebook  # noqa: PLC0415
 
-    found = Rulebook.of(wrap.settings).current().classify(call)
-    return found.tier, found.effect
+    classification = Rulebook.of(wrap.settings).current().classify(call)
+    return classification.tier, classification.effect
 
 
 def run_command(wrap: Wrap, command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs a server's command with its calls gated; returns the exit code. Raises ``OSError`` if it cannot start."""
-    from callosum.hosts.mcp.child import Child, end_like  # noqa: PLC0415 - an address needs none of it
+    """Run a server's command with its calls gated. Return the exit code. Raises ``OSError`` if it cannot start."""
+    from callosum.hosts.mcp.child import Child, end_like  # noqa: PLC0415 - not needed for a URL
 
     out = _own_output()
     client = LineWriter(out)
-    child = Child(command, environ, client)  # at once: it starts while the rest is loaded
-    keeper, tap = _tap(wrap, client, child.write, otherwise=named_by_command(command), cwd=str(Path.cwd()))
-    code = child.run(tap, 0)
-    tap.close()
-    keeper.close()
+    child = Child(command, environ, client)  # it starts while the rest is loaded
+    gate_client, proxy = _make_proxy(
+        wrap, client, child.write, otherwise=named_by_command(command), cwd=str(Path.cwd())
+    )
+    code = child.run(proxy, 0)
+    proxy.close()
+    gate_client.close()
     return end_like(code)
 
 
 def run_url(wrap: Wrap, url: str, headers: Mapping[str, str], *, old: bool = False) -> int:
-    """Speaks for the server at an address with its calls gated; returns the exit code. Raises ``ConfigError``.
+    """Stand in for the server at a URL with its calls gated. Return the exit code. Raises ``ConfigError``.
 
-    ``old``: it is known to speak the transport of 2024; else that is found out.
+    ``old`` says that the server is known to speak the transport of 2024; otherwise this is detected.
     """
     try:
-        from callosum.hosts.mcp.remote import HttpUpstream  # noqa: PLC0415 - a command needs no HTTP
+        from callosum.hosts.mcp.remote import HttpUpstream  # noqa: PLC0415 - not needed for a command
     except ImportError as missing:
         raise ConfigError(
             f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp --url"
         ) from None
     client = LineWriter(_own_output())
     remote = HttpUpstream(url, headers, client, old=old)
-    keeper, tap = _tap(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
+    gate_client, proxy = _make_proxy(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
-        code = remote.run(tap, 0)
+        code = remote.run(proxy, 0)
     except _Stopped as stopped:
         remote.stop()
-        tap.lost()
+        proxy.lost()
         code = 128 + stopped.number
-    tap.close()
-    keeper.close()
+    proxy.close()
+    gate_client.close()
     return code
 
 
 class _Stopped(BaseException):
-    """A signal asks for the end."""
+    """Report a signal that asks the wrap to stop."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -126,7 +128,7 @@ def _stop(number: int, _: FrameType | None) -> None:
     raise _Stopped(number)
 
 
-def _tap(
+def _make_proxy(
     wrap: Wrap, to_client: LineWriter, to_server: Callable[[bytes], object], *, otherwise: str, cwd: str | None
 ) -> tuple[GateClient, Proxy]:
     from callosum.hosts.mcp.gate_client import GateClient  # noqa: PLC0415
@@ -137,11 +139,11 @@ def _tap(
 
     def client() -> CallosumClient:
         made = client_of(wrap)
-        made.here = cwd is not None  # the tools of a server at an address may run anywhere
+        made.here = cwd is not None  # the tools of a server at a URL may run anywhere
         return made
 
-    keeper = GateClient(client, lambda call: judge_of(wrap, call))
-    threading.Thread(target=keeper.warm, name="callosum-warm", daemon=True).start()
+    gate_client = GateClient(client, lambda call: judge_of(wrap, call))
+    threading.Thread(target=gate_client.warm, name="callosum-warm", daemon=True).start()
     wrapped = ProxyConfig(
         names=wrap.names,
         started_by=parent_process(),
@@ -150,11 +152,11 @@ def _tap(
         host=this_process(),
         cwd=cwd,
     )
-    return keeper, Proxy(keeper, wrapped, to_client=to_client, to_server=to_server)
+    return gate_client, Proxy(gate_client, wrapped, to_client=to_client, to_server=to_server)
 
 
 def _own_output() -> int:
-    """The real standard output; whatever else prints goes to standard error, so that the messages stay alone."""
+    """Return the real standard output. Anything else that prints goes to standard error, apart from the messages."""
     out = os.dup(1)
     with suppress(OSError):
         os.dup2(2, 1)

@@ -63,14 +63,14 @@ class HungClient:
 def test_gate_that_hangs_is_asked_once_in_five_seconds(tool: str) -> None:
     clock = [100.0]
     client: Any = HungClient(clock)
-    keeper = GateClient(lambda: client, lambda _: (4, "write"), lambda: clock[0])
+    gate_client = GateClient(lambda: client, lambda _: (4, "write"), lambda: clock[0])
     client.seconds = 60.0
-    rulings = [keeper.ask(Call("mira", tool, {}), 10) for _ in range(5)]
-    assert [ruling.proceed for ruling in rulings] == [tool == "read"] * 5
+    gate_answers = [gate_client.ask(Call("mira", tool, {}), 10) for _ in range(5)]
+    assert [gate_answer.proceed for gate_answer in gate_answers] == [tool == "read"] * 5
     assert client.asked == 1
     clock[0] += HUNG_SECONDS
     client.seconds = 0.0
-    assert keeper.ask(Call("mira", tool, {}), 10).proceed
+    assert gate_client.ask(Call("mira", tool, {}), 10).proceed
     assert client.asked == 2
-    assert keeper.ask(Call("mira", tool, {}), 10).proceed
+    assert gate_client.ask(Call("mira", tool, {}), 10).proceed
     assert client.asked == 3, "one that answers is used again"

@@ -35,10 +35,10 @@ def line(name: str, id: int) -> bytes:
 
 def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> None:
     table = {FIRST: 0, THIRD: 0}  # no gate is there: the second tool is not known, and so refused
-    keeper = Delayed(
+    gate_client = Delayed(
         lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path, fallback=table), lambda _: (3, "write")
     )
-    keeper.go = threading.Event()
+    gate_client.go = threading.Event()
     server: list[bytes] = []
     refused, sent_on = threading.Event(), threading.Event()
     told: list[bytes] = []
@@ -52,21 +52,21 @@ def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> 
         sent_on.set()
 
     wrapped = ProxyConfig(names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server")
-    tap = Proxy(keeper, wrapped, to_client=to_client, to_server=to_server)
+    proxy = Proxy(gate_client, wrapped, to_client=to_client, to_server=to_server)
     try:
-        tap.up(line("first", 1))
-        tap.up(line("second", 2))
+        proxy.from_client(line("first", 1))
+        proxy.from_client(line("second", 2))
         assert refused.wait(10)
         assert json.loads(told[0])["id"] == 2
-        tap.up(line("third", 3))
+        proxy.from_client(line("third", 3))
         assert not sent_on.wait(0.2), "the first is still being asked about"
-        keeper.go.set()
-        tap.finish()
+        gate_client.go.set()
+        proxy.finish()
         assert [json.loads(sent)["id"] for sent in server] == [1, 3]
     finally:
-        keeper.go.set()
-        tap.close()
-        keeper.close()
+        gate_client.go.set()
+        proxy.close()
+        gate_client.close()
 
 
 class Rewriting(GateClient):
@@ -81,23 +81,25 @@ class Rewriting(GateClient):
 
 
 def test_a_batch_of_calls_with_other_arguments_stays_one_line(tmp_path: Path) -> None:
-    keeper = Rewriting(lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write"))
+    gate_client = Rewriting(
+        lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write")
+    )
     sent: queue.Queue[bytes] = queue.Queue()
     wrapped = ProxyConfig(
         names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server", cwd="/"
     )
-    tap = Proxy(keeper, wrapped, to_client=lambda _: None, to_server=sent.put)
-    tap._listed = True
+    proxy = Proxy(gate_client, wrapped, to_client=lambda _: None, to_server=sent.put)
+    proxy._listed = True
     params = {"name": "write_file", "arguments": {"path": "/a", "content": "mine"}}
     calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)]
     try:
-        tap.up(json.dumps(calls).encode() + b"\n")
-        tap.up(json.dumps(calls[0]).encode() + b"\n")
-        tap.finish()
+        proxy.from_client(json.dumps(calls).encode() + b"\n")
+        proxy.from_client(json.dumps(calls[0]).encode() + b"\n")
+        proxy.finish()
         batch, single = sent.get(timeout=10), sent.get(timeout=10)
     finally:
-        tap.close()
-        keeper.close()
+        proxy.close()
+        gate_client.close()
     assert (batch.count(b"\n"), single.count(b"\n"), single[-1:]) == (1, 1, b"\n")
     for call in (*json.loads(batch), json.loads(single)):
         assert call["params"]["arguments"] == {"path": "/a", "content": "merged\ntext"}

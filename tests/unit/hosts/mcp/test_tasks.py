@@ -42,22 +42,24 @@ class Desk:
     """A wrap of which both ends are the test's."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        keeper = Reporting(lambda: CallosumClient(f"unix:{folder}/none.sock", state=folder), lambda _: (3, "write"))
+        gate_client = Reporting(
+            lambda: CallosumClient(f"unix:{folder}/none.sock", state=folder), lambda _: (3, "write")
+        )
         self.told: queue.Queue[Any] = queue.Queue()
-        keeper.told = self.told
+        gate_client.told = self.told
         self.server: queue.Queue[Any] = queue.Queue()
         self.client: queue.Queue[Any] = queue.Queue()
         wrapped = ProxyConfig(
             names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server"
         )
-        self.tap = Proxy(
-            keeper,
+        self.proxy = Proxy(
+            gate_client,
             wrapped,
             to_client=lambda line: self.client.put(json.loads(line)),
             to_server=lambda line: self.server.put(json.loads(line)),
             task_seconds=seconds,
         )
-        self.tap._listed = True
+        self.proxy._listed = True
 
     def begin(self) -> None:
         """A call that is answered with the name of a task."""
@@ -67,13 +69,13 @@ class Desk:
 
     def ask(self, method: str, params: dict[str, Any]) -> None:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
-        self.tap.up(json.dumps(request).encode() + b"\n")
+        self.proxy.from_client(json.dumps(request).encode() + b"\n")
 
     def answer(self, result: Any = None, *, error: Any = None) -> Any:
         """Answer the next request that reaches the server; return it."""
         asked = self.server.get(timeout=LIMIT)
         said = {"error": error} if error is not None else {"result": result}
-        self.tap.down(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}).encode() + b"\n")
+        self.proxy.from_server(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}).encode() + b"\n")
         return asked
 
 
@@ -87,7 +89,7 @@ def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
 
     yield make
     for one in made:
-        one.tap.close()
+        one.proxy.close()
 
 
 DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "indexed"}]}}
@@ -113,81 +115,81 @@ def test_from_2026_on_a_status_holds_how_the_call_ended(over: dict[str, Any], en
 def test_the_end_is_heard_from_notifications_and_from_what_the_client_asks(
     desks: Callable[..., Desk], told: str
 ) -> None:
-    desk = desks()
-    desk.begin()
-    assert desk.told.empty()
+    handlers = desks()
+    handlers.begin()
+    assert handlers.told.empty()
     if told == "tasks/get":
-        desk.ask("tasks/get", {"taskId": "t-1"})
-        desk.answer({"resultType": "complete", **TASK, **DONE})
+        handlers.ask("tasks/get", {"taskId": "t-1"})
+        handlers.answer({"resultType": "complete", **TASK, **DONE})
     else:
         note = {"jsonrpc": "2.0", "method": told, "params": {**TASK, **DONE}}
-        desk.tap.down(json.dumps(note).encode() + b"\n")
-    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+        handlers.proxy.from_server(json.dumps(note).encode() + b"\n")
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
 def test_of_a_task_that_its_client_has_left_the_wrap_asks_itself(desks: Callable[..., Desk]) -> None:
-    desk = desks(0.05)
-    desk.begin()
-    asked = desk.answer({"resultType": "complete", **TASK})
+    handlers = desks(0.05)
+    handlers.begin()
+    asked = handlers.answer({"resultType": "complete", **TASK})
     assert (asked["method"], asked["params"]) == ("tasks/get", {"taskId": "t-1", "_meta": META})
-    desk.answer({"resultType": "complete", **TASK, **FAILED})
-    assert desk.told.get(timeout=LIMIT) == (None, {"error": "the disk is full"})
-    assert desk.client.empty(), "what the wrap asked is not the client's"
+    handlers.answer({"resultType": "complete", **TASK, **FAILED})
+    assert handlers.told.get(timeout=LIMIT) == (None, {"error": "the disk is full"})
+    assert handlers.client.empty(), "what the wrap asked is not the client's"
 
 
 def test_wrap_keeps_only_its_last_question_about_a_task_and_asks_again_after_a_fault(
     desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = desks(0.05)
-    write, faults = desk.tap._to_server, iter([BrokenPipeError()])
+    handlers = desks(0.05)
+    write, faults = handlers.proxy._to_server, iter([BrokenPipeError()])
 
     def to_server(line: bytes) -> None:
         if b"tasks/get" in line and (fault := next(faults, None)) is not None:
             raise fault
         write(line)
 
-    monkeypatch.setattr(desk.tap, "_to_server", to_server)
-    desk.begin()
+    monkeypatch.setattr(handlers.proxy, "_to_server", to_server)
+    handlers.begin()
     for _ in range(4):
-        assert desk.server.get(timeout=LIMIT)["method"] == "tasks/get"
-    assert len(desk.tap._own) <= 1
-    while desk.tap._tasks:  # a late answer, whose question was asked again, counts for nothing
-        desk.answer({"resultType": "complete", **TASK, **DONE})
-    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
-    assert desk.client.empty()
+        assert handlers.server.get(timeout=LIMIT)["method"] == "tasks/get"
+    assert len(handlers.proxy._own) <= 1
+    while handlers.proxy._tasks:  # a late answer, whose question was asked again, counts for nothing
+        handlers.answer({"resultType": "complete", **TASK, **DONE})
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+    assert handlers.client.empty()
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
 def test_a_task_that_the_server_has_forgotten_has_an_unknown_end(desks: Callable[..., Desk], method: str) -> None:
-    desk = desks()
-    desk.begin()
-    desk.ask("tasks/cancel", {"taskId": "t-1"})
-    desk.answer(error={"code": -32602, "message": "it cannot be cancelled"})
-    desk.ask(method, {"taskId": "t-1"})
-    desk.answer(error={"code": -32602, "message": "no such task"})
-    assert desk.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
+    handlers = desks()
+    handlers.begin()
+    handlers.ask("tasks/cancel", {"taskId": "t-1"})
+    handlers.answer(error={"code": -32602, "message": "it cannot be cancelled"})
+    handlers.ask(method, {"taskId": "t-1"})
+    handlers.answer(error={"code": -32602, "message": "no such task"})
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
 
 
 def test_a_fault_on_the_way_ends_no_task(desks: Callable[..., Desk]) -> None:
-    desk = desks()
-    desk.begin()
-    desk.ask("tasks/get", {"taskId": "t-1"})
-    desk.answer(error={"code": -32000, "message": "try again"})
-    desk.ask("tasks/get", {"taskId": "t-1"})
-    desk.answer({"resultType": "complete", **TASK, **DONE})
-    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
-    assert desk.told.empty()
+    handlers = desks()
+    handlers.begin()
+    handlers.ask("tasks/get", {"taskId": "t-1"})
+    handlers.answer(error={"code": -32000, "message": "try again"})
+    handlers.ask("tasks/get", {"taskId": "t-1"})
+    handlers.answer({"resultType": "complete", **TASK, **DONE})
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+    assert handlers.told.empty()
 
 
 def test_a_task_that_is_over_when_it_is_named_is_none(desks: Callable[..., Desk]) -> None:
-    desk = desks()
-    desk.ask("tools/call", {"name": "index", "arguments": {}})
-    desk.answer({"resultType": "task", **TASK, **DONE})
-    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+    handlers = desks()
+    handlers.ask("tools/call", {"name": "index", "arguments": {}})
+    handlers.answer({"resultType": "task", **TASK, **DONE})
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
 def test_a_task_whose_server_goes_away_has_an_unknown_end(desks: Callable[..., Desk]) -> None:
-    desk = desks()
-    desk.begin()
-    desk.tap.lost()
-    assert desk.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
+    handlers = desks()
+    handlers.begin()
+    handlers.proxy.lost()
+    assert handlers.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)

@@ -41,7 +41,7 @@ def test_what_is_not_one_key_is_refused(written: str) -> None:
 def test_a_lease_on_a_key_as_it_is_written_is_met_by_the_call(tmp_path: Path) -> None:
     mail = Call("bob", "send_email", {"to": "alice@example.com", "body": "Hello"})
     with LocalGate(settings=Settings(state=tmp_path)) as gate:
-        desk = ToolHandlers(gate)  # type: ignore[arg-type] # it answers all that a desk asks
-        assert desk.take(CallerIdentity("amy", "1"), "email:Alice@EXAMPLE.com", 60).startswith("You have the lease")
+        handlers = ToolHandlers(gate)  # type: ignore[arg-type] # it answers all that a handlers asks
+        assert handlers.take(CallerIdentity("amy", "1"), "email:Alice@EXAMPLE.com", 60).startswith("You have the lease")
         assert gate.intercept(mail).verdict is Verdict.WARN
-        assert desk.release(CallerIdentity("amy", "1"), "email:alice@Example.com").startswith("Released")
+        assert handlers.release(CallerIdentity("amy", "1"), "email:alice@Example.com").startswith("Released")
