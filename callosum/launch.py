@@ -1,17 +1,17 @@
-"""Start Callosum's own processes so that no code of the folder an agent works in runs in them.
+"""Start Callosum's own processes so that no code from the folder in which an agent works runs in them.
 
-Every process of ours is started with one command line, which runs this file as a script::
+Every process of Callosum is started with one command line, which runs this file as a script::
 
     PYTHON -I [-S] .../callosum/launch.py [--import FOLDER]... [--in FOLDER] [--run MODULE:FUNCTION] ARGUMENT...
 
-``PYTHON`` is the interpreter that was recorded when a host was set up, or that of the process that starts another.
-``-I`` keeps the working folder, ``PYTHON*`` variables and the user's site folder out of the import path. The package
-``callosum`` is loaded from this file's own folder, whatever else is called so. ``--import`` names further folders with
-installed packages, which ``-I`` leaves out: after a ``pip install --user`` or ``--target``. They come after the
-standard library. ``--in`` is the folder to work in, so that the folder of the host is left before anything is loaded.
-Without ``--run`` the command ``callosum`` runs.
+``PYTHON`` is the interpreter that was recorded when a host was set up, or that of the starting process. ``-I`` keeps
+the working folder, ``PYTHON*`` variables and the user's site folder out of the import path. The package ``callosum`` is
+loaded from this file's own folder, whatever else has that name. ``--import`` names further folders with installed
+packages that ``-I`` leaves out, after a ``pip install --user`` or ``--target``; they come after the standard library.
+``--in`` is the working folder, so that the process leaves the host's folder before anything is loaded. Without
+``--run`` the command ``callosum`` runs.
 
-The standard library only, and little of it: a hook process runs this file.
+This file uses only a small part of the standard library, because every hook process runs it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from typing import Final
 
 NEUTRAL: Final = "/"
-"""The folder in which a gate in the background works: no project's, and always there."""
+"""Working folder of a gate in the background. It belongs to no project and always exists."""
 RECORD: Final = "launch.json"
-"""The file in the state folder with what ``callosum install`` recorded for gates that hosts start."""
+"""Name of the file in the state folder with the settings that ``callosum install`` records for hosts' gates."""
 DROPPED: Final = (
     *("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES"),
     *("BASH_ENV", "BASHOPTS", "ENV", "IFS", "PS4", "SHELLOPTS", "NODE_OPTIONS", "__PYVENV_LAUNCHER__"),
 )
-"""Variables that change which code a process runs: libraries, shells and interpreters read them when they start."""
+"""Variables that change which code a process runs. Libraries, shells and interpreters read them when they start."""
 DROPPED_PREFIXES: Final = ("PYTHON", "LD_", "DYLD_", "BASH_FUNC_", "CALLOSUM_")
-"""How the names of more such variables begin; and of Callosum's own, which are handed on only as options."""
+"""Prefixes of more such variables, and of Callosum's own, which are passed on only as options."""
 
 _recorded: tuple[str, ...] | None = None
-"""The ``--import`` folders of this process, None if it was not started by this file."""
+"""``--import`` folders of this process, or None if this file did not start it."""
 
 
 def root() -> str:
@@ -48,8 +48,8 @@ def root() -> str:
 def command(*arguments: str, working_folder: str = "", run: str = "") -> list[str]:
     """Return the command line that starts this installation of Callosum with the arguments.
 
-    ``working_folder``: where the process works, "" for the folder of the process that starts it. ``run``: what to call
-    (``MODULE:FUNCTION``) in place of the command ``callosum``.
+    ``working_folder`` is the folder to run in, or "" to keep the folder of the starting process. ``run`` names what to
+    call (``MODULE:FUNCTION``) instead of the command ``callosum``.
     """
     words = [sys.executable, "-I", os.path.join(root(), "callosum", "launch.py")]  # noqa: PTH118
     for folder in import_folders():
@@ -64,32 +64,32 @@ def command(*arguments: str, working_folder: str = "", run: str = "") -> list[st
 def import_folders() -> tuple[str, ...]:
     """Return the folders with packages that this process uses and that ``-I`` leaves out.
 
-    They are the user's site folder, if it is in use, the folder of this package, if its dependencies lie beside it, and
-    the folder of a dependency that is loaded already. No other entry of ``sys.path`` counts: the working folder may be
-    among them.
+    They are the user's site folder if it is in use, the folder of this package if its dependencies are installed beside
+    it, and the folder of a dependency that is already loaded. No other entry of ``sys.path`` counts, because the
+    working folder may be among them.
     """
     if _recorded is not None:
         return _recorded
-    import site  # noqa: PLC0415 - only where a process is started
+    import site  # noqa: PLC0415 - needed only to start a process
 
-    found = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    folders = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     if os.path.isdir(os.path.join(root(), "msgspec")):  # noqa: PTH112, PTH118
-        found.append(root())
+        folders.append(root())
     loaded = getattr(sys.modules.get("msgspec"), "__file__", None)
     if loaded:
-        found.append(os.path.dirname(os.path.dirname(os.path.abspath(loaded))))  # noqa: PTH100, PTH120
-    known = {os.path.realpath(folder) for folder in site.getsitepackages()}
+        folders.append(os.path.dirname(os.path.dirname(os.path.abspath(loaded))))  # noqa: PTH100, PTH120
+    site_folders = {os.path.realpath(folder) for folder in site.getsitepackages()}
     return tuple(
         folder
-        for folder in dict.fromkeys(found)
-        if os.path.isdir(folder) and os.path.realpath(folder) not in known  # noqa: PTH112
+        for folder in dict.fromkeys(folders)
+        if os.path.isdir(folder) and os.path.realpath(folder) not in site_folders  # noqa: PTH112
     )
 
 
 def environment(environ: Mapping[str, str], settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables for a process of Callosum's: none that changes which code runs, none of Callosum's own.
+    """Return the variables for a process of Callosum, without Callosum's own and without those that change its code.
 
-    ``settings`` are variables of Callosum's (``CALLOSUM_STORE``) that the process is given on purpose.
+    ``settings`` are variables of Callosum (``CALLOSUM_STORE``) that the process is given on purpose.
     """
     kept = {
         name: value for name, value in environ.items() if name not in DROPPED and not name.startswith(DROPPED_PREFIXES)
@@ -104,8 +104,8 @@ def serve_command(state: str, socket: str, idle: float) -> list[str]:
 
 
 def recorded_config(state: str) -> str | None:
-    """Return the ``callosum.toml`` that was in force when a host was set up to use this state folder, None if none."""
-    import json  # noqa: PLC0415 - only where a gate starts
+    """Return the ``callosum.toml`` recorded when a host was set up to use this state folder, or None."""
+    import json  # noqa: PLC0415 - needed only to start a gate
 
     try:
         with open(os.path.join(state, RECORD), encoding="utf-8") as file:  # noqa: PTH118, PTH123
@@ -115,11 +115,11 @@ def recorded_config(state: str) -> str | None:
     return config if isinstance(config, str) and os.path.isabs(config) else None  # noqa: PTH117
 
 
-# --- as a script ----------------------------------------------------------------------------------------
+# --- As a script ----------------------------------------------------------------------------------------
 
 
 def _main(words: list[str]) -> int | None:
-    """Read the options of this file, load the package and run what is asked for."""
+    """Parse the options of this file, load the package and run the requested function."""
     folders: list[str] = []
     where = "callosum.cli:main"
     while words and words[0] in ("--import", "--in", "--run"):
@@ -143,15 +143,15 @@ def _main(words: list[str]) -> int | None:
 
 
 def _search(folders: Sequence[str]) -> None:
-    """Put the folders into the import path, after the standard library and before installed packages."""
+    """Insert the folders into the import path, after the standard library and before installed packages."""
     ends = (f"{os.sep}site-packages", f"{os.sep}dist-packages")
     place = next((at for at, folder in enumerate(sys.path) if folder.endswith(ends)), len(sys.path))
     sys.path[place:place] = folders
 
 
 def _load_package() -> None:
-    """Load ``callosum`` from the folder of this file, whatever else of that name the import path has."""
-    # importlib.machinery.PathFinder, which takes a hook half a millisecond to import
+    """Load ``callosum`` from the folder of this file, whatever else has that name on the import path."""
+    # This is importlib.machinery.PathFinder, whose import takes a hook half a millisecond.
     finder = next(one for one in sys.meta_path if getattr(one, "__name__", "") == "PathFinder")
     spec = finder.find_spec("callosum", [root()])
     if spec is None or spec.loader is None:

@@ -1,7 +1,8 @@
-"""Lock files: one process, or one thread, at a time does a thing in a folder; and how it replaces a file there.
+"""Lock a file in a folder so that only one process or thread at a time does something there, and replace files.
 
-The kernel frees such a lock when its last descriptor is closed. A child that was forked meanwhile has one too, and
-would keep the lock after its holder went on. So it is unlocked first, which counts for all of them.
+The kernel frees such a lock when its last descriptor is closed. A child that is forked meanwhile has a copy of the
+descriptor and would keep the lock after its holder continued. The lock is therefore released explicitly, which applies
+to all copies.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ except ImportError:  # pragma: no cover - a system without file locks
     fcntl = None  # type: ignore[assignment]
 
 WORKS: Final = fcntl is not None
-"""Whether this system has file locks. Without them everybody gets every lock."""
+"""True if this system has file locks. Without them every caller gets every lock."""
 
 
 @contextmanager
 def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
-    """Holds the lock file while the block runs; yields False if another has it for longer than ``wait`` seconds.
+    """Hold the lock file during the block. Yield False if another holder keeps it for more than ``wait`` seconds.
 
-    The file is made if it is missing, and stays; its folder must be there. Not to be nested on one path: a thread
-    waits for itself. Raises ``OSError`` if the file cannot be opened.
+    The file is created if it is missing and is kept; its folder must exist. Do not nest locks on one path, because the
+    thread would wait for itself. Raises ``OSError`` if the file cannot be opened.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    got = False
+    acquired = False
     try:
-        got = _take(handle, time.monotonic() + wait)
-        yield got
+        acquired = _take(handle, time.monotonic() + wait)
+        yield acquired
     finally:
-        if got and fcntl is not None:
+        if acquired and fcntl is not None:
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)

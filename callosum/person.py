@@ -1,14 +1,15 @@
-"""Prove that a person, and not an agent, asks for what only a person may do.
+"""Prove that a person, not an agent, asks for what only a person may do.
 
 Approving, resolving, releasing another session's lease, switching the gate off and accepting a changed store all go
 through ``require_person``, in the CLI and in the library. It refuses a process
 
-1. in whose environment a host has set one of its variables (every tool that a host starts inherits them),
+1. whose environment contains a variable set by a host (every tool that a host starts inherits them),
 2. that descends from a known host, or from a process that holds an open action in the store.
 
-A program that embeds the gate may ask its user in its own window, so the library does not look for a terminal; the
-CLI does (``callosum.cli.person``). An agent with a shell can still detach itself from its ancestors and clear its
-environment. So whatever passes is journalled with its ancestry: a call from ``python`` below ``init`` stands out.
+A program that embeds the gate may ask its user in its own window, so the library does not require a terminal; the CLI
+does (``callosum.cli.person``). An agent with a shell can still detach itself from its ancestors and clear its
+environment. Therefore whatever passes is journalled with its ancestry: a call from ``python`` below ``init`` stands
+out.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from callosum.stores.base import Store
 
 ACCEPTING: Final = "accept a changed store"
-"""What ``require_person`` is asked for before a store is accepted."""
+"""Purpose given to ``require_person`` before a store is accepted."""
 _MAX_SHOWN: Final = 12
 """Number of ancestors that are journalled, nearest first."""
 _MAX_NAME: Final = 40
-"""Length in characters to which a process name is cut in the journal."""
+"""Maximum length in characters of a process name in the journal."""
 _SAME_START: Final = 0.02
 """Seconds by which two readings of one process's start time may differ."""
 
@@ -40,16 +41,16 @@ _SAME_START: Final = 0.02
 def require_person(store: Store, what: str) -> tuple[str, ...]:
     """Return the names of this process's ancestors, nearest first, for the journal.
 
-    ``what`` completes the refusal ("only a person can ..."). Raises ``NotAPerson`` if an agent's host stands behind
-    this process.
+    ``what`` completes the refusal ("only a person can ..."). Raises ``NotAPerson`` if an agent's host started this
+    process.
     """
     return refuse_agents(store, f"only a person can {what}")
 
 
 def refuse_agents(store: Store | None, refusal: str) -> tuple[str, ...]:
-    """As ``require_person``; ``refusal`` is the whole beginning of the error.
+    """Refuse agents as ``require_person`` does; ``refusal`` is the complete beginning of the error.
 
-    Without a store, open actions of the ancestors are not looked for.
+    Without a store, open actions of the ancestors are not checked.
     """
     variable = variable_of_host(os.environ)
     if variable is not None:
@@ -74,17 +75,19 @@ def holder_of(above: Sequence[Host], store: Store) -> int | None:
     """Return the pid of an ancestor that is the host of an open action in any namespace, or None."""
     if not above:
         return None
-    holding = [action.host for action in store.live(None, (State.OPEN, State.QUEUED)) if action.host is not None]
-    for one in above:
+    holders = [action.host for action in store.live(None, (State.OPEN, State.QUEUED)) if action.host is not None]
+    for ancestor in above:
         if any(
-            held.pid == one.pid and held.machine == one.machine and abs(held.started - one.started) < _SAME_START
-            for held in holding
+            holder.pid == ancestor.pid
+            and holder.machine == ancestor.machine
+            and abs(holder.started - ancestor.started) < _SAME_START
+            for holder in holders
         ):
-            return one.pid
+            return ancestor.pid
     return None
 
 
 def _shown(command: list[str]) -> str:
-    """The executable's file name. Arguments are left out: they may hold secrets."""
+    """Return the executable's file name, without arguments, which may contain secrets."""
     name = command[0].rpartition("/")[2] if command else "?"
     return "".join(character if character.isprintable() else "?" for character in name[:_MAX_NAME]) or "?"

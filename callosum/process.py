@@ -1,12 +1,12 @@
-"""Names processes so that they can be told from later ones with the same pid.
+"""Identify processes in a way that distinguishes them from later ones with the same pid.
 
-Where no process of ours lives while a tool runs, a lease stands as long as the host's process does.
-So a process is known by three things: its pid, when it started, and the machine it runs on. A machine
-here is one boot of one computer as seen from one pid namespace, because a pid means nothing outside.
+If no process of ours lives while a tool runs, a lease lasts as long as the host's process does. A process is therefore
+identified by three things: its pid, its start time, and its machine. A machine here is one boot of one computer as seen
+from one pid namespace, because a pid means nothing outside of it.
 
-Linux tells the start of a process in clock ticks since boot. That is kept as it is (in seconds):
-turned into the time of day it would change whenever somebody sets the clock, and live processes would
-count as dead. Elsewhere it is Unix seconds, as the system itself keeps it.
+Linux reports the start of a process in clock ticks since boot. It is stored as such, in seconds: as time of day it
+would change whenever somebody sets the clock, and running processes would count as dead. On other systems it is Unix
+seconds, as the system itself stores it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from callosum.model import Host
 
 _LINUX: Final = sys.platform.startswith("linux")
 _TICK: Final = 1 / os.sysconf("SC_CLK_TCK") if _LINUX else 0.01
-"""Seconds; two starts closer than this are one."""
+"""Seconds below which two start times count as equal."""
 _GENERATIONS: Final = 256
-"""A chain of parents longer than this is not followed."""
+"""Maximum length of a chain of parents that is followed."""
 
 _this: Host | None = None
 _session: tuple[Host, str] | None = None
 
 
 def this_process() -> Host:
-    """The process that asks. Kept for the next time; a forked child gets its own."""
+    """Return this process. The result is cached; a forked child gets its own."""
     global _this  # noqa: PLW0603  one value a process, and a fork has to be seen
     if _this is None or _this.pid != os.getpid():
         _this = host_of(os.getpid())
@@ -39,9 +39,9 @@ def this_process() -> Host:
 
 
 def own_session() -> str:
-    """Return the name of the session that a process is by itself: its pid, its start and its machine.
+    """Return a session name for this process, made of its pid, start time and machine.
 
-    A forked child gets its own. No two processes share one, so two runs of one program are never one actor.
+    A forked child gets its own name. No two processes share one, so two runs of a program are never one session.
     """
     global _session  # noqa: PLW0603  one value a process, and a fork has to be seen
     host = this_process()
@@ -52,62 +52,61 @@ def own_session() -> str:
 
 
 def host_of(pid: int) -> Host:
-    """The running process with this pid.
+    """Return the running process with this pid.
 
-    Raises ``ProcessLookupError`` if there is none, ``PermissionError`` if it is hidden from us.
+    Raises: ``ProcessLookupError`` if there is none, ``PermissionError`` if it is hidden from us.
     """
-    found = _look(pid)
-    if found is None or found.dead:
+    process = _look(pid)
+    if process is None or process.dead:
         raise ProcessLookupError(f"no process {pid}")
-    return Host(pid, found.started, _machine(_namespace()))
+    return Host(pid, process.started, _machine(_namespace()))
 
 
 def is_of_this_machine(host: Host) -> bool:
-    """Whether a process runs on this machine, since its last boot and in this container."""
+    """Return True if a process runs on this machine, in its current boot and in this container."""
     return host.machine == _machine(_namespace())
 
 
 def alive(host: Host) -> bool | None:
-    """Whether this very process still runs.
+    """Return True if this very process still runs, and None if that is unknown.
 
-    None where that cannot be known: it runs on another machine (or ran before the last boot, or in
-    another container), or the system does not let us look. A zombie is dead, as is a process whose pid
-    was given to another.
+    It is unknown if the process runs on another machine, in another container or ran before the last boot, or if the
+    system does not let us look. A zombie is dead, and so is a process whose pid was reused.
     """
     if not is_of_this_machine(host):
         return None
     try:
-        found = _look(host.pid)
+        process = _look(host.pid)
     except PermissionError:
         return None
-    return found is not None and not found.dead and abs(found.started - host.started) < 1.5 * _TICK
+    return process is not None and not process.dead and abs(process.started - host.started) < 1.5 * _TICK
 
 
 def ancestors(pid: int) -> list[Host]:
-    """The parent of this process, its parent and so on, as far as can be seen; itself is left out.
+    """Return the parent of a process, the parent's parent and so on, as far as they are visible.
 
-    Empty for a process that does not exist.
+    The process itself is left out. The list is empty if the process does not exist.
     """
-    found: list[Host] = []
-    seen = {pid}
+    parents: list[Host] = []
+    visited = {pid}
     machine = _machine(_namespace())
     try:
         child = _look(pid)
-        while child is not None and child.parent not in seen and len(found) < _GENERATIONS:
+        while child is not None and child.parent not in visited and len(parents) < _GENERATIONS:
             parent = _look(child.parent)
             if parent is None or parent.started > child.started + _TICK:
-                break  # gone meanwhile, and its pid perhaps given to somebody younger
+                break  # it ended meanwhile, and a younger process may have its pid
             if not parent.dead:
-                found.append(Host(child.parent, parent.started, machine))
-            seen.add(child.parent)
+                parents.append(Host(child.parent, parent.started, machine))
+            visited.add(child.parent)
             child = parent
     except PermissionError:
         pass
-    return found
+    return parents
 
 
 def command_of(pid: int) -> list[str]:
-    """Return the command line of a process, or an empty list where it cannot be seen."""
+    """Return the command line of a process, or an empty list if it is hidden."""
     if _LINUX:
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
@@ -125,23 +124,23 @@ def command_of(pid: int) -> list[str]:
 _BETWEEN: Final = frozenset(
     "sh dash bash zsh ksh ash busybox fish env timeout gtimeout nice nohup setsid sudo doas curl callosum".split()
 )
-"""Programs that stand between a host and its hook, by the name of their file."""
+"""File names of programs that stand between a host and its hook."""
 
 
 def host_above(pid: int) -> Host | None:
-    """The program on whose behalf ``pid`` runs: itself or its nearest ancestor that is no shell and no wrapper.
+    """Return the program for which ``pid`` runs: itself or its nearest ancestor that is neither shell nor wrapper.
 
-    None where there is none to be seen. Names are told on Linux alone; elsewhere it is ``pid`` itself.
+    Return None if none is visible. Only Linux shows names; on other systems the result is ``pid`` itself.
     """
     try:
         chain = [host_of(pid), *ancestors(pid)]
     except OSError:
         return None
-    return next((one for one in chain if _read(f"/proc/{one.pid}/comm") not in _BETWEEN), None)
+    return next((process for process in chain if _read(f"/proc/{process.pid}/comm") not in _BETWEEN), None)
 
 
 class _Process(NamedTuple):
-    """What the system tells about a process. ``parent`` is 0 where there is none."""
+    """Hold what the system says about a process. ``parent`` is 0 if there is none."""
 
     started: float
     parent: int
@@ -149,9 +148,9 @@ class _Process(NamedTuple):
 
 
 def _look(pid: int) -> _Process | None:
-    """Ask the system; None where there is no such process.
+    """Return what the system says about a process, or None if it does not exist.
 
-    Raises ``PermissionError`` where one exists but is hidden from us.
+    Raises: ``PermissionError`` if it exists but is hidden from us.
     """
     if pid <= 0:
         return None
@@ -165,15 +164,15 @@ def _look_linux(pid: int) -> _Process | None:
     except (FileNotFoundError, ProcessLookupError):
         _check_hidden(pid)
         return None
-    # the name, in parentheses, may itself hold spaces and parentheses
+    # the name, in parentheses, may itself contain spaces and parentheses
     fields = line[line.rindex(b")") + 2 :].split()
-    # a process whose first thread has ended is a zombie by its state, while its other threads run
+    # a process whose first thread has ended has the state of a zombie while its other threads run
     dead = fields[0] in b"ZXx" and int(fields[17]) <= 1
     return _Process(int(fields[19]) * _TICK, int(fields[1]), dead)
 
 
 def _check_hidden(pid: int) -> None:
-    """Raise ``PermissionError`` if the process exists all the same (``/proc`` may hide others')."""
+    """Raise ``PermissionError`` if the process exists although ``/proc`` hides it."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -196,7 +195,7 @@ def _look_elsewhere(pid: int) -> _Process | None:
 
 
 def _namespace() -> str:
-    """The pid namespace, for a process may be moved out of the one in which this module was loaded."""
+    """Return the pid namespace. It is read each time, because a process may move to another one."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  a Path costs more than the call
     except OSError:

@@ -1,8 +1,8 @@
-"""What the disk of this machine tells of a call: the repositories of its folders, and the homes that it names.
+"""Add to a call what only this machine's disk shows: the repositories of its folders, and the homes that it names.
 
-The rules touch no disk, so whoever runs on the machine of the tool says it with the call (``Call.worktree``,
-``Call.worktrees``, ``Call.home``, ``Call.homes``): the gate in a process of the host, the client of a server. What
-``git`` keeps in ``.git`` is read without running it. A folder is looked at again after ``KEPT`` seconds.
+The rules never read the disk, so a process on the tool's machine adds these facts to the call (``Call.worktree``,
+``Call.worktrees``, ``Call.home``, ``Call.homes``): the gate in a process of the host, or the client of a server. The
+content of ``.git`` is read without running ``git``. A folder is read again after ``KEPT`` seconds.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEPT: Final = 5.0
-"""How long what was found of a folder counts, in seconds: somebody may make a repository, or remove one."""
+"""Seconds for which the facts about a folder are cached. A repository may be created or removed meanwhile."""
 _MOST: Final = 1024
 _FILE: Final = 8192
-"""Longest file of git's that is read, in bytes; what it holds is one path."""
+"""Maximum length in bytes of a git file that is read; such a file contains one path."""
 _READ: Final = 65_536
-"""Longest command line that is searched for homes and folders, in characters."""
+"""Maximum length in characters of a command line that is searched for homes and folders."""
 _PATH: Final = 1024
-"""Longest other text that is taken for a path, in characters."""
+"""Maximum length in characters of another text that may be a path."""
 _LINES: Final = frozenset("command cmd script shell_command commandLine command_line".split())
-"""Params that hold a command line."""
+"""Params that contain a command line."""
 _FOLDERS: Final = frozenset(
     "workdir cwd working_directory workingDirectory working_dir workingDir directory repo_path repoPath "
     "repository_path repositoryPath".split()
 )
-"""Params that hold the folder in which a command runs."""
+"""Params that contain the folder in which a command runs."""
 _TELLING: Final = _LINES | _FOLDERS
 _HOME: Final = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
-"""Finds a ``cd`` without a folder, which goes home."""
+"""Matches a ``cd`` without a folder, which changes to the home folder."""
 _USER: Final = re.compile(r"(?:^|[\s=\"'(,:])~([A-Za-z_][\w.-]{0,31})")
 _MOST_USERS: Final = 8
 
@@ -49,32 +49,32 @@ _writing: Final = threading.Lock()
 
 
 def located(call: Call) -> Call:
-    """Return the call with what this machine's disk tells of it, as far as nobody has said it before.
+    """Return the call with the facts from this machine's disk that it does not have yet.
 
-    That is the worktree that its ``cwd`` lies in, those of the other folders in which its command line uses git, and,
-    if it names a home, the home of this process and those of the users it names. Never raises.
+    These are the worktree of its ``cwd``, the worktrees of other folders in which its command line uses git and, if it
+    names a home, the home of this process and of the users it names. Never raises.
     """
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     cwd = call.cwd
     if type(cwd) is not str:
         cwd = None
-    if cwd and call.worktree is None and (found := worktree_of(cwd)) is not None:
-        told["worktree"] = found
+    if cwd and call.worktree is None and (worktree := worktree_of(cwd)) is not None:
+        facts["worktree"] = worktree
     params = call.params
     if type(params) is dict:
-        named, goes = _speaks_of(params)
-        if named:
+        names_home, uses_other_folder = _speaks_of(params)
+        if names_home:
             if call.home is None and (home := home_of()):
-                told["home"] = home
+                facts["home"] = home
             if call.homes is None and (users := _users(params)):
-                told["homes"] = users
-        if goes and call.worktrees is None and (elsewhere := _elsewhere(call, told)):
-            told["worktrees"] = elsewhere
-    return replace(call, **told) if told else call
+                facts["homes"] = users
+        if uses_other_folder and call.worktrees is None and (elsewhere := _elsewhere(call, facts)):
+            facts["worktrees"] = elsewhere
+    return replace(call, **facts) if facts else call
 
 
 def at_home(call: Call, home: str | None) -> Call:
-    """Return the call with the caller's home if it speaks of one and nobody has said which."""
+    """Return the call with the caller's home, if it mentions a home and has none yet."""
     if home is None or call.home is not None or type(call.params) is not dict or not _speaks_of(call.params)[0]:
         return call
     return replace(call, home=home)
@@ -82,32 +82,36 @@ def at_home(call: Call, home: str | None) -> Call:
 
 def _speaks_of(params: Mapping[str, Any]) -> tuple[bool, bool]:
     """Return whether params may name a home, and whether they may use the repository of another folder."""
-    if _TELLING.isdisjoint(params):  # nearly all, and texts alone
+    if _TELLING.isdisjoint(params):  # most calls; only texts
         try:
-            together = "\n".join(params.values())
+            joined = "\n".join(params.values())
         except TypeError:
-            together = "~"
-        if "~" not in together and "HOME" not in together:
+            joined = "~"
+        if "~" not in joined and "HOME" not in joined:
             return False, False
-    named = goes = False
+    names_home = uses_other_folder = False
     for name, value in params.items():
         kind = type(value)
         if kind is str:
             if name in _LINES:
                 if len(value) <= _READ:
-                    goes = goes or _goes(value)
-                    named = named or "~" in value or "HOME" in value or ("cd" in value and bool(_HOME.search(value)))
+                    uses_other_folder = uses_other_folder or _goes(value)
+                    names_home = (
+                        names_home or "~" in value or "HOME" in value or ("cd" in value and bool(_HOME.search(value)))
+                    )
             elif ("~" in value or "HOME" in value or name in _FOLDERS) and len(value) <= _PATH:
-                named = named or "~" in value or "HOME" in value
-                goes = goes or name in _FOLDERS
+                names_home = names_home or "~" in value or "HOME" in value
+                uses_other_folder = uses_other_folder or name in _FOLDERS
         elif kind is list or kind is dict:
-            named = True
-            goes = goes or kind is dict or name in _LINES  # an object may be the params of a call within the call
-    return named, goes
+            names_home = True
+            uses_other_folder = (
+                uses_other_folder or kind is dict or name in _LINES
+            )  # an object may be the params of a nested call
+    return names_home, uses_other_folder
 
 
 def _goes(line: str) -> bool:
-    """Return whether a command line may use a repository other than that of its folder. Costs half a microsecond."""
+    """Return True if a command line may use the repository of another folder. Costs half a microsecond."""
     return (
         "cd" in line
         or "-C" in line
@@ -120,31 +124,31 @@ def _goes(line: str) -> bool:
     )
 
 
-def _elsewhere(call: Call, told: Mapping[str, Any]) -> dict[str, Worktree | None]:
+def _elsewhere(call: Call, facts: Mapping[str, Any]) -> dict[str, Worktree | None]:
     """Return the folders other than ``cwd`` in which a call uses git, each with its worktree."""
-    from callosum.rules.checkout import folders  # noqa: PLC0415 - a client whose calls go nowhere starts without it
+    from callosum.rules.checkout import folders  # noqa: PLC0415 - rarely needed by a client
 
-    home = call.home or told.get("home")
-    homes = call.homes or told.get("homes") or {}
-    found: dict[str, Worktree | None] = {}
+    home = call.home or facts.get("home")
+    homes = call.homes or facts.get("homes") or {}
+    worktrees: dict[str, Worktree | None] = {}
     try:
-        asked = folders(replace(call, home=home))
-    except (ValueError, TypeError, RecursionError):  # of params that the gate refuses
-        return found
-    for folder in asked:
+        wanted = folders(replace(call, home=home))
+    except (ValueError, TypeError, RecursionError):  # the gate refuses these params
+        return worktrees
+    for folder in wanted:
         path = folder
         if folder[:1] == "~":
             user, _, rest = folder[1:].partition("/")
-            place = homes.get(user) if user else home
-            if not place:
+            base = homes.get(user) if user else home
+            if not base:
                 continue
-            path = f"{place}/{rest}"
-        found[folder] = worktree_of(path)
-    return found
+            path = f"{base}/{rest}"
+        worktrees[folder] = worktree_of(path)
+    return worktrees
 
 
 def home_of(user: str = "") -> str | None:
-    """Return the home of this process, or that of another user of this machine; None where it is not known."""
+    """Return the home of this process, or of another user of this machine; None if it is unknown."""
     if user:
         return _home_of(user)
     home = os.path.expanduser("~")  # noqa: PTH111 - never raises
@@ -162,49 +166,49 @@ def _is_path(home: str) -> bool:
 
 
 def _users(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the homes of other users that the texts among some params name."""
-    found: dict[str, str] = {}
+    """Return the homes of other users that the texts among the params name."""
+    homes: dict[str, str] = {}
     for value in params.values():
         if type(value) is str and "~" in value and len(value) <= _READ:
             for user in _USER.findall(value)[:_MOST_USERS]:
                 if home := home_of(user):
-                    found[user] = home
-    return found
+                    homes[user] = home
+    return homes
 
 
 def worktree_of(folder: str) -> Worktree | None:
-    """Returns the worktree that an absolute folder lies in, None outside of any or where the disk does not tell.
+    """Return the worktree that contains an absolute folder, or None if there is none or the disk does not show it.
 
-    Never raises. ``root`` is spelled as ``folder`` is; ``repository`` is free of symbolic links, so that all of a
-    repository's worktrees give the same. Of a bare repository both are its own folder.
+    Never raises. ``root`` is spelled like ``folder``. ``repository`` has its symbolic links resolved, so that all
+    worktrees of a repository share it. For a bare repository both are its own folder.
     """
     now = time.monotonic()
-    known = _known.get(folder)
-    if known is not None and now < known[0]:
-        return known[1]
+    cached = _known.get(folder)
+    if cached is not None and now < cached[0]:
+        return cached[1]
     try:
-        found = _look(folder)
-    except (OSError, ValueError):  # no right to look, a name that no file can have
-        found = None
+        worktree = _look(folder)
+    except (OSError, ValueError):  # no permission, or an impossible file name
+        worktree = None
     with _writing:
         if len(_known) >= _MOST:
             _known.clear()
-        _known[folder] = (now + KEPT, found)
-    return found
+        _known[folder] = (now + KEPT, worktree)
+    return worktree
 
 
 def _look(folder: str) -> Worktree | None:
-    from pathlib import Path  # noqa: PLC0415 - a client whose calls name no folder starts without it
+    from pathlib import Path  # noqa: PLC0415 - not needed by calls without a folder
 
-    here = Path(os.path.normpath(folder))
-    if not here.is_absolute():
+    start = Path(os.path.normpath(folder))
+    if not start.is_absolute():
         return None
-    for root in (here, *here.parents):
-        place = root / ".git"
-        if place.is_dir():
-            if (place / "HEAD").exists():
-                return Worktree(str(root), _name(place))
-        elif place.is_file() and (git := _said(place, "gitdir:")):
+    for root in (start, *start.parents):
+        git_folder = root / ".git"
+        if git_folder.is_dir():
+            if (git_folder / "HEAD").exists():
+                return Worktree(str(root), _name(git_folder))
+        elif git_folder.is_file() and (git := _said(git_folder, "gitdir:")):
             common = git / "commondir"
             return Worktree(str(root), _name((_said(common, "") if common.is_file() else None) or git))
         if (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir():
@@ -213,9 +217,9 @@ def _look(folder: str) -> Worktree | None:
 
 
 def _said(file: Path, label: str) -> Path | None:
-    """Returns the path that a file of git's holds behind ``label``, None if it holds none."""
-    with file.open("rb") as opened:
-        text = os.fsdecode(opened.read(_FILE)).strip()
+    """Return the path behind ``label`` in a git file, or None if there is none."""
+    with file.open("rb") as stream:
+        text = os.fsdecode(stream.read(_FILE)).strip()
     path = text.removeprefix(label).strip()
     if not text.startswith(label) or not path or "\n" in path or "\0" in path:
         return None
@@ -223,6 +227,6 @@ def _said(file: Path, label: str) -> Path | None:
 
 
 def _name(common: Path) -> str:
-    """Returns what names a repository: the folder that holds ``.git``, or the bare repository itself."""
+    """Return the name of a repository: the folder that contains ``.git``, or the bare repository itself."""
     real = os.path.realpath(common)
     return real.removesuffix("/.git") or "/"

@@ -22,7 +22,7 @@ FOLDER: Final = Path(native.__file__).parent
 
 
 class Platform(NamedTuple):
-    """``target`` and ``options``: as the compiler takes them. ``tag``: of the wheel that holds the client."""
+    """Describe a platform. ``target`` and ``options`` are for the compiler; ``tag`` is the tag of its wheel."""
 
     target: str
     tag: str
@@ -40,18 +40,18 @@ PLATFORMS: Final = {
     "windows-x86_64": Platform("x86_64-windows-gnu", "win_amd64", *_WINDOWS),
     "windows-aarch64": Platform("aarch64-windows-gnu", "win_arm64", *_WINDOWS),
 }
-"""By the names of ``callosum.hosts.native.platform``. A program for Linux is static and runs beside any libc."""
+"""Platforms by the names of ``callosum.hosts.native.platform``. A Linux program is static and needs no libc."""
 _FLAGS: Final = ("-std=gnu11", "-Os", "-s", "-g0", "-Wall", "-Wextra", "-Werror")
 
 
 def build(name: str, folder: Path = FOLDER) -> Path:
-    """Compile the client for one platform into its place below ``folder``, replace what is there, return its path.
+    """Compile the client for one platform into its place below ``folder``. Replace an existing one. Return the path.
 
-    The same source makes the same bytes. Raises ``subprocess.CalledProcessError`` with the compiler's words.
+    The same source produces the same bytes. Raises ``subprocess.CalledProcessError`` with the compiler's messages.
     """
-    made = folder / name / native.program_of(name)
-    made.parent.mkdir(parents=True, exist_ok=True)
-    fresh = made.with_name(f".{os.getpid()}.{made.name}")
+    program = folder / name / native.program_of(name)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    new_program = program.with_name(f".{os.getpid()}.{program.name}")
     platform = PLATFORMS[name]
     words = [
         sys.executable,
@@ -65,20 +65,20 @@ def build(name: str, folder: Path = FOLDER) -> Path:
         platform.source,
         *platform.options,
     ]
-    # From its own folder: no path of this machine is in the program.
-    subprocess.run([*words, "-o", str(fresh.absolute())], cwd=FOLDER, check=True)  # noqa: S603
-    fresh.replace(made)
-    return made
+    # Compile in the source folder, so that the program contains no path of this machine.
+    subprocess.run([*words, "-o", str(new_program.absolute())], cwd=FOLDER, check=True)  # noqa: S603
+    new_program.replace(program)
+    return program
 
 
 def main() -> None:
-    """Build what the command line asks for."""
+    """Build as the command line asks."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--all", action="store_true", help="for every platform")
-    asked = options.parse_args()
+    arguments = options.parse_args()
     if importlib.util.find_spec("ziglang") is None:
         sys.exit("ziglang is not installed: pip install '.[wheels]'. Hooks use the script.")
-    names = list(PLATFORMS) if asked.all else [name for name in PLATFORMS if name == native.platform()]
+    names = list(PLATFORMS) if arguments.all else [name for name in PLATFORMS if name == native.platform()]
     for name in names:
         path = build(name)
         print(f"{path}: {path.stat().st_size} bytes")  # noqa: T201

@@ -1,11 +1,11 @@
-"""Build everything that is published: a wheel for each platform with its hook client, the pure wheel, the sdist.
+"""Build everything that is published: one wheel per platform with its hook client, the pure wheel, and the sdist.
 
 ::
 
     python -m release.wheels [--into dist]
 
-The same sources make the same bytes: times in archives are ``SOURCE_DATE_EPOCH``, by default that of the last commit.
-``SHA256SUMS`` beside them records the hashes, in the form that ``sha256sum --check`` reads.
+The same sources produce the same bytes: files in archives have the time ``SOURCE_DATE_EPOCH``, by default the time of
+the last commit. ``SHA256SUMS`` beside the archives lists their hashes in the format of ``sha256sum --check``.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ SUMS: Final = "SHA256SUMS"
 
 
 def make(into: Path) -> list[Path]:
-    """Build all into the folder, beside their hashes; return the paths, sorted."""
+    """Build everything into the folder, together with the hashes. Return the sorted paths."""
     into.mkdir(parents=True, exist_ok=True)
     environ = {**os.environ, "SOURCE_DATE_EPOCH": _epoch()}
-    with tempfile.TemporaryDirectory(prefix="callosum-wheels-") as made:
-        folder = Path(made)
-        clients, fresh = folder / "clients", folder / "dist"
-        _built("sdist", fresh, environ)
-        _built("wheel", fresh, environ)
+    with tempfile.TemporaryDirectory(prefix="callosum-wheels-") as temporary:
+        folder = Path(temporary)
+        clients, built = folder / "clients", folder / "dist"
+        _built("sdist", built, environ)
+        _built("wheel", built, environ)
         for name, platform in PLATFORMS.items():
             build(name, clients)
-            chosen = {
+            variables = {
                 "CALLOSUM_WHEEL": name,
                 "CALLOSUM_WHEEL_TAG": platform.tag,
                 "CALLOSUM_WHEEL_CLIENTS": str(clients),
             }
-            _built("wheel", fresh, {**environ, **chosen})
-        paths = [Path(shutil.copy(path, into / path.name)) for path in sorted(fresh.iterdir()) if path.is_file()]
+            _built("wheel", built, {**environ, **variables})
+        paths = [Path(shutil.copy(path, into / path.name)) for path in sorted(built.iterdir()) if path.is_file()]
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
     (into / SUMS).write_text(sums)
     return paths
@@ -56,17 +56,17 @@ def _built(target: str, into: Path, environ: Mapping[str, str]) -> None:
 
 
 def _epoch() -> str:
-    """Return the time that archives give to their files, in Unix seconds."""
+    """Return the time of the files in archives, in Unix seconds."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return given
-    asked = subprocess.run(
+    process = subprocess.run(
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False  # noqa: S607
     )  # fmt: skip
-    return asked.stdout.strip() or "1767225600"
+    return process.stdout.strip() or "1767225600"
 
 
 def main() -> None:
-    """Build what the command line asks for."""
+    """Build as the command line asks."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--into", type=Path, default=ROOT / "dist")
     into = options.parse_args().into

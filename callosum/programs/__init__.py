@@ -1,7 +1,7 @@
-"""The programs that run agents: how to recognise one by its process name and by the variables it sets.
+"""List the programs that run agents, and recognise one by its process name and the variables it sets.
 
-A host for which Callosum can be installed has a description, a module of this package. Everything else that has to
-know hosts is derived from ``HOSTS``: the rules' guard, the proof of a person, installation, checks, hooks.
+Each host for which Callosum can be installed has a description, which is a module of this package. Everything else
+that depends on hosts is derived from ``HOSTS``: the rules' guard, the proof of a person, installation, checks, hooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DESCRIBED: Final = (
     "gemini",
     "openclaw",
 )
-"""The modules with the descriptions."""
+"""Modules that contain the descriptions."""
 
 
 def _host(module: str) -> Program:
@@ -27,14 +27,14 @@ def _host(module: str) -> Program:
 
 
 HOSTS: Final = tuple(map(_host, _DESCRIBED))
-"""The hosts that Callosum can be installed for."""
+"""Hosts that Callosum can be installed for."""
 NAMED: Final = {host.name: host for host in HOSTS}
 WITH_HOOKS: Final = {host.name: host for host in HOSTS if host.events}
-"""The hosts that start a hook, by name."""
+"""Hosts that start a hook, by name."""
 GUARDED: Final = tuple(dict.fromkeys(path.partition("/")[0] for host in HOSTS for path in host.guards))
-"""What every spelling of a path to settings of a host has in it."""
+"""Text that every spelling of a path to a host's settings contains."""
 OTHERS: Final = ("opencode", "cursor-agent", "goose", "qwen", "aider", "copilot")
-"""Programs that run agents and call the gate through MCP or not at all."""
+"""Programs that run agents and reach the gate only through MCP, or not at all."""
 
 _NAMES: Final = frozenset((*OTHERS, *(name for host in HOSTS for name in (host.program, *host.also))))
 _PREFIXES: Final = (*(prefix for host in HOSTS for prefix in host.variables), "CALLOSUM_SESSION")
@@ -43,7 +43,7 @@ _INTERPRETERS: Final = frozenset(("node", "nodejs", "bun", "deno", "python", "py
 _PARTS: Final = ("opencode", "cursor-agent", "qwen-code", *(part for host in HOSTS for part in host.scripts))
 _SCRIPTS: Final = tuple(f"/{part}/" for part in _PARTS)
 _MAX_ARGUMENTS: Final = 4
-"""Number of leading arguments in which an interpreter's script is looked for."""
+"""Number of leading arguments that are searched for an interpreter's script."""
 
 
 def asking() -> list[str]:
@@ -52,7 +52,7 @@ def asking() -> list[str]:
 
 
 def tending() -> list[str]:
-    """Return the events at which a session begins or is given something to do."""
+    """Return the events at which a session starts or receives a prompt."""
     return [*dict.fromkeys(event for host in WITH_HOOKS.values() for event in host.tends)]
 
 

@@ -1,4 +1,4 @@
-"""Claude Code."""
+"""Describe Claude Code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LOOKS = frozenset(("Read", "Grep", "Glob", "LS", "NotebookRead", "TodoRead", "W
 
 
 class ClaudeCode(Program):
-    """A denied call has no event of its own but is in its batch; an interrupted one is in none."""
+    """Describe Claude Code.
+
+    A denied call has no event of its own but appears in its batch. An interrupted call appears in no batch.
+    """
 
     name = "claude-code"
     title = "Claude Code"
@@ -20,7 +23,7 @@ class ClaudeCode(Program):
     scripts = ("claude-code",)
     package = "@anthropic-ai/claude-code"
     oldest = (2, 1, 295)
-    older = "it runs a tool whose hook fails: the entries do not hold"  # they ignore `onFailure`
+    older = "it runs a tool whose hook fails, so the entries do not protect it"  # it ignores `onFailure`
     variables = ("CLAUDECODE", "CLAUDE_CODE")
     profile = frozenset((
         "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
@@ -32,10 +35,10 @@ class ClaudeCode(Program):
     folder_variable = "CLAUDE_CONFIG_DIR"
     guards = (".claude/settings.json", ".claude/settings.local.json")
 
-    # A batch and a denial name each call by its id, so they may arrive after the session's next call; compactions are
-    # journalled alone. The report of a call that is no look is waited for, and so comes before its batch. What settles
-    # a session (`Stop`) is waited for: it must not settle the calls after it.
-    # Of a look, whose end changes nothing, the batch tells enough: a hook less for most calls.
+    # A batch and a denial name each call by its id, so they may arrive after the session's next call. Compactions are
+    # only journalled. The host waits for the report of a call that is not a read, so it comes before its batch. The
+    # host also waits for the event that settles a session (`Stop`), which must not settle later calls. The end of a
+    # read changes nothing and its batch says enough, which saves a hook for most calls.
     events = {  # noqa: RUF012 - a description does not change
         "SessionStart": HookSubscription("start", by_url=False),
         "UserPromptSubmit": HookSubscription("prompt"),
@@ -80,7 +83,7 @@ class ClaudeCode(Program):
     def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:
         """As in ``Program``.
 
-        The entry of the result says ``toolDenialBeforeRun`` (Esc, deny with interrupt) or ``permissionDecision:
+        The line of the result says ``toolDenialBeforeRun`` (Esc, deny with interrupt) or ``permissionDecision:
         {"decision": "reject"}`` (no with a reason). An interrupted running tool has neither.
         """
         for at, line in lines:

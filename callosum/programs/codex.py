@@ -1,4 +1,4 @@
-"""Codex CLI."""
+"""Describe Codex CLI."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ _REFUSED = {
     "exec_command": 'exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
     "apply_patch": "patch rejected by user",
 }
-"""By tool: the whole output of a call that the user declined. What these tools themselves say never reads so."""
+"""Complete output of a call that the user declined, by tool. The tools themselves never print it."""
 
 
 class Codex(Program):
-    """A command is reported when it has ended, which may be turns later; a tool that fails is not reported at all."""
+    """Describe Codex CLI.
+
+    A command is reported when it ends, which may be turns later. A tool that fails is not reported at all.
+    """
 
     name = "codex"
     title = "Codex CLI"
@@ -24,7 +27,7 @@ class Codex(Program):
     scripts = ("@openai/codex", "codex-cli")
     package = "@openai/codex"
     oldest = (0, 124, 0)
-    older = "it calls no hooks by itself: nothing is asked"  # hooks are behind a switch for experiments
+    older = "it calls no hooks by default, so it asks nothing"  # hooks are experimental there
     variables = ("CODEX_",)
     profile = frozenset(("CODEX_HOME",))
 
@@ -33,8 +36,8 @@ class Codex(Program):
     folder_variable = "CODEX_HOME"
     guards = (".codex/config.toml", ".codex/hooks.json", ".codex/hooks/")
 
-    # No event may have a key that the host does not know: it would drop all of them. The end of a call, which names its
-    # id, and compactions, which are journalled alone, may arrive later.
+    # The host drops all events if one has a key that it does not know. The reports of a call's end, which name its id,
+    # and of compactions, which are only journalled, may arrive later.
     events = {  # noqa: RUF012 - a description does not change
         "SessionStart": HookSubscription("start"),
         "UserPromptSubmit": HookSubscription("prompt"),
@@ -65,7 +68,7 @@ class Codex(Program):
     since = "once you have reviewed the entries"
     then = (
         (
-            "Codex runs hooks that you have reviewed, and skips others without a word: start `codex`, open /hooks and "
+            "Codex runs only hooks that you have reviewed and silently skips others: start `codex`, open /hooks and "
             "trust the entries of Callosum."
         ),
     )
@@ -77,7 +80,7 @@ class Codex(Program):
         """As in ``Program``."""
         return f"*/*/*/*-{agent or session}.jsonl"
 
-    def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:  # noqa: ARG002 - the file's name has the session
+    def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:  # noqa: ARG002 - the file name contains the session
         """As in ``Program``.
 
         The whole output of a command or a patch is Codex's own sentence that the user rejected it. Other tools return
@@ -99,8 +102,8 @@ class Codex(Program):
                 if not isinstance(output, str) or at < since:
                     return False
             elif kind in ("function_call", "custom_tool_call"):
-                known = _REFUSED.get(str(payload.get("name")))
-                return known is not None and output == known and not payload.get("namespace")
+                rejection = _REFUSED.get(str(payload.get("name")))
+                return rejection is not None and output == rejection and not payload.get("namespace")
         return False
 
 

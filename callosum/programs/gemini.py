@@ -1,4 +1,4 @@
-"""Gemini CLI."""
+"""Describe Gemini CLI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Gemini(Program):
-    """Hooks have no ids of calls. The gate is asked before the user is."""
+    """Describe Gemini CLI. Its hooks have no call ids, and it asks the gate before it asks the user."""
 
     name = "gemini"
     title = "Gemini CLI"
@@ -18,7 +18,7 @@ class Gemini(Program):
     scripts = ("gemini-cli",)
     package = "@google/gemini-cli"
     oldest = (0, 26, 0)
-    older = "it calls no hooks by itself: nothing is asked"  # hooks are behind a switch for experiments
+    older = "it calls no hooks by default, so it asks nothing"  # hooks are experimental there
     variables = ("GEMINI_CLI",)
     profile = frozenset(("GEMINI_CLI_HOME",))
 
@@ -27,8 +27,8 @@ class Gemini(Program):
     home_variable = "GEMINI_CLI_HOME"
     guards = (".gemini/settings.json",)
 
-    # Without `PreCompress`, which comes before every request to the model. A call has no id, so its report must come
-    # before the session's next call. No word about the others where a session begins: a prompt follows.
+    # `PreCompress` is left out, because it comes before every request to the model. A call has no id, so its report
+    # must come before the session's next call. A session gets no brief at its start, because a prompt follows.
     events = {  # noqa: RUF012 - a description does not change
         "SessionStart": HookSubscription("start"),
         "BeforeAgent": HookSubscription("prompt"),
@@ -47,13 +47,13 @@ class Gemini(Program):
     replaces = "tool_input"
     powershell = True
     timeout = 25_000  # milliseconds
-    entry = {"name": "callosum"}  # noqa: RUF012 - by which its hooks can be switched off
+    entry = {"name": "callosum"}  # noqa: RUF012 - its hooks can be switched off by this name
 
     known = "session and tool"
     transcripts = "tmp"
     window = 1_048_576
 
-    then = ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",)
+    then = ("Open sessions of Gemini CLI run without the gate until they are restarted.",)
     hooks = "callosum.hosts.gemini.adapter:GeminiAdapter"
     transcript = "callosum.hosts.gemini.transcript:GeminiTranscript"
     checks = "callosum.hosts.gemini.inspection:GeminiInspection"

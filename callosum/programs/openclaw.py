@@ -1,4 +1,4 @@
-"""OpenClaw, which loads a plugin in place of calling hooks."""
+"""Describe OpenClaw, which loads a plugin instead of calling hooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from callosum.programs.program import Program
 
 
 class OpenClaw(Program):
-    """The plugin (``callosum.hosts.openclaw``) says how it is set up and looked over."""
+    """Describe OpenClaw. ``callosum.hosts.openclaw`` sets up and inspects its plugin."""
 
     name = "openclaw"
     title = "OpenClaw"
@@ -25,8 +25,8 @@ class OpenClaw(Program):
 
     known = "id"
 
-    then = ("A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",)
-    elsewhere = 'the plugin asks a server by its own config: "mode": "remote", "url", "token" (see its README)'
+    then = ("A running gateway loads the plugin by itself within seconds; `openclaw plugins list` shows it.",)
+    elsewhere = 'set the server in the config of the plugin: "mode": "remote", "url", "token" (see its README)'
     checks = "callosum.hosts.openclaw.inspection:OpenClawInspection"
     site = "callosum.hosts.openclaw.install:site"
 

@@ -1,7 +1,8 @@
-"""What a description of a host says: everything that has to know the host derives it from here.
+"""Define the description of a host, from which everything that depends on the host is derived.
 
-A description is data: hooks read it in a process without packages, the rules without touching a file. So this package
-imports nothing. Code that only one host needs lies in ``callosum.hosts``, and the description names it.
+A description is data: hooks read it in a process without packages, and the rules read it without touching a file.
+Therefore this package imports nothing. Code that only one host needs is in ``callosum.hosts``, and the description
+names it.
 """
 
 from __future__ import annotations
@@ -35,127 +36,132 @@ class HookSubscription:
 
     @property
     def can_stop(self) -> bool:
-        """Whether the event asks if something may happen, so that a hook that fails must stop it."""
+        """Return True if the event asks whether something may happen, so that a hook that fails must stop it."""
         return self.role in ("asks", "settings")
 
 
 class Program:
-    """A program in which agents live. What a host has not, keeps the value that stands here."""
+    """Describe a program in which agents run. A property that a host lacks keeps the value given here."""
 
-    # --- the program ---
+    # --- Program ---
     name: str
-    """The host's name, as in ``callosum install NAME``; also the instance of its sessions where nobody says another."""
+    """Name of the host, as in ``callosum install NAME``; also the default instance of its sessions."""
     title: str
-    """What people call the host."""
+    """Name that people use for the host."""
     program: str
-    """The file name of its executable, or of the script that an interpreter runs."""
+    """File name of its executable, or of the script that an interpreter runs."""
     also: Sequence[str] = ()
-    """Further names of its executables."""
+    """Other names of its executable."""
     scripts: Sequence[str] = ()
-    """Parts of the path of the script that an interpreter runs, in lower case."""
+    """Lower-case parts of the path of the script that an interpreter runs."""
     package: str = ""
-    """Its name in the registry from which it is installed."""
+    """Name of the package in its registry."""
     oldest: tuple[int, ...] = ()
-    """The first version in which the entries hold."""
+    """First version in which the entries work."""
     older: str = ""
-    """What versions before it do."""
+    """What versions before ``oldest`` do."""
     variables: tuple[str, ...] = ()
-    """Prefixes of the environment variables that it sets for the processes it starts."""
+    """Prefixes of the environment variables that the host sets for the processes it starts."""
     profile: frozenset[str] = frozenset()
-    """Variables with such a prefix that people put into their own shell profile: they prove nothing."""
+    """Variables with such a prefix that people set in their shell profile, so that they prove nothing."""
 
-    # --- its settings ---
+    # --- Settings ---
     folder: str
-    """Its folder in a home, and in a project."""
+    """Name of its settings folder, in a home and in a project."""
     file: str
-    """The settings file in that folder that takes the gate's entries."""
+    """Settings file in that folder that holds the gate's entries."""
     folder_variable: str = ""
-    """The variable that names another folder in its place."""
+    """Variable that names another settings folder."""
     home_variable: str = ""
-    """The variable that names another home."""
+    """Variable that names another home."""
     guards: Sequence[str] = ()
-    """Ends of paths that no call may change; a folder, with all below it, ends with a slash."""
+    """Path suffixes that no call may change. A folder, with everything below it, ends with a slash."""
 
-    # --- its hooks ---
+    # --- Hooks ---
     events: Mapping[str, HookSubscription] = {}
-    """The hook events that the gate takes part in, in the order of the settings; none for a host without hooks."""
+    """Hook events that the gate subscribes to, in the order of the settings. Empty for a host without hooks."""
     shell: str = ""
-    """What hooks call the tool that runs commands."""
+    """Name in hooks of the tool that runs commands."""
     looks: frozenset[str] = frozenset()
-    """Tools that only look, whose end another event tells."""
+    """Tools that only read and whose end another event reports."""
     starts: frozenset[str] = frozenset()
     """Tools that start a sub-agent."""
     background: str = ""
-    """The argument that has a command go on behind its answer."""
+    """Argument that makes a command continue in the background."""
     run_field: str = ""
-    """The field of a payload that names the turn."""
+    """Field of a payload that names the turn."""
     noise: frozenset[str] = frozenset()
-    """Fields that all events have and that the journal does not need, beside the usual ones."""
+    """Fields, beside the usual ones, that all events have and that the journal does not need."""
     answer_field: str = "last_assistant_message"
-    """The field of the end of a turn with what the model answered."""
+    """Field with the model's answer in the event at the end of a turn."""
     has_call_ids: bool = True
-    """Whether hooks name a call by an id; without, a report finds its call by tool and params."""
+    """True if hooks name a call by an id. Otherwise a report finds its call by tool and params."""
     informs: frozenset[Role] = frozenset()
-    """At which events a hook can put something into the model's context."""
+    """Roles of the events at which a hook can add text to the model's context."""
     replaces: str = ""
-    """The field of an answer in which a hook returns other input for a call; "" where it can return none."""
+    """Field of an answer in which a hook returns other input for a call, or "" if it can return none."""
     replaces_with_allow: bool = False
-    """Whether the host takes other input only together with a permission. Then the gate returns none, except in a
-    session whose mode permits every call."""
+    """True if the host accepts other input only together with a permission.
+
+    The gate then returns other input only in a session whose mode permits every call.
+    """
     commands_outlive_turns: bool = False
-    """Whether a command may still run when its turn has ended."""
+    """True if a command may still run when its turn has ended."""
     types_unseen: bool = False
-    """Whether the host types into programs that run without calling a hook."""
+    """True if the host types into running programs without calling a hook."""
     words_apart: bool = False
-    """Whether the host starts the hook with a list of words, in place of a line of a shell."""
+    """True if the host starts the hook with a list of words instead of a shell command line."""
     powershell: bool = False
-    """Whether that shell is PowerShell on Windows, in place of cmd."""
+    """True if the shell on Windows is PowerShell instead of cmd."""
     timeout: int
-    """How long the host waits for the hook, in the host's unit: longer than the hook takes."""
+    """Time that the host waits for the hook, in the host's unit. It is longer than the hook takes."""
     entry: Mapping[str, Any] = {}
-    """What else an entry says."""
+    """Additional fields of every entry."""
     entry_that_stops: Mapping[str, Any] = {}
-    """What else an entry says where a hook that fails must stop what the host asks about."""
+    """Additional fields of the entries whose hook must stop the host if it fails."""
     asks_urls: bool = False
-    """Whether the host can call an address in place of the hook."""
+    """True if the host can call a URL instead of the hook."""
 
-    # --- its transcripts ---
+    # --- Transcripts ---
     known: Known = "session and id"
-    """By what a call in a transcript is found in the journal: its id alone where that is unique, that with its session,
-    or where hooks have no ids by how many of a tool its session made."""
+    """How a call in a transcript is found in the journal.
+
+    That is by its id if ids are unique, by session and id, or, without ids, by counting the calls of a tool that its
+    session made.
+    """
     transcripts: str = ""
-    """The folder of its transcripts in its settings folder; "" where it has none that can be read."""
+    """Folder of its transcripts in its settings folder, or "" if it has none that can be read."""
     tells_refusals: bool = False
-    """Whether its transcripts say that a person refused a call."""
+    """True if its transcripts show that a person refused a call."""
     window: int = 0
-    """Number of tokens that its models' contexts hold, where the host takes all of them for equal; 0: it does not."""
+    """Number of tokens in its models' contexts if the host assumes the same number for all, otherwise 0."""
 
-    # --- what people read after an installation ---
+    # --- Text after an installation ---
     since: str = "from its next session on"
-    """When it begins to ask."""
+    """When the host starts to ask the gate."""
     then: tuple[str, ...] = ()
-    """What there is to know or to do, one sentence each."""
+    """What the user has to know or do, one sentence each."""
     elsewhere: str = ""
-    """How a host without hooks is set up to ask a server of several machines."""
+    """How a host without hooks is set up to ask a server for several machines."""
 
-    # --- code of its own, as MODULE:NAME ---
+    # --- Code for this host, as MODULE:NAME ---
     hooks: str = "callosum.hosts.hook_adapter:HookAdapter"
-    """How payloads are read and answers rendered."""
+    """Reads payloads and renders answers."""
     transcript: str = ""
-    """What reads the lines of its transcripts; "" for a host without any."""
+    """Reads the lines of its transcripts; "" for a host without transcripts."""
     checks: str = "callosum.hosts.inspection:HostInspection"
-    """How the host is looked over."""
+    """Inspects the host."""
     site: str = "callosum.hosts.setup:hooks_site"
-    """How the gate is put into its settings."""
+    """Adds the gate to its settings."""
 
     @property
     def asks(self) -> str:
-        """The event in which it asks whether a tool may run, "" for a host without hooks."""
+        """Return the event in which the host asks whether a tool may run, or "" for a host without hooks."""
         return next((event for event, on in self.events.items() if on.role == "asks"), "")
 
     @property
     def tends(self) -> list[str]:
-        """The events at which a session begins or is given something to do."""
+        """Return the events at which a session starts or receives a prompt."""
         return [event for event, on in self.events.items() if on.role in ("start", "prompt")]
 
     def settings_folder(self, home: Path, environ: Mapping[str, str]) -> Path:
@@ -181,7 +187,7 @@ class Program:
         return {**allow, self.replaces: params}
 
     def transcript_of(self, session: str, agent: str | None) -> str:
-        """Return the file of a session, or of a sub-agent in it, below ``transcripts``; ``*`` stands for any folder."""
+        """Return the file of a session or sub-agent below ``transcripts``. ``*`` stands for any folder."""
         raise NotImplementedError
 
     def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:

@@ -402,7 +402,7 @@ def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None
                     channel, _ = listening.accept()
                     with channel:
                         heard.append(channel.recv(65536))
-        assert "does not say from where it runs" in refused
+        assert "does not name its installation" in refused
         assert not any(heard)
     finally:
         server.kill()
@@ -421,7 +421,7 @@ def test_native_hook_is_not_deceived_by_a_record_that_names_another_process(stat
             refused = send(hook, "A", "mcp__mail__send_email", MAIL)
         finally:
             other.communicate(b"\n")
-    assert "does not say from where it runs" in refused
+    assert "does not name its installation" in refused
     assert not any(heard)
 
 

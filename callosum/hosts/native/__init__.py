@@ -1,8 +1,8 @@
-"""The hook client: a small native program that does what ``hook.sh`` does, without a shell and without curl.
+"""Locate and configure the native hook client, a small program that replaces ``hook.sh``, a shell and curl.
 
-Its source is ``hook.c``; on Windows it is ``windows.c``, which asks a server of several machines. A wheel for one
-platform holds the program for that platform; the pure wheel and the source distribution hold none, and hooks use the
-script. ``make native`` builds it for this machine.
+Its source is ``hook.c``, and on Windows ``windows.c``, which asks a server for several machines. A platform wheel
+contains the program for its platform. The pure wheel and the source distribution contain none, and hooks use the
+script. ``make native`` builds the program for this machine.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM: Final = "callosum-hook"
-"""The program's name in the folder of its platform."""
+"""Name of the program in the folder of its platform."""
 INSTALLED: Final = "callosum-hook-native"
-"""The program's name in a state folder. Not the script's: a shell that is just starting that would read the program."""
+"""Name of the program in a state folder. It differs from the script's, which a starting shell may be about to read."""
 CONFIGURATION: Final = ".conf"
-"""How the name of the program's configuration ends, which lies beside it."""
+"""Suffix of the program's configuration file, which lies beside the program."""
 LIMIT: Final = 18
-"""Seconds that one hook event may take in all. Hosts wait for 20 seconds or more."""
+"""Seconds that one hook event may take in total. Hosts wait for 20 seconds or more."""
 _MOST_WORDS: Final = 56
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _SYSTEMS: Final = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 
 
 def platform() -> str:
-    """Return the name of this machine's platform, such as ``linux-x86_64``; "" where there is no client for it."""
+    """Return the name of this machine's platform, such as ``linux-x86_64``, or "" if there is no client for it."""
     system = _SYSTEMS.get(sys.platform, "")
     if not system:
         return ""
-    said = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
-    machine = said.lower()
+    reported = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    machine = reported.lower()
     return f"{system}-{_MACHINES.get(machine, machine)}"
 
 
 def program_of(name: str) -> str:
-    """Return what the program is called in the folder of a platform."""
+    """Return the name of the program in the folder of a platform."""
     return f"{PROGRAM}.exe" if name.startswith("windows") else PROGRAM
 
 
 def client_path() -> Path | None:
-    """Return where this installation has the client for this machine, None if it has none."""
+    """Return the path of this installation's client for this machine, or None."""
     path = Path(__file__).parent / platform() / program_of(platform())
     return path if platform() and path.is_file() else None
 
 
 def definitions() -> list[str]:
-    """Return the compiler's options that tell the client of the events of hosts, as ``client.h`` has them."""
+    """Return the compiler options that define the hosts' events for the client, as ``client.h`` expects them."""
     named = {"ASKING": asking(), "TENDING": tending()}
     return [f"-D{name}={json.dumps(events)[1:-1]}" for name, events in named.items()]
 
 
 def configuration(state: Path, query: str, offline: Sequence[str], seconds: int, patience: int) -> bytes | None:
-    """Return the client's configuration for the gate of a state folder, one ``key value`` a line.
+    """Return the client's configuration for the gate of a state folder, one ``key value`` per line.
 
-    ``query`` is what the hook says beside its parent's pid. ``offline`` is the command line that decides without the
-    gate. ``seconds`` is how long a hook waits for the gate, ``patience`` how long a report does. Returns None for
-    what lines cannot say: a name with a line break, a command line of more than 56 words.
+    ``query`` is what the hook sends beside its parent's pid. ``offline`` is the command line that decides without the
+    gate. ``seconds`` is how long a hook waits for the gate and ``patience`` how long a report waits. Return None if
+    lines cannot express a value: a name with a line break, or a command line of more than 56 words.
     """
     path = socket_path(state)
     programs, root = origin()

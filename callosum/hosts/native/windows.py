@@ -1,13 +1,14 @@
-"""The hook on Windows: the client of ``windows.c``, which asks a server of several machines.
+"""Set up the hook on Windows: the client of ``windows.c``, which asks a server for several machines.
 
 ::
 
-    <state>/callosum-hook-HOST.exe         the client; each host has a program of its own
-            callosum-hook-HOST.exe.conf    whom it asks, and what it answers while nobody can be asked
-            remote/HOST/tiers.txt          the server's table of tiers, in lines; fetched anew with every prompt
+    <state>/callosum-hook-HOST.exe         the client; each host has its own program
+            callosum-hook-HOST.exe.conf    the server to ask, and the answers while it is unreachable
+            remote/HOST/tiers.txt          the server's tier table as lines; fetched anew with every prompt
 
-A hook on Windows starts no shell and no Python, but for a look at a settings file of this machine. The client decides
-by itself while the server cannot be asked (``offline.h``): by the table, never milder than ``callosum.hosts.offline``.
+A hook on Windows starts neither a shell nor Python, except to inspect a settings file of this machine. While the server
+is unreachable, the client decides by itself (``offline.h``) by the tier table, never more leniently than
+``callosum.hosts.offline``.
 """
 
 from __future__ import annotations
@@ -33,30 +34,31 @@ if TYPE_CHECKING:
     from callosum.hosts.remote import RemoteServer
 
 TIERS: Final = "tiers.txt"
-"""The name of the table in the folder of a host."""
+"""Name of the tier table in the folder of a host."""
 _FIRST: Final = "callosum-hook-remote 1"
 _FIRST_OF_TIERS: Final = "callosum-tiers 1"
 _TOOL: Final = "@TOOL@"
-"""Where the client puts the name of the tool that it refuses."""
+"""Placeholder for the name of the tool that the client refuses."""
 _SHORT: Final = 6
-"""How many letters of a long name Windows keeps in its short one, as in ``CALLOS~1``."""
+"""Number of letters of a long name that Windows keeps in the short one, as in ``CALLOS~1``."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:\\/~-]+")
-"""A path that cmd takes without quotation marks, which a host may escape in its own way."""
+"""Matches a path that cmd accepts without quotation marks, which a host may escape in its own way."""
 
 
 def is_here() -> bool:
-    """Return whether this is Windows."""
+    """Return True on Windows."""
     return sys.platform == "win32"
 
 
 def configuration(
     state: Path, folder: Path, host: str, server: RemoteServer, query: str, *, patience: int, limit: int
 ) -> bytes:
-    """Return the client's configuration for one host, one ``key value`` a line.
+    """Return the client's configuration for one host, one ``key value`` per line.
 
-    ``folder``: the host's own, below ``state``. ``patience``: seconds that a report may take. ``limit``: seconds that
-    any event may take. ``query``: under which names the sessions act.
-    Raises ``ConfigError`` for a name with a line break.
+    ``folder`` is the host's own folder below ``state``. ``patience`` is the number of seconds that a report may take,
+    and ``limit`` the number that any event may take. ``query`` has the instance and namespace of the sessions.
+
+    Raises: ``ConfigError`` for a name with a line break.
     """
     address = Address(server.url)
     milliseconds = int(server.seconds * 1000)
@@ -88,10 +90,10 @@ def configuration(
 
 
 def guarded(state: Path) -> list[str]:
-    """Return the words, in lower case, whose presence in a call means that it may touch the gate's own files.
+    """Return lower-case words whose presence in a call means that the call may touch the gate's own files.
 
-    Windows knows a file by a short name too (``CALLOS~1``). Of a name that is not ASCII every word counts: the client
-    compares ASCII alone.
+    Windows gives a file a short name too (``CALLOS~1``). If the state folder's name is not ASCII, every call counts,
+    because the client compares only ASCII.
     """
     names = [*GUARDED, state.name.lower()]
     if not state.name.isascii():
@@ -101,17 +103,19 @@ def guarded(state: Path) -> list[str]:
 
 
 def tiers(tools: Mapping[str, int]) -> bytes:
-    """Return the server's table of tiers as the client reads it. What a line cannot hold counts as unknown there."""
+    """Return the server's tier table in the client's format. A name that a line cannot hold counts as unknown."""
     named = {name: tier_of(tools, name) for name in tools if name and not re.search(r"[\0-\x1f\x7f]", name)}
     lines = "".join(f"{tier} {name}\n" for name, tier in sorted(named.items()))
     return f"{_FIRST_OF_TIERS}\n{lines}".encode("utf-8", "surrogatepass")
 
 
 def closed(program: str, host: str, *, asks: bool, word: str = "") -> str:
-    """The hook as a line of the shell in which the host runs it: cmd or PowerShell.
+    """Return the hook as a command line for the shell in which the host runs it: cmd or PowerShell.
 
-    ``asks``: it is asked whether a tool may run, and its absence or any code but 0 means no: exit code 2 with a reason.
-    Raises ``ConfigError`` for a path that cannot be handed to cmd.
+    With ``asks`` the event asks whether a tool may run. If the hook is missing or exits with any code but 0, the line
+    exits with code 2 and a reason.
+
+    Raises: ``ConfigError`` for a path that cmd cannot be given.
     """
     words = f"{host} {word}".strip()
     failed = "Callosum: the hook failed, so nothing runs (see callosum doctor)"
@@ -133,15 +137,19 @@ def closed(program: str, host: str, *, asks: bool, word: str = "") -> str:
 
 
 def shell(host: str, line: str) -> list[str]:
-    """Return the command line with which a host starts such a line."""
+    """Return the command with which a host starts such a line."""
     powershell = WITH_HOOKS[host].powershell
     return ["powershell.exe", "-NoProfile", "-Command", line] if powershell else ["cmd.exe", "/C", line]
 
 
 def token_fault(program: Path, token: Path) -> str:
-    """Return why the client would not use a token file, "" if it would: its access list may name the user alone."""
+    """Return why the client rejects a token file, or "". The file's access list may name only the user."""
     try:
-        done = subprocess.run([str(program), "token", str(token)], capture_output=True, timeout=20, check=False)  # noqa: S603
+        process = subprocess.run([str(program), "token", str(token)], capture_output=True, timeout=20, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         return f"the hook client cannot look at it: {error}"
-    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace") or "the hook client cannot look at it"
+    return (
+        ""
+        if process.returncode == 0
+        else process.stderr.decode("utf-8", "replace") or "the hook client cannot look at it"
+    )

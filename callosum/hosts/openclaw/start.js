@@ -39,7 +39,7 @@ export function environment(environ = process.env) {
  * Why the process that listens on the socket is not to be asked, `""` if it is. `command` is what starts the gate.
  *
  * Node.js does not tell whose process is at the other end; so the owner of the socket counts, which lies in a folder
- * that nobody else can write, and the file in which the gate says from where it runs.
+ * that nobody else can write, and the file in which the gate names its installation.
  */
 export function stranger(socket, command) {
     let owner;
@@ -50,7 +50,7 @@ export function stranger(socket, command) {
     }
     if (owner !== process.getuid()) return `${socket} belongs to another user (${owner})`;
     const launcher = command.find((word) => word.endsWith(LAUNCHER));
-    if (launcher === undefined) return ""; // a command of the user's own: nothing says from where it runs
+    if (launcher === undefined) return ""; // a command of the user's own: nothing names its installation
     try {
         const [pid, programs, root] = fs.readFileSync(`${socket}.origin`, "utf8").split("\n");
         const ours = [fs.realpathSync(path.dirname(command[0])), fs.realpathSync(launcher).slice(0, -LAUNCHER.length)];
@@ -61,7 +61,7 @@ export function stranger(socket, command) {
             return `process ${pid}, which was to listen there, has ended`;
         }
     } catch (error) {
-        return `the process that listens there does not say from where it runs: ${error.code ?? error.message}`;
+        return `the process that listens there does not name its installation: ${error.code ?? error.message}`;
     }
     return "";
 }
