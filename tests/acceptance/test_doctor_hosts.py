@@ -283,7 +283,7 @@ def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
     script.chmod(0o600)
     assert "cannot be started" in gated.wrong()["gemini script"]["says"]
     script.unlink()
-    assert "is not there" in gated.wrong()["gemini script"]["says"]
+    assert "is missing" in gated.wrong()["gemini script"]["says"]
 
 
 def test_who_is_no_gate_but_listens_in_its_place(home: Home) -> None:

@@ -483,7 +483,7 @@ def test_a_gate_that_talks_nonsense_keeps_nobody_from_reading(tmp_path: Path, sc
         assert said(client.call("read_note", {"path": "/a"})) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
         assert refused["isError"] is True
-        assert "cannot be asked" in said(refused)
+        assert "is unreachable" in said(refused)
         assert [one["params"]["name"] for one in client.calls()] == ["read_note"]
         assert client.end() == 0
     (late,) = [one for one in lines_of(tmp_path / "state") if one.get("kind") == "call"]

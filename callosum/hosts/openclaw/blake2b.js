@@ -1,6 +1,6 @@
 /**
- * BLAKE2b (RFC 7693) without a key, for digests shorter than 64 bytes, which Node's own cannot make: the length is a
- * part of what is hashed. Names that the gate makes from digests are found with it.
+ * BLAKE2b (RFC 7693) without a key, for digests shorter than 64 bytes. Node's own cannot compute these, because the
+ * length is part of the hash. The gate makes some of its names from such digests.
  */
 
 const MASK = (1n << 64n) - 1n;
@@ -68,7 +68,7 @@ function compress(state, block, count, last) {
     for (let at = 0; at < 8; at++) state[at] ^= v[at] ^ v[at + 8];
 }
 
-/** The digest of a text's UTF-8 bytes, `size` bytes long (1 to 64), in hexadecimal. */
+/** Return the digest of a text's UTF-8 bytes in hexadecimal, `size` bytes long (1 to 64). */
 export function blake2b(text, size) {
     const bytes = Buffer.from(text);
     const state = [...START];

@@ -1,13 +1,13 @@
 /**
- * One tool call, all the way: asked before it runs, reported when it has come back.
+ * Handle one tool call from end to end: ask the gate before it runs and report its outcome afterwards.
  *
  *     trusted policy ── asks the gate ──> allowed: `open` ──> after_tool_call reports and forgets it
  *          │                                └─ a command in the background: until `process` says it ended
- *          └─ before_tool_call hears of the same call a moment later and asks only if nobody has, or if its params
+ *          └─ before_tool_call sees the same call a moment later and asks only if nobody has, or if its params
  *             were changed in between
  *
- * A call is known by session, run and the provider's id, which alone is not unique. What was not let through is
- * remembered too, because the host reports it as an error afterwards.
+ * A call is identified by session, run and the provider's id, which alone is not unique. Blocked calls are remembered
+ * too, because the host later reports them as errors.
  */
 
 import os from "node:os";
@@ -20,33 +20,32 @@ import { LONG, shortened } from "./short.js";
 import { goesOn, tierOf } from "./tiers.js";
 
 const MOST = 5000;
-/** Longest text of a file that is reported, in characters: as much as the gate keeps a copy of. */
+/** Maximum length in characters of a file's text in a report: as much as the gate keeps a copy of. */
 const FILE = 256_000;
-/** What params hold that speak of the caller's home, or of another user's. */
+/** Matches params that mention the caller's home or another user's home. */
 const HOMES = /~|HOME/;
-/** What only leads to another call, which is judged itself. */
+/** Tools that only lead to another call, which is classified itself. */
 const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
-/** The id of a call within another, which holds the other's. */
+/** Matches the id of a nested call, which contains the id of the outer call. */
 const WITHIN = /^tool_search_code:(.+):[^:]*:\d+$/;
-/** How long a turn that is over waits for reports that are still on their way, in milliseconds. */
+/** Milliseconds that a finished turn waits for reports that are still on their way. */
 const GRACE = 5000;
-/** How often it is looked whether a command in the background still runs, and how long after its end somebody may yet
- * ask how it ended, in milliseconds. */
+/** Milliseconds between two checks of a background command, and after its end until its outcome is given up. */
 const WATCH = 5000;
 const UNASKED = 60_000;
-/** How long a lease is prolonged at most, in milliseconds. */
+/** Maximum interval in milliseconds between two renewals of a lease. */
 const LONGEST = 24 * 3600 * 1000;
 const LEASE = 300;
 
-/** Whether the host calls another tool by this one: only that one is judged. */
+/** Return whether the host calls another tool through this one. Only the other one is classified. */
 export function isWrapper(event) {
     return event.toolKind === "code_mode_exec" || WRAPPERS.has(event.toolName);
 }
 
-/** The sentence of a call that is held because nobody could be asked. */
+/** Return the sentence for a call that is blocked because the gate is unreachable. */
 export function heldText(away, tool, tier) {
     const what = `"${String(tool).slice(0, 100)}" counts as tier ${tier} and does not run without it`;
-    return `[Callosum] The gate is unreachable (${away}): ${what}. Reading goes on; try again in a moment.`;
+    return `[Callosum] The gate is unreachable (${away}): ${what}. Reads continue; try again in a moment.`;
 }
 
 export class Calls {
@@ -60,19 +59,19 @@ export class Calls {
         this.#link = link;
     }
 
-    /** Calls that have been let through and are not reported yet, the ones in the background too. */
+    /** Return the calls that were let through and have no report yet, including those in the background. */
     get open() {
         const open = [...this.#known.values()].filter((call) => call.state === "open");
         return [...open, ...this.#background.values()];
     }
 
-    /** The open call of this tool for which `matches` holds. */
+    /** Return the open call of this tool for which `matches` holds. */
     find(tool, matches) {
         return this.open.find((call) => call.tool === tool && matches(call));
     }
 
     /**
-     * Answers a hook: `undefined` lets the call run, `{deny}` does not, `{params}` lets it run with these.
+     * Answer a hook: `undefined` lets the call run, `{deny}` blocks it, `{params}` lets it run with these params.
      *
      * `seam` is "policy" or "hook". Does not throw.
      */
@@ -83,7 +82,7 @@ export class Calls {
         const known = this.#known.get(key);
         if (seam === "hook" && known !== undefined) {
             if (known.written === written || known.rewritten === written) return known.answer;
-            // Somebody changed it after it was judged: what runs is another call.
+            // The params changed after the decision, so this is another call.
             if (known.state === "open")
                 await this.#report(known, { outcome: "cancelled", result: { note: "its params were changed" } });
         }
@@ -105,7 +104,7 @@ export class Calls {
         }
         call.state = "open";
         if (decision !== undefined) this.#opened(call, decision, event, ctx);
-        // Asking was not broken off with the run: the gate may have let the call through by then.
+        // The end of the run did not interrupt the question: the gate may have let the call through by then.
         if (ctx.abortSignal?.aborted || call.givenUp) {
             await this.#report(call, { outcome: "cancelled", result: { note: "given up before it ran" } });
             return undefined;
@@ -113,7 +112,7 @@ export class Calls {
         return call.answer;
     }
 
-    /** What the gate is told of a call. */
+    /** Return the call in the fields of the wire. */
     #wordsOf(event, ctx, written) {
         const { turns, who, process: host } = this.#link;
         const run = runOf(event, ctx);
@@ -127,13 +126,13 @@ export class Calls {
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
             home: HOMES.test(written) ? os.homedir() : undefined,
             pause: true,
-            rewrite: written.length <= LONG, // one whose texts were cut runs with its own params
+            rewrite: written.length <= LONG, // a call whose texts were cut runs with its own params
             run: run === undefined ? undefined : nameOf(run),
             parent: parent === undefined ? undefined : `${this.#link.settings.instance}/${nameOf(parent)}`,
             origin: turns.originOf(run, ctx.sessionKey),
             purpose: turns.purposeOf(run),
             after: turns.seenBy(run),
-            // A direct call has no report: its lease is not to stand as long as the gateway.
+            // A direct call has no report, so its lease must not last as long as the gateway.
             host: direct ? undefined : host,
         });
     }
@@ -141,8 +140,8 @@ export class Calls {
     async #ask(call, words) {
         const { gate, settings, turns } = this.#link;
         const tier = tierOf(words.tool, words.params, this.#link.table());
-        // What may go on without the gate does not wait in a gateway for one that is starting. The rest can do nothing
-        // else, and a process that is soon over (`openclaw agent exec`) would end before it could tell what it did.
+        // A call that may run without the gate does not wait, in a gateway, for a gate that is starting. Other calls
+        // have no choice, and a short process (`openclaw agent exec`) would end before it could report what it did.
         const patience = this.#link.isGateway && goesOn(tier, settings.failMode) ? 0 : START;
         await this.#link.told();
         try {
@@ -161,7 +160,7 @@ export class Calls {
         }
     }
 
-    /** `asked`: the gate may have got the question, and may open what nobody waits for. */
+    /** Handle an unreachable gate. `asked`: the gate may have received the question, and may open an action in vain. */
     #without(words, tier, why, asked = false) {
         const runs = goesOn(tier, this.#link.settings.failMode);
         const late = runs ? this.#link.late.add(words, tier) : undefined;
@@ -186,7 +185,7 @@ export class Calls {
         this.#said.set(key, { session, run, text: before ? `${before.text}\n\n${warning}` : warning });
     }
 
-    /** Prolongs a lease each time a third of it is over. */
+    /** Renew a lease each time a third of its duration is over. */
     #renew(call, lease) {
         const every = (Math.min(lease.ttl > 0 ? lease.ttl : LEASE, LEASE) * 1000) / 3;
         const ends = Date.now() + LONGEST;
@@ -210,9 +209,9 @@ export class Calls {
         next();
     }
 
-    // --- afterwards ------------------------------------------------------------------------------
+    // --- After the call ---------------------------------------------------------------------------
 
-    /** A call has come back. What was not let through, and what never came before, is passed over. Does not throw. */
+    /** Handle a call that returned. Ignore blocked calls and calls that were never seen before. Does not throw. */
     async after(event, ctx) {
         if (isWrapper(event)) return;
         const key = keyOf(event, ctx);
@@ -220,23 +219,23 @@ export class Calls {
         if (call !== undefined) {
             this.#known.delete(key);
             if (call.state === "asking")
-                call.givenUp = true; // the run was given up while the gate was being asked
+                call.givenUp = true; // the run was given up while the gate was deciding
             else if (call.state === "open") await this.#cameBack(call, event);
         }
         if (event.toolName === "process") await this.#polled(event, ctx);
     }
 
     async #cameBack(call, event) {
-        // What `process` says of a command that runs is no command of its own.
+        // The result of `process` about a running command is not a command itself.
         const running = call.tool === "process" ? undefined : backgroundOf(event);
         if (running === undefined) return this.#report(call, outcomeOf(event, call.shows ? FILE : undefined));
         this.#background.set(running, call);
         const { pid } = event.result.details;
-        if (Number.isInteger(pid) && lives(pid)) call.pid = pid; // else it runs elsewhere, or has just ended
+        if (Number.isInteger(pid) && lives(pid)) call.pid = pid; // otherwise it runs elsewhere, or has just ended
         this.#watch();
     }
 
-    /** Looks now and then whether commands in the background still run. Not of each does somebody ask how it ended. */
+    /** Check regularly whether background commands still run, because not every session asks how they ended. */
     #watch() {
         if (this.#watching !== undefined || !this.#background.size) return;
         this.#watching = setTimeout(() => {
@@ -253,7 +252,7 @@ export class Calls {
         this.#watching.unref?.();
     }
 
-    /** What `process` says of commands in the background. */
+    /** Read what `process` says about background commands. */
     async #polled(event, ctx) {
         const details = event.result?.details;
         const { sessionId: named, action } = event.params ?? {};
@@ -267,7 +266,7 @@ export class Calls {
         }
     }
 
-    /** A command in the background has ended: `name` as OpenClaw has it, perhaps the beginning of it. */
+    /** Handle the end of a background command. `name` is OpenClaw's name for it, or the beginning of that name. */
     async ended(name, { outcome, why }, sessionKey) {
         for (const [running, call] of this.#background) {
             if (
@@ -284,7 +283,7 @@ export class Calls {
         }
     }
 
-    /** What the gate says of the calls behind one result, once. */
+    /** Return, once, what the gate said about the calls behind one result. */
     saidOf(toolCallId, ctx) {
         const key = resultOf(ctx, toolCallId);
         const said = this.#said.get(key);
@@ -292,7 +291,9 @@ export class Calls {
         return said?.text;
     }
 
-    /** A turn is over: what of it has no report soon will have none, and what its model did not read comes with the next. */
+    /**
+     * End a turn: calls without a report get none soon, and texts that the model did not see come with the next turn.
+     */
     over(runId) {
         if (!runId) return;
         for (const [key, { run, session, text }] of this.#said) {
@@ -344,12 +345,12 @@ function lives(pid) {
     }
 }
 
-/** Whether a call reads a file, so that its whole result tells the gate what the session has seen of it. */
+/** Return whether a call reads a file, so that its full result shows the gate what the session has seen of it. */
 function provesFile(event, decision) {
     return decision.tier === 0 && event.toolName === "read" && typeof event.params?.path === "string";
 }
 
-/** By what the result of a call is known: a call within another has its result in that one's. */
+/** Return the key of a call's result. The result of a nested call is part of the outer call's. */
 function resultOf(ctx, toolCallId) {
     const outer = WITHIN.exec(toolCallId ?? "");
     return JSON.stringify([ctx.sessionKey ?? "", outer?.[1] ?? toolCallId ?? ""]);
@@ -359,7 +360,7 @@ function runOf(event, ctx) {
     return event.runId ?? ctx.runId;
 }
 
-/** Where a call works: the folder that it names, which may be one below its session's. */
+/** Return the folder of a call: the one that it names, which may be relative to its session's. */
 function folderOf(named, cwd) {
     if (typeof named !== "string" || named === "") return cwd;
     if (path.isAbsolute(named)) return named;
@@ -371,14 +372,14 @@ function keyOf(event, ctx) {
     return JSON.stringify([ctx.sessionKey ?? "", runOf(event, ctx) ?? "", event.toolCallId ?? ctx.toolCallId ?? ""]);
 }
 
-/** Whether a person's program calls the tool through the gateway: nothing comes afterwards. */
+/** Return whether a person's program calls the tool through the gateway, so that no report follows. */
 function isDirect(event) {
     return event.runId === undefined && String(event.toolCallId ?? "").startsWith("http-");
 }
 
 const PROCEEDS = { allow: true, warn: true, confirm: false, ask: false, block: false };
 
-/** Strict in what lets a tool run: what contradicts itself is no decision. */
+/** Check a decision strictly where it lets a tool run: a contradictory answer is no decision. */
 function checked(answer) {
     if (PROCEEDS[answer?.verdict] === answer?.proceed && Number.isSafeInteger(answer?.id)) return answer;
     throw new Away("its answer makes no sense");

@@ -1,6 +1,6 @@
 /**
- * One call through the plugin as OpenClaw loads it, for `callosum doctor`: `node canary.mjs CALL`, with the plugin's
- * config as JSON on standard input. Prints `{"reason": ...}` if the call would not run, `{}` if it would.
+ * Send one call through the plugin as OpenClaw loads it, for `callosum doctor`: `node canary.mjs CALL`, with the
+ * plugin's config as JSON on standard input. Prints `{"reason": ...}` if the call would not run, `{}` if it would.
  */
 import fs from "node:fs";
 

@@ -1,11 +1,11 @@
 /**
- * What the host sends for a session: replies, announcements, heartbeats. Judged as `message.send`.
+ * Gate what the host sends for a session: replies, announcements, heartbeats. Each counts as a `message.send`.
  *
  *     reply_payload_sending ── asks the gate ──> allowed: kept ──> message_sent reports
  *     message_sending ───────── the same delivery: nothing; another: asks
  *
- * The delivery of a `message` call that is running is a part of that call. A delivery that is not let through is told
- * to its session with the next turn: nobody is there who could make it again.
+ * The delivery of a running `message` call is part of that call. A blocked delivery is reported to its session with the
+ * next turn, because nobody is there to repeat it.
  */
 
 import { randomUUID } from "node:crypto";
@@ -17,9 +17,9 @@ import { shortened } from "./short.js";
 import { goesOn } from "./tiers.js";
 
 const MOST = 1000;
-/** How long a delivery that was let through waits for the hooks that follow it, in milliseconds. */
+/** Milliseconds that an allowed delivery waits for the hooks that follow it. */
 const KEPT = 120_000;
-/** How long a delivery waits for a gate that is starting: less than the host waits for its hook. */
+/** Milliseconds that a delivery waits for a gate that is starting; less than the host waits for its hook. */
 export const PATIENCE = 8_000;
 /** Channels whose messages are mails. */
 const MAIL = /mail|imap|smtp/i;
@@ -34,7 +34,7 @@ export class Deliveries {
         this.#link = link;
     }
 
-    /** `reply_payload_sending`: one reply, before it is cut and sent. */
+    /** Handle `reply_payload_sending`: one reply, before it is split and sent. */
     async payload(event, ctx) {
         const { text, mediaUrl, mediaUrls, replyToId } = event.payload ?? {};
         const media = (mediaUrls ?? (mediaUrl ? [mediaUrl] : [])).join(" ");
@@ -52,7 +52,7 @@ export class Deliveries {
         return denied && { cancel: true, reason: denied };
     }
 
-    /** `message_sending`: one message, on its way to the channel. */
+    /** Handle `message_sending`: one message on its way to the channel. */
     async sending(event, ctx) {
         const denied = await this.#judge({
             channel: event.metadata?.channel ?? ctx.channelId,
@@ -67,14 +67,14 @@ export class Deliveries {
         return denied && { cancel: true, cancelReason: denied };
     }
 
-    /** `message_sent`: how it ended. */
+    /** Handle `message_sent`: the outcome of a delivery. */
     async sent(event, ctx) {
         const text = plain(event.content ?? "");
         const item = this.#find(ctx.channelId, text);
         if (item === undefined) return;
         item.left -= Math.max(1, text.length);
         if (item.left <= 0 || !event.success) this.#passed = this.#passed.filter((one) => one !== item);
-        // Of a message that was sent in pieces the first report stands.
+        // If a message was sent in pieces, the first report counts.
         if (item.reported) return;
         item.reported = true;
         const lost = !event.success && /time(?:d )?out|reset|closed|abort/i.test(event.error ?? "");
@@ -86,7 +86,7 @@ export class Deliveries {
         else if (item.id !== undefined) await this.#report({ ...item.who, id: item.id, outcome, result });
     }
 
-    /** The reason why it is not sent, `undefined` if it is. */
+    /** Return why the delivery is blocked, or `undefined` if it is sent. */
     async #judge(delivery) {
         const text = plain(delivery.text);
         if (this.#isOfCall(delivery, text)) return undefined;
@@ -99,7 +99,7 @@ export class Deliveries {
         const item = {
             channel: delivery.channel,
             session: delivery.session,
-            reply: delivery.seam === "payload", // what follows is the sending of it
+            reply: delivery.seam === "payload", // the message that follows is the sending of this reply
             text,
             left: text.length,
             at: Date.now(),
@@ -166,7 +166,7 @@ export class Deliveries {
         }
     }
 
-    /** Whether a `message` call that is running sends this. Its session may be another: each chat has one. */
+    /** Return whether a running `message` call sends this. Its session may be another, because each chat has one. */
     #isOfCall({ channel }, text) {
         return (
             this.#link.calls.find("message", (call) => {
@@ -195,7 +195,7 @@ export class Deliveries {
     }
 }
 
-/** A text without what differs between the hooks that see it. */
+/** Return a text without the parts that differ between the hooks that see it. */
 function plain(text) {
     return String(text).replace(/\s+/g, " ").trim();
 }

@@ -1,4 +1,4 @@
-/** What is told to the gate's corpus: what came in, which model took it, how models did, what was cut. */
+/** Emit events for the gate's corpus: input, the model of a turn, the answers of models, compactions. */
 
 import { nameOf } from "./names.js";
 import { shortened } from "./short.js";
@@ -6,7 +6,7 @@ import { shortened } from "./short.js";
 const MOST = 1000;
 const PAGE = 100;
 const PAUSE = 200;
-/** Longest text of an event, in characters; the gate shortens and redacts it again. */
+/** Maximum length in characters of an event's text; the gate shortens and redacts it again. */
 const TEXT = 1000;
 const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
 
@@ -21,7 +21,7 @@ export class Events {
         this.#link = link;
     }
 
-    /** Tells of something soon, together with what else is to be told. Lost while the gate is away. */
+    /** Emit something soon, together with other events. Events are lost while the gate is unreachable. */
     tell(type, sessionKey, fields) {
         this.#waiting.push(this.#event(type, sessionKey, fields));
         if (this.#waiting.length > MOST) this.#waiting.shift();
@@ -46,11 +46,11 @@ export class Events {
         try {
             await this.#link.gate.ask("POST", "/events", events, { deadline: 5000 });
         } catch {
-            // An event is no promise: what the gate does not hear of it does not need to decide.
+            // An event may be lost: the gate needs none of them for a decision.
         }
     }
 
-    // --- what the hooks say ----------------------------------------------------------------------
+    // --- Hooks ------------------------------------------------------------------------------------
 
     received(event, ctx) {
         const conversation = ctx.conversationId ?? event.from ?? "";
@@ -61,7 +61,7 @@ export class Events {
         });
     }
 
-    /** A turn begins that no message has caused. */
+    /** Handle the start of a turn that no message caused. */
     prompted(event, ctx) {
         this.tell("input.received", ctx.sessionKey, {
             content: cut(event.prompt),
@@ -70,7 +70,7 @@ export class Events {
         });
     }
 
-    /** Which model takes a turn: told once for each. */
+    /** Emit the model of a turn, once per turn. */
     routed({ provider, model }, ctx) {
         if (this.#routed.get(ctx.sessionKey) === ctx.runId) return;
         if (this.#routed.size > MOST) this.#routed.clear();
@@ -116,7 +116,7 @@ export class Events {
         });
     }
 
-    /** A model's answer as it is written down, before its calls are judged: told at once, so that it comes first. */
+    /** Emit a model's answer when it is written, before its calls are decided, so that it comes first. */
     written(message, sessionKey) {
         if (message?.role !== "assistant" || !Array.isArray(message.content)) return;
         if (message.usage) this.answered(message, sessionKey);

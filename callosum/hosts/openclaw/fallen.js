@@ -1,8 +1,8 @@
 /**
- * What stands in when the plugin could not be set up. A plugin that throws would leave the gateway ungated.
+ * Replace the plugin if it could not be set up. A plugin that throws would leave the gateway ungated.
  *
- * Nothing runs but reading, and the gate is told once that a gateway lives here. No sign of life follows, so that the
- * gate finds it silent and raises `health.critical`.
+ * Only reads run, and the gate is told once that a gateway lives here. No heartbeat follows, so the gate notices the
+ * silence and raises `health.critical`.
  */
 
 import { beatOf } from "./link.js";
@@ -31,7 +31,7 @@ export function standIn(api, error) {
     attempt(() =>
         api.registerTrustedToolPolicy({
             id: "callosum",
-            description: "Holds what is not reading while Callosum cannot be asked.",
+            description: "Blocks everything but reads while the Callosum gate is unreachable.",
             evaluate: (event) => (held(event.toolName) ? { allow: false, reason: reason(event.toolName) } : undefined),
         }),
     );
@@ -43,7 +43,7 @@ export function standIn(api, error) {
     attempt(() => api.on("gateway_start", () => announce(api, config)));
 }
 
-/** Tells the gate that this gateway lives, as soon as there is a gate that listens; once. */
+/** Tell the gate once that this gateway lives, as soon as a gate listens. */
 async function announce(api, config) {
     try {
         const settings = settingsOf({ ...known(config), heartbeatSeconds: 10 });
@@ -63,7 +63,7 @@ async function announce(api, config) {
     }
 }
 
-/** The settings that say where the gate is, as far as they can be used. */
+/** Return the settings that say where the gate is, as far as they are valid. */
 function known(config) {
     const found = {};
     for (const name of ["instanceId", "namespace", "mode", "url", "token", "state", "command"]) {
@@ -71,7 +71,7 @@ function known(config) {
             settingsOf({ [name]: config[name] });
             if (config[name] !== undefined) found[name] = config[name];
         } catch {
-            // the one that is at fault
+            // the invalid setting
         }
     }
     return found;

@@ -1,8 +1,8 @@
 /**
- * The connection to the gate: requests within a deadline, and where there is no gate on this machine, its start.
+ * Connect to the gate: send requests within a deadline, and start the gate if this machine has none.
  *
- * One connection serves all sessions of a process. Of gates that two gateways start at once one stays: the other sees
- * the first one's lock and ends.
+ * One connection serves all sessions of a process. If two gateways start a gate at the same time, one gate stays: the
+ * other sees its lock and exits.
  */
 
 import { spawn } from "node:child_process";
@@ -15,31 +15,31 @@ import path from "node:path";
 import { socketPath, stamp, stateFolder } from "./place.js";
 import { environment, NEUTRAL, stranger } from "./start.js";
 
-/** Longest answer, in bytes. */
+/** Maximum length in bytes of an answer. */
 const MAX_ANSWER = 64_000_000;
-/** How long a gate may take to start, and how long none is started after one that could not, in milliseconds. */
+/** Milliseconds that a gate may take to start, and milliseconds until the next attempt after a failed start. */
 export const START = 15_000;
 const COOL_DOWN = 5_000;
-/** How long the first answer of a gate that has just started may take, in milliseconds. */
+/** Milliseconds that the first answer of a newly started gate may take. */
 const FIRST = 5_000;
-/** How often a request is made again whose connection was cut: each that was kept open may be. */
+/** Number of times that a request is repeated if its connection was cut, since any idle connection may be. */
 const MOST_CUTS = 5;
 const POLL = 20;
-/** How long a gate that did not answer in time is left alone by what cannot wait, in milliseconds: as hooks do it. */
+/** Milliseconds for which urgent requests do not ask a gate that did not answer in time, as in hooks. */
 const HUNG = 5_000;
-/** After how many seconds without need the gate of a machine ends. */
+/** Seconds without requests after which the gate of a machine exits. */
 const IDLE = 600;
-/** With these the connection came to nothing for certain: nobody was asked. */
+/** Error codes of a connection that certainly reached nobody. */
 const UNSENT = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "ENOTSOCK"]);
 const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
-/** Requests that say how long this client waits: decided later, they would open what nobody reports. */
+/** Requests that say how long this client waits: a later decision would open an action that nobody reports. */
 const EXPIRES = new Set(["/intercept", "/lock"]);
-/** Fields of a request that a gate of another version may not know, and that the request can do without. */
+/** Fields that a gate of another version may not know and that a request can do without. */
 const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
 
 /**
- * The gate is unreachable. `unsent`: nothing came of it for certain, in no attempt; `cut`: the connection was cut;
- * `late`: it did not answer in time.
+ * The gate is unreachable. `unsent`: certainly no attempt had an effect. `cut`: the connection was cut. `late`: the
+ * gate did not answer in time.
  */
 export class Away extends Error {
     constructor(message, { unsent = false, cut = false, late = false } = {}) {
@@ -50,7 +50,7 @@ export class Away extends Error {
     }
 }
 
-/** The gate does not take what was sent. `status` is HTTP's, `at` the field at fault. */
+/** The gate rejected a request. `status` is the HTTP status, `at` the field at fault. */
 export class Refused extends Error {
     constructor(message, status, at) {
         super(at ? `${at}: ${message}` : message);
@@ -66,7 +66,7 @@ export class Gate {
     #starting = null;
     #coolUntil = 0;
     #hungUntil = 0;
-    #unknown = new Set(); // optional fields that the gate refused
+    #unknown = new Set(); // optional fields that the gate rejected
 
     constructor(settings, log = () => {}) {
         this.#settings = settings;
@@ -94,7 +94,7 @@ export class Gate {
         }
     }
 
-    /** A connection to the gate of this machine, and to no other process that listens there. */
+    /** Connect to the gate of this machine, and to no other process that listens there. */
     #connect(options, done) {
         const why = stranger(this.socket, this.#settings.command);
         if (why === "") return net.createConnection(options, done);
@@ -103,20 +103,21 @@ export class Gate {
         return refused;
     }
 
-    /** Where it is, for people. */
+    /** Return where the gate is, for people. */
     get address() {
         return this.#settings.mode === "local" ? `unix:${this.socket}` : this.#settings.url;
     }
 
     /**
-     * The JSON of the answer. `deadline` is in milliseconds, and covers repeats where the connection was cut: what is
-     * asked must bear that. `patience` is how long more a local gate may take to start, in milliseconds,
-     * where there is none.
+     * Return the JSON of the answer.
      *
-     * What names no `deadline` cannot wait: a call, or the begin of a turn. For five seconds after the gate did not answer
-     * such a request in time, or until it answers another, it is not asked.
+     * `deadline` is in milliseconds and covers repeats after a cut connection, so repeated requests must be harmless.
+     * `patience` is how many more milliseconds a local gate may take to start if there is none.
      *
-     * Throws `Away`, or `Refused` for a 4xx.
+     * A request without a `deadline` cannot wait: it is a call, or the start of a turn. For five seconds after the gate
+     * did not answer such a request in time, or until it answers another request, the gate is not asked.
+     *
+     * Throws `Away`, or `Refused` for a 4xx status.
      */
     async ask(method, target, body, { deadline, patience = 0 } = {}) {
         if (deadline !== undefined) return this.#repeated(method, target, body, deadline, patience);
@@ -164,13 +165,13 @@ export class Gate {
         }
     }
 
-    /** The body without the fields that the gate refused. */
+    /** Return the body without the fields that the gate rejected. */
     #known(body) {
         if (this.#unknown.size === 0) return body;
         return Object.fromEntries(Object.entries(body).filter(([name]) => !this.#unknown.has(name)));
     }
 
-    /** Whether the gate, of another version, refused a field that the request can do without. */
+    /** Return whether the gate, of another version, rejected a field that the request can do without. */
     #drops(error) {
         if (!(error instanceof Refused) || error.status !== 400 || !OPTIONAL.has(error.at)) return false;
         if (!error.message.includes("unknown field")) return false;
@@ -178,7 +179,7 @@ export class Gate {
         return true;
     }
 
-    /** One request as it is, for what is passed on: `{status, headers, body}`. Throws `Away`. */
+    /** Forward one request unchanged and return `{status, headers, body}`. Throws `Away`. */
     async pass(method, target, text, milliseconds) {
         return this.#exchange(method, target, text, milliseconds);
     }
@@ -215,7 +216,7 @@ export class Gate {
             };
             const timer = setTimeout(() => fail(new Away("no answer in time", { late: true })), milliseconds);
             request.on("error", (error) => {
-                // A connection that was kept, or that a gate took which is ending, says nothing of the next one.
+                // An idle connection, or one to a gate that is exiting, says nothing about the next one.
                 fail(
                     new Away(error.code ?? error.message, { unsent: UNSENT.has(error.code), cut: CUT.has(error.code) }),
                 );
@@ -243,9 +244,9 @@ export class Gate {
         });
     }
 
-    // --- the gate of this machine ----------------------------------------------------------------
+    // --- The gate of this machine -------------------------------------------------------------------
 
-    /** Starts the gate of this machine unless it runs; true once it listens, false if it does not come up. */
+    /** Start the gate of this machine unless it runs. Return true once it listens, false if it does not start. */
     start() {
         if (this.#settings.mode !== "local") return Promise.resolve(false);
         if (performance.now() < this.#coolUntil) return Promise.resolve(false);
@@ -284,7 +285,7 @@ export class Gate {
         );
         child.unref();
         const until = performance.now() + START;
-        // One that ends with 1 was not the first: then who was first is about to listen.
+        // A gate that exits with 1 was not the first: the first one is about to listen.
         for (;;) {
             if (await listens(this.socket)) return true;
             if (performance.now() > until || (ended !== undefined && child.exitCode !== 1)) break;
@@ -295,7 +296,7 @@ export class Gate {
     }
 }
 
-/** Whether somebody takes connections there. */
+/** Return whether something accepts connections there. */
 export function listens(socket) {
     return new Promise((resolve) => {
         const tried = net.connect(socket);
@@ -313,7 +314,7 @@ function pause(milliseconds) {
     return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
-/** The value of a promise, false if it takes longer. */
+/** Return the value of a promise, or false if it takes longer. */
 async function within(promise, milliseconds) {
     let timer;
     const late = new Promise((resolve) => (timer = setTimeout(resolve, milliseconds, false)));

@@ -1,8 +1,8 @@
 /**
- * The OpenClaw plugin of Callosum: every tool call and every delivery of every session is asked about at the gate.
+ * The OpenClaw plugin of Callosum: every tool call and every delivery of every session is decided by the gate.
  *
- * OpenClaw starts without a plugin that throws, and then nothing is gated: so nothing here throws. The parts are loaded
- * where their failure can be caught.
+ * OpenClaw starts without a plugin that throws, and then nothing is gated. Therefore nothing here throws, and the
+ * modules are loaded where a failure can be caught.
  */
 
 import { createRequire } from "node:module";
@@ -26,7 +26,7 @@ export default {
     },
 };
 
-/** The last resort, when the plugin's own files are broken: nothing runs. */
+/** Block everything but reads. The last resort if the plugin's own files are broken. */
 function hold(api, error) {
     const reason = `[Callosum] The plugin is broken (${error?.message}): no tool runs until it is installed again.`;
     try {
@@ -37,11 +37,11 @@ function hold(api, error) {
             evaluate: () => ({ allow: false, reason }),
         });
     } catch {
-        // an OpenClaw that does not know trusted policies
+        // this OpenClaw does not know trusted policies
     }
     try {
         api.on("before_tool_call", () => ({ block: true, blockReason: reason }));
     } catch {
-        // nothing is left that could be tried
+        // nothing else can be tried
     }
 }

@@ -1,8 +1,8 @@
 /**
- * What the gate could not be told when it happened: calls that ran without it, reports, calls that were given up.
+ * Keep what the gate could not be told in time: calls that ran without it, reports, calls that were given up.
  *
- * Beside a gate of this machine it goes to the spool, which outlives this process; else, and where the spool has no
- * room, it is kept in memory and sent before the next call is asked about.
+ * With a gate on this machine the records go to the spool, which outlives this process. Otherwise, and if the spool is
+ * full, they stay in memory and are sent before the next call is decided.
  */
 
 import { randomUUID } from "node:crypto";
@@ -12,11 +12,11 @@ import { append, summaryOf } from "./spool.js";
 
 const MOST = 1000;
 const PAGE = 200;
-/** Longest call that is kept whole, in characters of JSON; of a longer one its params are left out. */
+/** Maximum length, in characters of JSON, of a call that is kept in full. A longer one is kept without its params. */
 const LONGEST = 100_000;
-/** The highest tier of a call that the gate may classify from its summary. */
+/** Highest tier of a call that the gate may classify from its summary. */
 const SUMMARISED = 2;
-/** What of a call only its decision needs. */
+/** Fields of a call that only its decision needs. */
 const ASKING = ["pause", "wait", "schema", "host", "after", "rewrite", "deadline", "timeoutMs", "summary", "purpose"];
 
 const now = () => Date.now() / 1000;
@@ -26,17 +26,17 @@ export class Late {
     #records = [];
     #sending = null;
 
-    /** `state` is the folder of the gate on this machine, `undefined` where the gate is on another. */
+    /** `state` is the folder of the gate on this machine, or `undefined` if the gate is on another machine. */
     constructor(state) {
         this.#state = state;
     }
 
-    /** How many records wait in memory. */
+    /** Return the number of records in memory. */
     get size() {
         return this.#records.length;
     }
 
-    /** Keeps a call that runs without the gate; `report` takes what it returns. */
+    /** Keep a call that runs without the gate. Pass the return value to `report`. */
     add(call, tier = Infinity) {
         const kept = Object.fromEntries(Object.entries(call).filter(([name]) => !ASKING.includes(name)));
         kept.callId ??= `late-${randomUUID()}`;
@@ -51,7 +51,7 @@ export class Late {
         return item;
     }
 
-    /** Says how such a call ended. */
+    /** Keep the outcome of such a call. */
     report({ who, record }, outcome) {
         if (record !== undefined && this.#records.includes(record) && this.#sending === null) {
             delete record.running;
@@ -61,20 +61,20 @@ export class Late {
         this.#keep({ kind: "report", v: 2, call: { ...who, tool: "?" }, outcome, ended: now() });
     }
 
-    /** Keeps the body of a report that did not reach the gate. */
+    /** Keep the body of a report that did not reach the gate. */
     owe({ instance, session, namespace, id, outcome, result }) {
         const call = { instance, session, namespace, tool: "?" };
         this.#keep({ kind: "report", v: 2, call, id, outcome: outcome ?? outcomeOf(result), ended: now() });
     }
 
-    /** Says that a call was given up before the gate answered, and does not run. */
+    /** Keep that a call was given up before the gate answered, and does not run. */
     giveUp({ instance, session, namespace, callId }) {
         if (callId === undefined) return;
         const call = { instance, session, namespace, callId, tool: "?" };
         this.#keep({ kind: "cancel", v: 2, call, outcome: "cancelled", ended: now() });
     }
 
-    /** Sends what is in memory. Returns how many records were taken; joins a sending that is under way. */
+    /** Send the records in memory. Return how many were accepted. Joins a transmission that is already running. */
     async send(gate, deadline = 10_000) {
         if (!this.#records.length) return 0;
         this.#sending ??= this.#send(gate, deadline).finally(() => (this.#sending = null));
@@ -104,7 +104,7 @@ export class Late {
         return sent;
     }
 
-    /** A page that the gate refuses is sent record by record, and what it then refuses is given up. */
+    /** Send the records of a rejected page one by one, and give up those that the gate rejects again. */
     async #page(gate, page, deadline) {
         try {
             await gate.ask("POST", "/late", { now: now(), calls: page }, { deadline });
@@ -129,7 +129,7 @@ export class Late {
     }
 }
 
-/** What the gate makes of an error's words. */
+/** Return what the gate concludes from the text of an error. */
 const LOST = /time(?:d[ _-]?|[ _-]?)out|deadline[ _]exceeded|connection (?:was |has been )?(?:reset|lost|closed|aborted)/i;
 const CUT = /econn(?:reset|aborted)|epipe|broken pipe|socket hang up/i;
 

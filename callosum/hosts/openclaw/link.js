@@ -1,8 +1,8 @@
 /**
- * What all sessions of a process share: the connection, what is known of them, and the sign of life.
+ * Share what all sessions of a process have in common: the connection, the known sessions, and the heartbeat.
  *
- * OpenClaw evaluates a plugin's modules twice in one process, and some hooks reach the one copy, some the other. So
- * what they share hangs on `globalThis`.
+ * OpenClaw evaluates a plugin's modules twice in one process, and its hooks reach either copy. The shared state is
+ * therefore kept on `globalThis`.
  */
 
 import os from "node:os";
@@ -19,11 +19,10 @@ import { Turns } from "./turns.js";
 import { VERSION } from "./version.js";
 
 const SHARED = Symbol.for("callosum.openclaw");
-/** How often it is tried to send what waits in memory, and for how long a table that was fetched is good, in
- * milliseconds. */
+/** Milliseconds between two attempts to send the records in memory, and for which a fetched tier table is valid. */
 const CARRY = 1000;
 const TABLE_GOOD = 600_000;
-/** A gate that is away is told of in the log once in so many milliseconds. */
+/** Milliseconds between two log lines about an unreachable gate. */
 const REMIND = 60_000;
 const MOST_NOTES = 5;
 
@@ -47,7 +46,7 @@ export class Link {
         this.notes = new Map();
     }
 
-    /** The words of the wire for a session. */
+    /** Return the fields of the wire for a session. */
     who(session) {
         const { instance, namespace } = this.settings;
         return {
@@ -57,14 +56,14 @@ export class Link {
         };
     }
 
-    // --- while the gate is away, and when it is back ----------------------------------------------
+    // --- While the gate is unreachable, and afterwards ---------------------------------------------
 
-    /** The table of tiers in force, `undefined` where there is none: then what is unknown counts as 3. */
+    /** Return the current tier table, or `undefined` if there is none; unknown tools then count as tier 3. */
     table() {
         return (this.gate.state === undefined ? undefined : tableIn(this.gate.state)) ?? this.#table;
     }
 
-    /** The gate did not answer. */
+    /** Note that the gate did not answer. */
     missed(why) {
         this.#carry();
         const now = Date.now();
@@ -73,7 +72,7 @@ export class Link {
         this.gate.log(`the gate at ${this.gate.address} cannot be asked: ${why}`);
     }
 
-    /** Tells the gate what it does not know yet, before it is asked something. Does not throw. */
+    /** Tell the gate what it does not know yet, before it is asked something. Does not throw. */
     async told() {
         if (!this.late.size) return;
         const half = this.settings.deadline / 2;
@@ -81,7 +80,7 @@ export class Link {
         this.#carry();
     }
 
-    /** Tries again and again while something waits in memory, so that the gate knows soon after it is back. */
+    /** Try repeatedly while records are in memory, so that the gate gets them soon after its return. */
     #carry() {
         if (this.#carrying !== null || !this.late.size) return;
         this.#carrying = setTimeout(async () => {
@@ -92,13 +91,13 @@ export class Link {
         this.#carrying.unref?.();
     }
 
-    /** The gate has answered: what waits for it is sent beside the calls. */
+    /** Note that the gate answered, and send the waiting records beside the calls. */
     reached() {
         if (this.late.size) this.late.send(this.gate).catch((error) => this.gate.log(String(error)));
         if (this.gate.state === undefined && Date.now() - this.#fetched > TABLE_GOOD) this.#fetch();
     }
 
-    /** Keeps a report that could not be delivered. */
+    /** Keep a report that could not be delivered. */
     owe(report) {
         this.late.owe(report);
         this.#carry();
@@ -109,11 +108,11 @@ export class Link {
         try {
             this.#table = tableOf(await this.gate.ask("GET", "/fallback")) ?? this.#table;
         } catch {
-            this.#fetched = 0; // the next answer of the gate tries again
+            this.#fetched = 0; // the gate's next answer triggers another attempt
         }
     }
 
-    // --- what a session is told with its next turn -------------------------------------------------
+    // --- Texts for the next turn of a session ------------------------------------------------------
 
     tell(session, note) {
         const notes = this.notes.get(session) ?? [];
@@ -121,7 +120,7 @@ export class Link {
         this.notes.set(session, notes.slice(-MOST_NOTES));
     }
 
-    /** What goes before a turn: what was not delivered, and what other sessions have in hand. "" for nothing. */
+    /** Return the text before a turn: blocked deliveries, and what other sessions are doing. "" if there is none. */
     async before(session, cwd) {
         const notes = this.notes.get(session) ?? [];
         this.notes.delete(session);
@@ -134,14 +133,14 @@ export class Link {
         return notes.filter((text) => typeof text === "string" && text).join("\n\n");
     }
 
-    // --- the sign of life ---------------------------------------------------------------------------
+    // --- Heartbeat -----------------------------------------------------------------------------------
 
-    /** Whether this process is a gateway that runs. */
+    /** Return whether this process is a running gateway. */
     get isGateway() {
         return this.#timer !== null;
     }
 
-    /** Begins to tell the gate that this gateway lives and is gated; starts the gate of this machine if need be. */
+    /** Start to report that this gateway lives and is gated. Start the gate of this machine if necessary. */
     live() {
         if (this.#timer !== null) return;
         const beat = () => this.#beat().catch((error) => this.missed(error.message));
@@ -150,7 +149,7 @@ export class Link {
         this.gate.start().then(beat);
     }
 
-    /** Ends that. If the gateway goes on without, the gate sees it and says so. */
+    /** Stop the reports. If the gateway continues without them, the gate notices and says so. */
     rest() {
         clearInterval(this.#timer);
         this.#timer = null;
@@ -169,7 +168,7 @@ export class Link {
     }
 }
 
-/** The event that a gateway lives. It names its process: one that lives and is silent is not one that has ended. */
+/** Return the event that a gateway lives. It names the process, so that a silent one differs from an ended one. */
 export function beatOf({ instance, namespace, seconds }, metrics = {}) {
     return {
         type: "health.ok",
@@ -179,7 +178,7 @@ export function beatOf({ instance, namespace, seconds }, metrics = {}) {
     };
 }
 
-/** The link for these settings, one in a process whichever copy of the modules asks. */
+/** Return the link for these settings: a single one, whichever copy of the modules asks. */
 export function linkOf(settings, log) {
     const links = (globalThis[SHARED] ??= new Map());
     const key = JSON.stringify([VERSION, settings]);

@@ -1,10 +1,13 @@
-/** How a tool call ended, from what OpenClaw says after it. What is not said is unknown, never a success. */
+/**
+ * Determine how a tool call ended from what OpenClaw says afterwards. Whatever it does not say is unknown, not a
+ * success.
+ */
 
-/** Longest text of a result that is reported; the gate summarises it again. */
+/** Maximum length in characters of a result's text in a report; the gate summarises it again. */
 const MOST = 2000;
-/** Exit codes that a shell gives for what was stopped from outside: whether it had done its work nobody knows. */
+/** Exit codes that a shell gives for an externally stopped command, which may or may not have done its work. */
 const STOPPED = new Set([124, 130, 137, 143]);
-/** Said of calls that did not run at all. */
+/** Statuses of calls that did not run at all. */
 const NOT_RUN = /^(?:Tool call blocked|Plugin approval|.*\b(?:policy evaluation failed|hook failed)\b)/;
 const ABORTED = /^(?:Aborted|AbortError|The operation was aborted|This operation was aborted)/i;
 
@@ -17,21 +20,21 @@ function textOf(result, most = MOST) {
         .slice(0, most);
 }
 
-/** What of a result is reported: its text, and how a command ended. */
+/** Return the part of a result that is reported: its text, and how a command ended. */
 function told(result, details, most) {
     const found = { text: textOf(result, most) };
     if (Number.isInteger(details.exitCode)) found.exitCode = details.exitCode;
     return found;
 }
 
-/** The command that goes on after its call has come back: OpenClaw's name of it, `undefined` if none does. */
+/** Return OpenClaw's name for the command that continues after its call, or `undefined` if none does. */
 export function backgroundOf(event) {
     const details = event.result?.details;
     if (event.error || details?.status !== "running") return undefined;
     return typeof details.sessionId === "string" ? details.sessionId : undefined;
 }
 
-/** How a command ended that `details` speaks of; `undefined` while it runs, and where they speak of something else. */
+/** Return how the command in `details` ended; `undefined` while it runs, and for details about something else. */
 export function endedOf(details) {
     const { status, exitCode, exitSignal } = details ?? {};
     if (status === "running") return undefined;
@@ -47,9 +50,9 @@ export function endedOf(details) {
 }
 
 /**
- * `{outcome, result}` as they are reported; `outcome` is absent where the gate is to judge by the error's words.
+ * Return the `{outcome, result}` of a report. `outcome` is absent if the gate is to judge by the error's text.
  *
- * `most`: how many characters of the text of a call that is done.
+ * `most` is the maximum number of characters of the text of a successful call.
  */
 export function outcomeOf({ error, result }, most = MOST) {
     const details = typeof result?.details === "object" && result.details !== null ? result.details : {};

@@ -1,4 +1,4 @@
-/** Where the gate of this machine keeps its state and listens, and who this process is: as Callosum itself has it. */
+/** Find the state folder and socket of this machine's gate, and identify this process, as Callosum itself does. */
 
 import fs from "node:fs";
 import os from "node:os";
@@ -6,12 +6,12 @@ import path from "node:path";
 
 import { blake2b } from "./blake2b.js";
 
-/** Longest path of a Unix socket, in bytes, that every system takes. */
+/** Maximum length in bytes of a Unix socket path on every system. */
 const LONGEST = 100;
-/** Ticks of Linux's clock of processes in a second, on every machine there is. */
+/** Ticks per second of Linux's process clock, which is the same on every machine. */
 const TICKS = 100;
 
-/** The state folder: the one that is named, else of the environment, else the platform's. */
+/** Return the state folder: the given one, or that of the environment, or the platform's. */
 export function stateFolder(named, environ = process.env) {
     const given = named ?? (environ.CALLOSUM_STATE || undefined);
     if (given !== undefined) return path.resolve(given.replace(/^~(?=$|\/)/, os.homedir()));
@@ -22,7 +22,7 @@ export function stateFolder(named, environ = process.env) {
     return path.join(os.homedir(), ".local", "state", "callosum");
 }
 
-/** Where the gate of a state folder listens: in it, or if that path is too long, in a folder of the user's own. */
+/** Return where the gate of a state folder listens: in the folder or, if that path is too long, in a user folder. */
 export function socketPath(state, environ = process.env) {
     const inside = path.join(state, "gate.sock");
     if (Buffer.byteLength(inside) <= LONGEST) return inside;
@@ -30,7 +30,7 @@ export function socketPath(state, environ = process.env) {
     return `${base}/${blake2b(state, 6)}.sock`;
 }
 
-/** The folder in which this process's `openclaw agent exec` works, which no hook tells; else `undefined`. */
+/** Return the working folder of this process's `openclaw agent exec`, which no hook names; otherwise `undefined`. */
 export function execFolder(argv = process.argv, cwd = process.cwd()) {
     const at = argv.indexOf("agent");
     if (at < 0 || argv[at + 1] !== "exec") return undefined;
@@ -42,9 +42,9 @@ export function execFolder(argv = process.argv, cwd = process.cwd()) {
 }
 
 /**
- * This process as the gate knows processes: `[pid, started, machine]`. A lease that is given to it ends with it.
+ * Identify this process as the gate does: `[pid, started, machine]`. A lease with this identity ends with the process.
  *
- * `undefined` where the system does not tell it this way: then the lease is prolonged from time to time instead.
+ * Return `undefined` if the system does not provide it. Then the lease is renewed regularly instead.
  */
 export function thisProcess() {
     try {
@@ -58,14 +58,14 @@ export function thisProcess() {
     }
 }
 
-/** The id of this machine's boot, "" where the system does not tell it. */
+/** Return the id of this machine's boot, or "" if the system does not provide it. */
 const BOOT = read("/proc/sys/kernel/random/boot_id");
-/** Longest time that a request may say its client waits, in milliseconds. */
+/** Maximum number of milliseconds that a request may say its client waits. */
 const MAX_TIMEOUT = 86_400_000;
 
 /**
- * The fields that say how long a client waits, given what is left in milliseconds: `timeoutMs` from the request's
- * arrival, and for a gate of this machine `deadline`, the boot's id and the moment in seconds since the boot.
+ * Return the fields that say how long a client waits, given the remaining milliseconds: `timeoutMs` from the request's
+ * arrival, and for a gate of this machine `deadline`, the boot id and the time in seconds since the boot.
  */
 export function stamp(left) {
     const timeoutMs = Math.min(Math.max(1, Math.floor(left)), MAX_TIMEOUT);

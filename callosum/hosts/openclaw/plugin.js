@@ -1,4 +1,4 @@
-/** Which hook of OpenClaw leads where. */
+/** Connect the hooks of OpenClaw to their handlers. */
 
 import { heldText } from "./calls.js";
 import { START } from "./gate.js";
@@ -8,20 +8,20 @@ import { execFolder } from "./place.js";
 import { methods, passing, PREFIX } from "./routes.js";
 import { settingsOf } from "./settings.js";
 
-/** How long OpenClaw waits for a hook that asks the gate, in milliseconds: longer than the gate needs to start. */
+/** Milliseconds that OpenClaw waits for a hook that asks the gate; longer than the gate needs to start. */
 const PATIENT = START + 10_000;
-/** After all others: what they have decided need not be asked about. */
+/** Priority after all other hooks, whose refusals need no question to the gate. */
 const LAST = -1000;
 const EXEC_ENDED = /\bExec (?:completed|failed|finished) \(([\w-]{3,64}), (?:code (-?\d+)|signal (\w+))\)/g;
 
-/** Registers everything. Throws if OpenClaw's interface is not what it was. */
+/** Register everything. Throws if OpenClaw's interface differs from the expected one. */
 export function wire(api) {
     const log = (text) => api.logger?.warn?.(`[callosum] ${text}`);
     const settings = settingsOf(api.pluginConfig ?? {});
     const link = linkOf(settings, log);
     const { calls, deliveries, events, turns } = link;
     turns.works(execFolder());
-    /** What only listens must harm nobody. */
+    /** Register a listener whose failure must not affect anything. */
     const heard = (name, handler) => async (event, ctx) => {
         try {
             await handler(event ?? {}, ctx ?? {});
@@ -29,7 +29,10 @@ export function wire(api) {
             log(`${name}: ${error.stack ?? error}`);
         }
     };
-    /** A hook that another version of OpenClaw may not have: without it something is not known, nothing is ungated. */
+    /**
+     * Register a hook that other versions of OpenClaw may lack. Without it something is unknown, but nothing is
+     * ungated.
+     */
     const hook = (name, handler, options) => attempt(name, () => api.on(name, handler, options));
     const listen = (name, handler) => hook(name, heard(name, handler));
     const attempt = (what, register) => {
@@ -48,10 +51,10 @@ export function wire(api) {
         }
     };
 
-    // --- tool calls ------------------------------------------------------------------------------
+    // --- Tool calls -------------------------------------------------------------------------------
     const policy = {
         id: "callosum",
-        description: "Asks the Callosum gate whether another session is in the way.",
+        description: "Asks the Callosum gate whether the call conflicts with another session.",
         async evaluate(event, ctx) {
             const answer = await judge(event, ctx ?? {}, "policy");
             return (
@@ -60,7 +63,7 @@ export function wire(api) {
             );
         },
     };
-    attempt("a trusted tool policy", () => api.registerTrustedToolPolicy(policy)); // else the hook gates
+    attempt("a trusted tool policy", () => api.registerTrustedToolPolicy(policy)); // otherwise the hook gates
     const before = async (event, ctx) => {
         const answer = await judge(event, ctx ?? {}, "hook");
         return (
@@ -74,7 +77,7 @@ export function wire(api) {
         heard("after_tool_call", (event, ctx) => calls.after(event, ctx)),
     );
 
-    /** What the gate says of a call that ran is read with its result. */
+    /** Add what the gate says about a call to the call's result. */
     const withWarning = ({ toolCallId, result }, ctx) => {
         const said = calls.saidOf(toolCallId, ctx ?? {});
         if (said === undefined || !Array.isArray(result?.content)) return undefined;
@@ -82,9 +85,9 @@ export function wire(api) {
     };
     attempt("a change of tool results", () =>
         api.registerAgentToolResultMiddleware(withWarning, { runtimes: ["openclaw"] }),
-    ); // else it comes with the next turn
+    ); // otherwise it comes with the next turn
 
-    // --- turns -----------------------------------------------------------------------------------
+    // --- Turns ------------------------------------------------------------------------------------
     const begun = (event, ctx) => {
         const first = turns.seen(ctx);
         turns.prompted(ctx, event.prompt);
@@ -111,7 +114,7 @@ export function wire(api) {
     listen("model_call_ended", (event, ctx) => {
         if (event.outcome === "error") events.failed(event, event.sessionKey ?? ctx.sessionKey);
     });
-    // OpenClaw does not wait here, so nothing may be promised.
+    // OpenClaw does not wait here, so the handler must not return a promise.
     hook("before_message_write", (event, ctx) => {
         try {
             events.written(event?.message, ctx?.sessionKey);
@@ -141,7 +144,7 @@ export function wire(api) {
         }
     });
 
-    // --- deliveries ------------------------------------------------------------------------------
+    // --- Deliveries -------------------------------------------------------------------------------
     if (settings.deliveries) {
         for (const [name, method] of [
             ["reply_payload_sending", "payload"],
@@ -160,7 +163,7 @@ export function wire(api) {
         listen("message_sent", (event, ctx) => deliveries.sent(event, ctx));
     }
 
-    // --- the gateway -----------------------------------------------------------------------------
+    // --- Gateway ----------------------------------------------------------------------------------
     const started = (event, ctx) => {
         turns.works(ctx.workspaceDir);
         link.live();

@@ -1,12 +1,12 @@
-/** What the gateway serves of the gate: three RPC methods, and the gate's endpoints under the gateway's own address. */
+/** Serve the gate through the gateway: three RPC methods, and the gate's endpoints under the gateway's own address. */
 
 import { Away } from "./gate.js";
 
 export const PREFIX = "/callosum";
 const MAX_BODY = 5_000_000;
-/** As long as a call may wait at the gate, and a little. */
+/** Timeout in milliseconds: slightly longer than a call may wait at the gate. */
 const LONGEST = 65_000;
-/** What acting needs. Approving, resolving and the streams are asked of the gate itself. */
+/** Endpoints that an acting session needs. Approving, resolving and the streams are available at the gate itself. */
 const SERVED = [
     ["POST", /^\/(?:intercept|complete|lock|release|renew|late)$/],
     ["DELETE", /^\/lock\/[^/]+$/],
@@ -20,7 +20,7 @@ function queryOf(params, names) {
     return new URLSearchParams(given.map((name) => [name, String(params[name])]));
 }
 
-/** A method of the gateway's RPC that asks one thing of the gate. */
+/** Register an RPC method of the gateway that sends one request to the gate. */
 export function methodOf(link, path, names, defaults = {}) {
     return async ({ params, respond }) => {
         try {
@@ -37,7 +37,7 @@ export function methodOf(link, path, names, defaults = {}) {
     };
 }
 
-/** A method of the gateway's RPC that tells whether the gate answers, and which it is. */
+/** Register an RPC method of the gateway that says whether the gate answers, and which gate it is. */
 export function pingOf(link) {
     return async ({ respond }) => {
         const { mode, url } = link.settings;
@@ -68,7 +68,7 @@ async function bodyOf(request) {
     return Buffer.concat(pieces).toString();
 }
 
-/** Passes a request that the gateway has let in on to the gate, with the gate's own token. */
+/** Forward a request that the gateway has accepted to the gate, with the gate's own token. */
 export function passing(link) {
     return async (request, response) => {
         const say = (status, body) => {

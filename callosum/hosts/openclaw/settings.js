@@ -1,8 +1,8 @@
-/** What the plugin's `config` in openclaw.json says, with what holds where it says nothing. */
+/** Read the plugin's `config` in openclaw.json and fill in the defaults. */
 
 const FAIL_MODES = new Set(["tier", "open", "closed"]);
 
-/** A setting that cannot be used; the gate is then away, which is told with each call that is held. */
+/** A setting that cannot be used. The gate is then unreachable, and each blocked call says so. */
 export class BadSetting extends Error {}
 
 function text(config, name, otherwise) {
@@ -37,9 +37,10 @@ function command(config) {
 }
 
 /**
- * The settings, checked. `seconds` are between two signs of life, `deadline` is in milliseconds.
+ * Return the checked settings. `seconds` is the time between two heartbeats, `deadline` is in milliseconds.
  *
- * Throws `BadSetting`. OpenClaw has checked them by the manifest's schema before, other versions perhaps differently.
+ * Throws `BadSetting`. OpenClaw has already checked them by the manifest's schema, but other versions may check
+ * differently.
  */
 export function settingsOf(config = {}) {
     const mode = text(config, "mode", (config.url ?? config.serverUrl) === undefined ? "local" : "remote");

@@ -1,15 +1,15 @@
-/** Long texts among a call's params, cut before they are sent: the gate takes less, and needs less. */
+/** Cut long texts among a call's params before they are sent, because the gate accepts and needs less. */
 
 import { createHash } from "node:crypto";
 
-/** A text that is longer, in characters, is cut. */
+/** Length in characters above which a text is cut. */
 export const LONG = 500_000;
-/** Deeper than this nothing is looked at. */
+/** Depth below which nothing is cut. */
 const DEEPEST = 6;
 
 /**
- * The value with each long text in it cut to its begin and a digest of all of it: equal texts stay equal, others
- * different.
+ * Return the value with each long text cut to its beginning and a digest of the whole text. Equal texts stay equal and
+ * different texts stay different.
  */
 export function shortened(value, most = LONG, depth = 0) {
     if (typeof value === "string") return value.length <= most ? value : cut(value, most);

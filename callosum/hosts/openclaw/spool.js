@@ -1,20 +1,20 @@
 /**
- * The spool of a state folder, `late.jsonl`: what the gate of this machine takes in before its next decision.
+ * Write the spool of a state folder, `late.jsonl`, which the gate of this machine reads before its next decision.
  *
- * Node has no file locks. Who takes the file in reads it once more after removing it, and who writes looks afterwards
- * whether it is still there: a record that fell in between is written again, which changes nothing.
+ * Node has no file locks. The gate reads the file once more after it removes it, and a writer checks afterwards whether
+ * the file still exists. A record written in between is written again, which changes nothing.
  */
 
 import fs from "node:fs";
 import path from "node:path";
 
 const FILE = "late.jsonl";
-/** Longest file and longest record, in bytes. */
+/** Maximum lengths in bytes of the file and of a record. */
 const MAX_FILE = 4_000_000;
 const MAX_RECORD = 200_000;
 const TRIES = 8;
 
-/** Appends a record. Returns whether it is in the file; if not, it is to be kept in memory. */
+/** Append a record. Return whether it is in the file; if not, keep it in memory. */
 export function append(state, record) {
     const line = Buffer.from(`\n${JSON.stringify(record)}\n`);
     if (line.length > MAX_RECORD) return false;
@@ -36,24 +36,25 @@ export function append(state, record) {
             }
         }
     } catch {
-        // a folder that cannot be written: the memory has it
+        // the folder cannot be written, so the record stays in memory
     }
     return false;
 }
 
-/** How the names of params end that name a file or a folder. */
+/** Suffixes of the names of params that name a file or a folder. */
 const NAMING = /(?:path|file|dir|folder|cwd|workdir|glob)$/i;
-/** Params that hold content, which no key is made of. */
+/** Params that hold content, from which no key is derived. */
 const CONTENT = /^(?:contents?|text|data|input|patch|diff|file_?text|(?:old|new)_?(?:str|string|text))$/i;
 /** The lines of a patch that name its files. */
 const PATCHED = /^\*\*\* (?:Begin Patch|End Patch|(?:Add|Update|Delete) File: .*|Move to: .*)$/gm;
-/** A run of characters that may be a secret. */
+/** Matches a run of characters that may be a secret. */
 const SECRETIVE = /(?=[A-Za-z_+/=-]*\d)[A-Za-z0-9_+=-]{20,}/;
 const LONGEST = 2000;
 
 /**
- * The params as they may stand in the file: numbers, names of files, the file names of a patch. The gate derives the
- * keys from it. `undefined` where a key may hang on what would be left out, or a secret may be in what would be kept.
+ * Return the params in the form in which they may be stored: numbers, file names and the file names of a patch, from
+ * which the gate derives the keys. Return `undefined` if a key may depend on an omitted value, or if a kept value may
+ * contain a secret.
  */
 export function summaryOf(params) {
     const found = {};

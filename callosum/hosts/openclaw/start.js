@@ -1,5 +1,5 @@
 /**
- * How the gate of this machine is started, and how the process on its socket is known for it.
+ * Start the gate of this machine, and check the process that listens on its socket.
  *
  * The rules are those of `callosum/launch.py` and `callosum/sockets.py`; a test compares the lists of names.
  */
@@ -7,9 +7,9 @@
 import fs from "node:fs";
 import path from "node:path";
 
-/** The folder in which the gate works: no project's. */
+/** Working folder of the gate, which belongs to no project. */
 export const NEUTRAL = "/";
-/** Variables that change which code a process runs, and Callosum's own, which are handed on as options alone. */
+/** Variables that change which code a process runs, and Callosum's own, which are passed on only as options. */
 export const DROPPED = new Set([
     "GCONV_PATH",
     "GLIBC_TUNABLES",
@@ -29,28 +29,28 @@ export const DROPPED = new Set([
 export const DROPPED_PREFIXES = ["PYTHON", "LD_", "DYLD_", "BASH_FUNC_", "CALLOSUM_"];
 const LAUNCHER = "/callosum/launch.py";
 
-/** The variables for the gate. */
+/** Return the variables for the gate. */
 export function environment(environ = process.env) {
     const dropped = (name) => DROPPED.has(name) || DROPPED_PREFIXES.some((prefix) => name.startsWith(prefix));
     return Object.fromEntries(Object.entries(environ).filter(([name]) => !dropped(name)));
 }
 
 /**
- * Why the process that listens on the socket is not to be asked, `""` if it is. `command` is what starts the gate.
+ * Return why the process that listens on the socket must not be asked, or `""`. `command` starts the gate.
  *
- * Node.js does not tell whose process is at the other end; so the owner of the socket counts, which lies in a folder
- * that nobody else can write, and the file in which the gate names its installation.
+ * Node.js does not show which process is at the other end. Therefore the owner of the socket counts, which is in a
+ * folder that nobody else can write, and the file in which the gate names its installation.
  */
 export function stranger(socket, command) {
     let owner;
     try {
         owner = fs.statSync(socket).uid;
     } catch {
-        return ""; // nobody listens: connecting says so
+        return ""; // nothing listens: connecting reports it
     }
     if (owner !== process.getuid()) return `${socket} belongs to another user (${owner})`;
     const launcher = command.find((word) => word.endsWith(LAUNCHER));
-    if (launcher === undefined) return ""; // a command of the user's own: nothing names its installation
+    if (launcher === undefined) return ""; // the user's own command: nothing names its installation
     try {
         const [pid, programs, root] = fs.readFileSync(`${socket}.origin`, "utf8").split("\n");
         const ours = [fs.realpathSync(path.dirname(command[0])), fs.realpathSync(launcher).slice(0, -LAUNCHER.length)];

@@ -1,34 +1,34 @@
-/** How grave a call can be, for the time when nobody can be asked, and what is then let through. */
+/** Classify calls by tier for the time when the gate is unreachable, and say which calls then run. */
 
 import fs from "node:fs";
 import path from "node:path";
 
-/** The table that the gate keeps in its state folder. */
+/** File name of the tier table that the gate keeps in its state folder. */
 const FILE = "fallback.json";
 const MAX_SIZE = 4_000_000;
-/** A tool that is not in the table. */
+/** Tier of a tool that the table does not list. */
 const UNKNOWN = 3;
-/** The highest tier that goes on. */
+/** Highest tier that runs without the gate. */
 const LIMITS = { tier: 2, open: 4, closed: 0 };
-/** What runs commands can do anything, whatever a table says. Lower case, without what joins the words. */
+/** Words of tools that run commands, which can do anything whatever the table says. Lower case, without separators. */
 const SHELLS = new Set(
     `bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand
     executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline
     runinterminal runpowershell runshell runshellcommand runterminal runterminalcmd runterminalcommand sh shell
     shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh`.split(/\s+/),
 );
-/** Tools of OpenClaw's own that no rule names, and what they can do at most. */
+/** OpenClaw's own tools that no rule names, with their maximum tier. */
 const OWN = { update_plan: 0, sessions_yield: 0, session_status: 0, heartbeat_respond: 1 };
-/** Before there is a table: tools of the hosts that only read. The client in Python has the same. */
+/** Read-only tools of the hosts, for use before there is a table. The Python client has the same list. */
 const READS = new Set(
     `BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob
     google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content session_status
     sessions_history sessions_list tool_describe tool_search web_fetch web_search`.split(/\s+/),
 );
-/** What `process` can do to a command that runs: look at it. All else speaks to a shell. */
+/** Actions of `process` that only look at a running command. All others write to a shell. */
 const LOOKS = new Set(["list", "poll", "log"]);
 
-/** Checks a table, `{"tools": {name: tier}}`. `undefined` for anything else. */
+/** Return a valid table, `{"tools": {name: tier}}`, or `undefined` for anything else. */
 export function tableOf(content) {
     const tools = content?.tools;
     if (typeof tools !== "object" || tools === null || Array.isArray(tools)) return undefined;
@@ -37,7 +37,7 @@ export function tableOf(content) {
     return new Map(entries);
 }
 
-/** The table beside the gate, `undefined` where there is none that can be used. */
+/** Return the table of the state folder, or `undefined` if there is no valid one. */
 export function tableIn(state) {
     try {
         const file = path.join(state, FILE);
@@ -48,7 +48,7 @@ export function tableIn(state) {
     }
 }
 
-/** The highest tier that a call can have. `_tier` among its params can raise it, as it does at the gate. */
+/** Return the maximum tier of a call. `_tier` among its params can raise it, as at the gate. */
 export function tierOf(tool, params, table) {
     const said = Math.ceil(Number(params?._tier ?? 0));
     const raised = said > 0 ? Math.min(said, 4) : 0;
@@ -59,7 +59,7 @@ export function tierOf(tool, params, table) {
     return Math.max(table?.get(tool) ?? OWN[tool] ?? reads, shell, raised);
 }
 
-/** Whether a call of this tier goes on while the gate is away. */
+/** Return whether a call of this tier runs while the gate is unreachable. */
 export function goesOn(tier, failMode) {
     return tier <= LIMITS[failMode];
 }

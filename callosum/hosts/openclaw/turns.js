@@ -1,14 +1,14 @@
 /**
- * What is known of sessions and their turns: where they work, what caused them, who started them, what was seen.
+ * Remember sessions and their turns: their folders, their causes, their parents, and what they have seen.
  *
- * The hooks around a tool call say none of that; those of the turn and of the message that came before do.
+ * The hooks around a tool call say none of that; the hooks of the turn and of its message do.
  */
 
 import { Bounded, nameOf } from "./names.js";
 
 const SESSIONS = 2000;
 const RUNS = 2000;
-/** Characters of a prompt that the gate is told. */
+/** Maximum number of characters of a prompt that are sent to the gate. */
 const PURPOSE = 1000;
 
 export class Turns {
@@ -17,7 +17,7 @@ export class Turns {
     #firings = new Bounded(SESSIONS);
     #workspace;
 
-    /** The folder in which sessions work of which no turn was seen. */
+    /** Folder of sessions without a known turn. */
     works(folder) {
         if (typeof folder === "string" && folder) this.#workspace = folder;
     }
@@ -28,23 +28,23 @@ export class Turns {
         return found;
     }
 
-    /** The turn with this id; `{}` that is not kept where there is none. */
+    /** Return the turn with this id, or an unsaved `{}` if there is none. */
     run(id) {
         return (id && this.#runs.get(id)) || {};
     }
 
-    /** A message came in: it causes the next turn of its session. */
+    /** Note that a message arrived: it causes the next turn of its session. */
     received(sessionKey, { channel, conversation, message }) {
         if (!sessionKey || !message) return;
         this.session(sessionKey).origin = nameOf(`message:${channel}:${conversation}:${message}`);
     }
 
-    /** A job of the schedule is fired. */
+    /** Note that a scheduled job starts. */
     fired(job, at) {
         if (job && at) this.#firings.set(job, at);
     }
 
-    /** A hook of a turn says what it knows. True at the first one of a turn. */
+    /** Note what a hook says about a turn. Return true for the first hook of a turn. */
     seen(ctx) {
         const { runId, sessionKey, workspaceDir, trigger, jobId } = ctx;
         if (!runId) return false;
@@ -70,11 +70,11 @@ export class Turns {
         if (!sessionKey) return undefined;
         const session = this.session(sessionKey);
         const { origin } = session;
-        delete session.origin; // a message causes one turn
+        delete session.origin; // a message causes one turn only
         return origin;
     }
 
-    /** A session was started by another. */
+    /** Note that one session started another. */
     spawned(child, requester) {
         if (child && requester && child !== requester) this.session(child).parent = requester;
     }
@@ -93,7 +93,7 @@ export class Turns {
         return sessionKey ? this.#sessions.get(sessionKey)?.origin : undefined;
     }
 
-    /** A person typed the prompt of the turn; what is fired by a clock serves no prompt. */
+    /** Note the prompt of the turn if a person typed it; a scheduled turn serves no prompt. */
     prompted(ctx, prompt) {
         const run = this.#runs.get(ctx.runId);
         if (run !== undefined && run.trigger === "user" && typeof prompt === "string" && prompt) {
@@ -105,19 +105,19 @@ export class Turns {
         return this.run(runId).purpose;
     }
 
-    /** The gate has answered a call of the turn with this decision. */
+    /** Note the gate's decision about a call of the turn. */
     answered(runId, id) {
         const run = this.#runs.get(runId);
         if (run !== undefined && id > run.answered) run.answered = id;
     }
 
-    /** The model is asked again: it has seen all that was answered until now. */
+    /** Note that the model is asked again, so that it has seen all earlier answers. */
     asked(runId) {
         const run = this.#runs.get(runId);
         if (run !== undefined) run.seen = run.answered;
     }
 
-    /** The newest decision whose answer the model had seen when it made its calls; `undefined` if that is not known. */
+    /** Return the newest decision that the model had seen when it made its calls, or `undefined` if unknown. */
     seenBy(runId) {
         return this.run(runId).seen || undefined;
     }

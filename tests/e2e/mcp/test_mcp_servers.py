@@ -178,5 +178,5 @@ def test_with_the_gate_killed_reading_goes_on_and_a_grave_call_does_not(
     with serving(tmp_path / "state") as gate:
         results = asyncio.run(go_on(gate))
     assert [bool(result.is_error) for result in results] == [False, False, True]
-    assert "cannot be asked" in results[2].content[0].text
+    assert "is unreachable" in results[2].content[0].text
     assert Path(file).exists()
