@@ -1,4 +1,4 @@
-"""``callosum doctor`` and the hosts: green where they ask the gate, red where one does not, and told to who listens."""
+"""Check ``callosum doctor`` for hosts: ok if they ask the gate, wrong if one does not, and reported to listeners."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Finding = dict[str, Any]
 
 
 class Home:
-    """A user's home with hosts set up in it, and a search path without those of this machine."""
+    """A user's home with hosts set up in it, and a search path without this machine's hosts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Home:
     def install(self, *words: str) -> None:
         done = run(self.state, "install", *words, "--yes", env=self.env)
         assert done.returncode == 0, done
-        if words[0] == "codex":  # what the user's review leaves behind
+        if words[0] == "codex":  # the result of the user's review
             (self.folder / ".codex" / "config.toml").write_text(
                 f'[hooks.state."{self.path("codex")}:pre_tool_use:0:0"]\ntrusted_hash = "sha256:0"\n'
             )
@@ -65,7 +65,7 @@ class Home:
         (self.bin / name).chmod(0o700)
 
     def doctor(self) -> tuple[int, dict[str, Finding]]:
-        """The exit code, and what was found by what was looked at."""
+        """Return the exit code, and the findings by check."""
         done = run(self.state, "doctor", "--json", env=self.env)
         assert done.stdout, done
         return done.returncode, {found["check"]: found for found in json.loads(done.stdout)["findings"]}
@@ -81,14 +81,14 @@ class Home:
         return subprocess.run(words, input=json.dumps(payload).encode(), capture_output=True, check=True).stdout
 
     def told(self) -> list[dict[str, Any]]:
-        """The ``health.critical`` events in the daily log."""
+        """Return the ``health.critical`` events in the daily log."""
         text = "".join(path.read_text() for path in (self.state / "brain" / "corpus").glob("*.md"))
         return [json.loads(line.split(" | ", 2)[2]) for line in text.splitlines() if " | health.critical | " in line]
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """A home whose gate, if a hook has started one, is ended by its pid."""
+    """Yield a home. If a hook starts a gate, stop it by pid afterwards."""
     made = Home(tmp_path)
     yield made
     for found in (made.state / "servers").glob("*.json"):
@@ -98,14 +98,14 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def gated(home: Home) -> Iterator[Home]:
-    """The same with a gate that runs where the hooks look."""
+    """Yield the same with a gate running where the hooks look for one."""
     with serving(home.state, "--socket", socket_path(home.state)):
         yield home
 
 
 @contextmanager
 def listening(place: str | tuple[str, int], answer: bytes = b"") -> Iterator[int]:
-    """Somebody who takes connections and says ``answer``; the port."""
+    """Accept connections and answer with ``answer``. Yield the port."""
     family = socket.AF_UNIX if isinstance(place, str) else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as server:
         server.bind(place)
@@ -128,23 +128,23 @@ def listening(place: str | tuple[str, int], answer: bytes = b"") -> Iterator[int
             thread.join(10)
 
 
-# --- green, and red -------------------------------------------------------------------------------------
+# --- ok and wrong -----------------------------------------------------------------------------------------
 
 
-def test_a_machine_without_hosts_hears_nothing_of_them(home: Home) -> None:
+def test_machine_without_hosts_gets_no_findings_about_hosts(home: Home) -> None:
     code, found = home.doctor()
     assert code == 0
     assert not [check for check in found if check.startswith((*SETTINGS, "mcp", "gate"))]
 
 
-def test_a_host_that_was_never_set_up_is_only_mentioned(home: Home) -> None:
+def test_host_that_was_never_set_up_is_only_mentioned(home: Home) -> None:
     home.program("gemini", "0.61.0")
     code, found = home.doctor()
     assert (code, found["gemini entries"]["level"]) == (0, "advice")
     assert found["gemini entries"]["advice"] == "callosum install gemini"
 
 
-def test_green_then_red_when_the_entry_is_removed(home: Home) -> None:
+def test_removed_entry_turns_the_check_from_ok_to_wrong(home: Home) -> None:
     for host in SCRIPTED:
         home.install(host)
     code, found = home.doctor()
@@ -166,9 +166,7 @@ def test_green_then_red_when_the_entry_is_removed(home: Home) -> None:
     assert home.wrong() == {}
 
 
-def test_a_server_tells_by_itself_that_a_host_does_not_ask_any_more(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_reports_a_host_that_no_longer_asks(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "EVERY", 0.0)
     home.install("claude-code")
     told: list[HealthCritical] = []
@@ -193,7 +191,7 @@ def test_a_server_tells_by_itself_that_a_host_does_not_ask_any_more(
     assert [(one.resource, "PreToolUse" in str(one.value)) for one in told] == [("host:claude-code", True)], "once"
 
 
-def test_what_stays_wrong_is_told_again_after_an_hour(home: Home) -> None:
+def test_persistent_problem_is_reported_again_after_an_hour(home: Home) -> None:
     home.install("codex")
     home.path("codex").unlink()
     clock = iter((0.0, 10.0, 61.0, 122.0, 3600.0, 3662.0, 3723.0))
@@ -201,7 +199,7 @@ def test_what_stays_wrong_is_told_again_after_an_hour(home: Home) -> None:
     assert [len(looking.look()) for _ in range(6)] == [0, 1, 0, 0, 1, 0]
 
 
-def test_a_changed_entry_is_as_bad_as_none(gated: Home) -> None:
+def test_changed_entry_is_as_wrong_as_a_missing_one(gated: Home) -> None:
     gated.install("claude-code")
     path = gated.path("claude-code")
     path.write_text(path.read_text().replace('"onFailure": "block"', '"onFailure": "allow"'))
@@ -214,7 +212,7 @@ def test_a_changed_entry_is_as_bad_as_none(gated: Home) -> None:
     assert not mark.exists(), "what somebody else wrote there is not started"
 
 
-def test_people_can_read_it(gated: Home) -> None:
+def test_report_is_readable_for_people(gated: Home) -> None:
     gated.install("claude-code")
     gated.path("claude-code").write_text("{}")
     shown = run(gated.state, "doctor", env=gated.env)
@@ -224,7 +222,7 @@ def test_people_can_read_it(gated: Home) -> None:
     assert "One thing is wrong." in shown.stdout
 
 
-def test_who_listens_to_a_server_hears_of_it(gated: Home) -> None:
+def test_listener_of_a_server_receives_the_report(gated: Home) -> None:
     gated.install("gemini")
     gated.path("gemini").unlink()
     with CallosumClient(f"unix:{socket_path(gated.state)}") as client, client.events("health.critical") as events:
@@ -239,7 +237,7 @@ def test_who_listens_to_a_server_hears_of_it(gated: Home) -> None:
     assert len(until(gated.told)) == 1, "told by the server alone, once"
 
 
-# --- the entries hold, and something else does not ------------------------------------------------------
+# --- entries in place, but something else is wrong -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,31 +247,31 @@ def test_who_listens_to_a_server_hears_of_it(gated: Home) -> None:
         ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "hooks = false"),
     ],
 )
-def test_hooks_that_are_switched_off(gated: Home, host: str, file: str, content: str, says: str) -> None:
+def test_switched_off_hooks_are_wrong(gated: Home, host: str, file: str, content: str, says: str) -> None:
     gated.install(host)
     (gated.folder / file).write_text(content)
     assert says in gated.wrong()[f"{host} switch"]["says"]
 
 
-def test_codex_hooks_that_nobody_reviewed(gated: Home) -> None:
+def test_codex_hooks_without_a_review_are_wrong(gated: Home) -> None:
     gated.install("codex")
     (gated.folder / ".codex" / "config.toml").unlink()
     wrong = gated.wrong()["codex trust"]
     assert "Only you can" in wrong["advice"]
 
 
-def test_a_host_too_old_for_the_fail_closed_form(gated: Home) -> None:
+def test_host_too_old_for_the_fail_closed_form_is_wrong(gated: Home) -> None:
     gated.install("claude-code")
     gated.program("claude", "2.1.197 (Claude Code)")
     assert set(wrong := gated.wrong()) == {"claude-code version"}
     assert "before 2.1.295" in wrong["claude-code version"]["says"]
 
 
-def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
+def test_missing_or_changed_script_is_wrong(gated: Home) -> None:
     gated.install("gemini")
     script = hooks.installed(gated.state)
     content = script.read_bytes()
-    script.unlink()  # a program that runs cannot be written
+    script.unlink()  # a running program cannot be overwritten
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o700)
     wrong = gated.wrong()
@@ -286,7 +284,7 @@ def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
     assert "is missing" in gated.wrong()["gemini script"]["says"]
 
 
-def test_who_is_no_gate_but_listens_in_its_place(home: Home) -> None:
+def test_process_that_listens_in_place_of_the_gate_is_wrong(home: Home) -> None:
     home.install("gemini")
     with listening(socket_path(home.state), b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"):
         wrong = home.wrong()
@@ -294,7 +292,7 @@ def test_who_is_no_gate_but_listens_in_its_place(home: Home) -> None:
     assert "server.log" in wrong["gemini canary"]["advice"]
 
 
-def test_a_gate_that_only_observes(home: Home) -> None:
+def test_gate_that_only_observes_is_reported(home: Home) -> None:
     settings = home.folder / ".config" / "callosum" / "callosum.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text('mode = "observe"')
@@ -304,7 +302,7 @@ def test_a_gate_that_only_observes(home: Home) -> None:
     assert "only observes" in found["gemini canary"]["says"]
 
 
-def test_an_http_server_that_is_down(home: Home) -> None:
+def test_http_server_that_is_down_is_wrong(home: Home) -> None:
     with listening(("127.0.0.1", 0)) as port:
         pass
     home.install("claude-code", "--http", f"http://127.0.0.1:{port}")
@@ -314,13 +312,13 @@ def test_an_http_server_that_is_down(home: Home) -> None:
     assert "no tool runs" in wrong["claude-code canary"]["advice"]
 
 
-def test_an_http_server_that_answers(gated: Home) -> None:
+def test_http_server_that_answers_is_ok(gated: Home) -> None:
     with serving(gated.state) as server:
         gated.install("claude-code", "--http", server.address)
         assert gated.wrong() == {}
 
 
-# --- heard, and in the transcript -----------------------------------------------------------------------
+# --- last hook events and transcripts --------------------------------------------------------------------------
 
 
 def transcript(home: Home, *ids: str) -> None:
@@ -336,7 +334,7 @@ def transcript(home: Home, *ids: str) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def test_a_call_without_a_decision_is_named(gated: Home) -> None:
+def test_call_without_a_decision_is_named(gated: Home) -> None:
     gated.install("claude-code")
     asked = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "/", "tool_name": "Bash"}
     gated.hook("claude-code", {**asked, "tool_input": {"command": "true"}, "tool_use_id": "toolu_gated"})
@@ -352,7 +350,7 @@ def test_a_call_without_a_decision_is_named(gated: Home) -> None:
     assert "toolu_gated" not in wrong
 
 
-def test_when_a_hook_was_last_heard(gated: Home) -> None:
+def test_last_hook_event_is_shown(gated: Home) -> None:
     gated.install("codex")
     gated.hook("codex", {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": "/"})
     until((gated.state / "heard.json").exists)
@@ -364,7 +362,7 @@ def test_when_a_hook_was_last_heard(gated: Home) -> None:
 # --- OpenClaw and MCP -----------------------------------------------------------------------------------
 
 
-def test_openclaw_asks_or_not(gated: Home) -> None:
+def test_openclaw_plugin_is_checked(gated: Home) -> None:
     gated.install("openclaw")
     node = shutil.which("node")
     if node is not None:
@@ -380,7 +378,7 @@ def test_openclaw_asks_or_not(gated: Home) -> None:
     assert "enabled is not true" in gated.wrong()["openclaw entries"]["says"]
 
 
-def test_a_gateway_whose_plugin_is_silent(gated: Home) -> None:
+def test_gateway_with_a_silent_plugin_is_wrong(gated: Home) -> None:
     with listening(("127.0.0.1", 0)) as port:
         path = gated.path("openclaw")
         path.parent.mkdir()
@@ -396,7 +394,7 @@ def test_a_gateway_whose_plugin_is_silent(gated: Home) -> None:
         assert "silent for 3 min" in gated.wrong()["openclaw heartbeat"]["says"]
 
 
-def test_an_mcp_server_that_was_added_since(home: Home) -> None:
+def test_mcp_server_added_after_the_installation_is_wrong(home: Home) -> None:
     path = home.folder / "mcp.json"
     path.write_text('{"mcpServers": {"files": {"command": "npx"}}}')
     home.install("mcp", str(path))
@@ -409,7 +407,7 @@ def test_an_mcp_server_that_was_added_since(home: Home) -> None:
     assert wrong["advice"] == f"callosum install mcp {path}"
 
 
-def test_mcp_servers_that_cannot_be_started_are_wrong(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mcp_servers_that_cannot_start_are_wrong(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.folder / "mcp.json"
     path.write_text(
         '{"mcpServers": {"files": {"url": "http://127.0.0.1:1/mcp"}, "gate": {"command": "callosum", "args": ["mcp"]}}}'
@@ -433,7 +431,7 @@ def test_mcp_servers_that_cannot_be_started_are_wrong(home: Home, monkeypatch: p
     assert "there is no program /gone/python" in home.wrong()["mcp programs"]["says"]
 
 
-def test_a_host_of_a_version_without_hooks_is_wrong(home: Home) -> None:
+def test_host_version_without_hooks_is_wrong(home: Home) -> None:
     for host, version in (("codex", "codex-cli 0.20.0"), ("gemini", "0.20.0")):
         home.install(host)
         home.program(host, version)

@@ -1,6 +1,6 @@
-"""A host that nobody has heard of, added to a copy of the package by one file and one line, gated all the way.
+"""Add a new host to a copy of the package with one file and one line, and gate it from end to end.
 
-The copy runs as an installation does: its own command, its own hook, the gate that this hook starts.
+The copy runs like an installation, with its own command and hook and the gate that this hook starts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Said = tuple[int, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the host in it, and with the hook client where there is a compiler."""
+    """Return a copy of the package with the host in it, and with the hook client if a compiler is available."""
     folder = tmp_path_factory.mktemp("installation")
     made = folder / "callosum"
     clients = [path.name for path in Path(callosum.__file__).parent.glob("hosts/native/*-*")]
@@ -85,7 +85,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Home:
-    """A user's home, and the copy's command in it. ``kind``: which hook the settings ask for."""
+    """Return a user's home with the copy's command in it. ``kind`` is the hook that the settings request."""
 
     def __init__(self, folder: Path, package: Path, kind: str) -> None:
         self.folder, self.state, self.kind = folder, folder / "state", kind
@@ -106,17 +106,17 @@ class Home:
         )  # fmt: skip
 
     def doctor(self) -> dict[str, tuple[str, str]]:
-        """Level and sentence of what was looked at of the host."""
+        """Return level and sentence of each check of the host."""
         found = json.loads(self.run("doctor", "--json").stdout)["findings"]
         return {one["check"].removeprefix("acme "): (one["level"], one["says"]) for one in found if one.get("host")}
 
     def command(self, event: str) -> str:
-        """The shell's line for an event, as it stands in the settings."""
+        """Return the shell command for an event as the settings have it."""
         (group,) = [one for one in json.loads(self.settings.read_text())["hooks"][event] if "callosum" in str(one)]
         return str(group["hooks"][0]["command"])
 
     def send(self, event: str, session: str = "A", payload: bytes = b"", **said: Any) -> Said:
-        """Calls the hook as the host does; its exit code and what it prints."""
+        """Call the hook as the host does. Return its exit code and output."""
         words = {"hook_event_name": event, "session_id": session, "cwd": str(self.folder), **said}
         done = subprocess.run(
             ["/bin/sh", "-c", self.command(event)],
@@ -138,7 +138,7 @@ class Home:
 
 
 def _site() -> str:
-    """The folder with the packages that the copy needs."""
+    """Return the folder with the packages that the copy needs."""
     spec = importlib.util.find_spec("msgspec")
     assert spec is not None
     assert spec.origin is not None
@@ -157,7 +157,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, package: Path) -> Itera
             os.kill(int(found.stem), signal.SIGTERM)
 
 
-def test_a_host_of_one_file_and_one_line_is_installed_examined_gated_and_taken_out_again(home: Home) -> None:
+def test_host_described_in_one_file_is_installed_inspected_gated_and_uninstalled(home: Home) -> None:
     assert "acme" in home.run("install", "--help").stdout
     assert home.doctor() == {"entries": ("advice", "Acme Agent does not ask the gate")}
 
@@ -173,10 +173,10 @@ def test_a_host_of_one_file_and_one_line_is_installed_examined_gated_and_taken_o
     # allow: the hook starts the gate
     assert home.send("SessionOpened") == (0, {})
     assert home.ask("A", "a1", "send_email", MAIL) == (0, {})
-    # block: in the words of the host
+    # block: in the host's format
     code, said = home.ask("B", "b1", "send_email", MAIL)
     assert (code, said["permitted"], "bob@example.com" in said["because"]) == (0, False, True), said
-    # its settings and its processes are guarded as those of any host
+    # its settings and processes are guarded like those of any host
     for tool, params in (
         ("run_command", {"command": "echo '{}' > ~/.acme/hooks.json"}),
         ("run_command", {"command": 'rm "$ACME_HOME/hooks.json"'}),
@@ -199,12 +199,12 @@ def test_a_host_of_one_file_and_one_line_is_installed_examined_gated_and_taken_o
     assert levels == dict.fromkeys(("entries", "version", "script", "canary", "heard"), "ok"), found
     assert "Acme Agent 1.4.0" in found["version"][1]
 
-    # away: reads go on, the rest is refused in the words of the host
+    # unreachable: reads continue, everything else is refused in the host's format
     os.kill(home.gate(), signal.SIGSTOP)
     assert home.ask("A", "a2", "read_file", {"file_path": "/etc/hosts"}) == (0, {})
     code, said = home.ask("A", "a3", "send_email", MAIL)
     assert (code, said["permitted"], "cannot be asked" in said["because"]) == (0, False, True), said
-    # what nobody can judge is not run if it asks, by the names of this host's events
+    # an unclassifiable event is refused if it asks, by the names of this host's events
     broken = b'{"hook_event_name": "%s", '
     assert home.send("CallRequested", payload=broken % b"CallRequested")[0] == 2
     assert home.send("TurnOver", payload=broken % b"TurnOver")[0] == 0

@@ -1,4 +1,4 @@
-"""What one hook event may cost in processor time, which other work on the machine hardly stretches."""
+"""Measure the processor time of one hook event, which other work on the machine hardly changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ static, while ``true`` loads a library. The script takes 14 times as much."""
 
 
 def processor_time(command: Sequence[str | Path], body: bytes) -> float:
-    """Run a program to its end; return the processor time of it and of what it started, in milliseconds."""
+    """Run a program to its end. Return the processor time of it and its children in milliseconds."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     process.stdin.write(body)
@@ -48,7 +48,7 @@ def over_true(hook: Path, rounds: int) -> float:
 
 
 @pytest.mark.skipif(client_path() is None, reason="the native hook client is NOT tested: `make native` builds it")
-def test_event_of_the_native_client_costs_little_more_than_true(tmp_path: Path) -> None:
+def test_native_client_costs_little_more_than_true(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with serving(state, "--socket", socket_path(state)):
         taken = over_true(hooks.written(state, "native"), ROUNDS)

@@ -1,4 +1,4 @@
-"""The native hook client by itself: hostile gates, hostile surroundings, and what it does where all fails."""
+"""Test the native hook client alone: hostile gates, hostile environments, and its behaviour if everything fails."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ OFFLINE: Final = b'{"offline": true}'
 
 @pytest.fixture
 def hook(tmp_path: Path) -> Path:
-    """A client whose offline path is a program that says so, beside the status that it was given."""
+    """Yield a client whose offline path is a program that reports the status it was given."""
     path = hooks.written(tmp_path / "state", "native")
     offline(path, f"cat > /dev/null; echo \"$5\" >> {path.parent}/status; printf '%s\\n' '{OFFLINE.decode()}'")
     return path
 
 
 def offline(hook: Path, does: str) -> None:
-    """Has the client start a shell that does this in place of the offline path."""
+    """Make the client start a shell with this script instead of the offline path."""
     beside = Path(f"{hook}.conf")
     lines = [line for line in beside.read_text().splitlines() if not line.startswith("offline ")]
     program = hook.with_name("offline")
@@ -55,7 +55,7 @@ def offline(hook: Path, does: str) -> None:
 
 
 def status(hook: Path) -> list[int]:
-    """What curl would have ended with, as the offline path was told."""
+    """Return the exit code of curl that the offline path was given."""
     path = hook.parent / "status"
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
@@ -84,7 +84,7 @@ def response(body: bytes, head: bytes = b"200 OK") -> bytes:
 # --- answers ----------------------------------------------------------------------------------------------
 
 
-def test_answer_in_single_bytes_is_handed_on(hook: Path) -> None:
+def test_answer_in_single_bytes_is_printed(hook: Path) -> None:
     whole = response(DENY)
     with impostor(socket_path(hook.parent), answering(*(whole[at : at + 1] for at in range(len(whole))))):
         done = send(hook)
@@ -93,7 +93,7 @@ def test_answer_in_single_bytes_is_handed_on(hook: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"{}\n", b" \r\n"], ids=["nothing to say", "with a newline", "blank"])
-def test_answer_that_says_nothing_prints_nothing(hook: Path, body: bytes) -> None:
+def test_empty_answer_prints_nothing(hook: Path, body: bytes) -> None:
     with impostor(socket_path(hook.parent), answering(response(body))):
         done = send(hook)
     said = b"" if b"{}" in body else OFFLINE + b"\n"
@@ -134,7 +134,7 @@ def test_answer_without_a_length_ends_with_the_connection(hook: Path) -> None:
         (answering(closes=True), 52),
     ],
 )  # fmt: skip
-def test_answer_that_is_not_clean_goes_to_the_offline_path(
+def test_malformed_answer_goes_to_the_offline_path(
     hook: Path, answer: Callable[[socket.socket], None], code: int
 ) -> None:
     with impostor(socket_path(hook.parent), answer):
@@ -142,14 +142,14 @@ def test_answer_that_is_not_clean_goes_to_the_offline_path(
     assert (done.returncode, done.stdout, status(hook)) == (0, OFFLINE + b"\n", [code])
 
 
-def test_gate_that_reads_nothing_and_closes_is_no_gate(hook: Path) -> None:
+def test_gate_that_closes_without_reading_is_no_gate(hook: Path) -> None:
     with impostor(socket_path(hook.parent), lambda channel: channel.close()):
         done = send(hook, CALL[:-1] + b', "x": "' + b"x" * 5_000_000 + b'"}')
     assert done.stdout == OFFLINE + b"\n"
     assert status(hook)[0] in (52, 55, 56)
 
 
-def test_gate_that_refuses_a_long_payload_before_it_has_read_it_is_understood(hook: Path) -> None:
+def test_gate_that_rejects_a_long_payload_early_is_understood(hook: Path) -> None:
     def refuse(channel: socket.socket) -> None:
         channel.recv(1000)
         channel.sendall(response(b"{}", b"413 Too long"))
@@ -161,7 +161,7 @@ def test_gate_that_refuses_a_long_payload_before_it_has_read_it_is_understood(ho
 
 
 @pytest.mark.parametrize("drips", [False, True], ids=["silent", "dripping"])
-def test_gate_that_does_not_answer_in_time_is_left_after_a_second(hook: Path, drips: bool) -> None:
+def test_gate_that_does_not_answer_is_given_up_after_a_second(hook: Path, drips: bool) -> None:
     gone: list[bool] = []
 
     def drip(channel: socket.socket) -> None:
@@ -179,7 +179,7 @@ def test_gate_that_does_not_answer_in_time_is_left_after_a_second(hook: Path, dr
     assert 0.9 < time.monotonic() - began < LIMIT
 
 
-def test_queue_that_is_full_counts_as_a_gate_that_does_not_answer(hook: Path) -> None:
+def test_full_accept_queue_counts_as_no_answer(hook: Path) -> None:
     path = socket_path(hook.parent)
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as first:
         listening.bind(path)
@@ -189,7 +189,7 @@ def test_queue_that_is_full_counts_as_a_gate_that_does_not_answer(hook: Path) ->
     assert status(hook) == [28]
 
 
-def test_gate_that_hung_a_moment_ago_is_not_asked(hook: Path) -> None:
+def test_recently_hung_gate_is_not_asked(hook: Path) -> None:
     asked: list[socket.socket] = []
     with impostor(socket_path(hook.parent), asked.append):
         for said in (int(time.clock_gettime(time.CLOCK_BOOTTIME)) + 4, "x", "9" * 30, ""):
@@ -199,7 +199,7 @@ def test_gate_that_hung_a_moment_ago_is_not_asked(hook: Path) -> None:
     assert (asked, status(hook)) == ([], [1028])
 
 
-# --- surroundings -----------------------------------------------------------------------------------------
+# --- Environment --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", [CALL, b"", b"[]", b'{"hook_event_name": "Stop"}'])
@@ -207,9 +207,7 @@ def test_gate_that_hung_a_moment_ago_is_not_asked(hook: Path) -> None:
     "content",
     [None, b"", b"\n", b"callosum-hook 2\n", b"callosum-hook 1\n", b"\x00\xff", b"callosum-hook 1\nlimit x\n"],
 )
-def test_configuration_that_cannot_be_used_stops_calls_of_tools_alone(
-    hook: Path, content: bytes | None, payload: bytes
-) -> None:
+def test_unusable_configuration_blocks_only_tool_calls(hook: Path, content: bytes | None, payload: bytes) -> None:
     beside = Path(f"{hook}.conf")
     if content is None:
         beside.unlink()
@@ -221,7 +219,7 @@ def test_configuration_that_cannot_be_used_stops_calls_of_tools_alone(
 
 
 @pytest.mark.parametrize("line", ["limit 99999999999999999999", "milliseconds -1", "socket", "hung-status 1x"])
-def test_one_line_that_is_wrong_spoils_the_configuration(hook: Path, line: str) -> None:
+def test_one_malformed_line_spoils_the_configuration(hook: Path, line: str) -> None:
     beside = Path(f"{hook}.conf")
     key = line.split(maxsplit=1)[0]
     lines = [line if one.split()[0] == key else one for one in beside.read_text().splitlines()]
@@ -230,7 +228,7 @@ def test_one_line_that_is_wrong_spoils_the_configuration(hook: Path, line: str) 
 
 
 @pytest.mark.parametrize("host", ["../x", "a b", "", "A", "x" * 40, "a\r\nX: y"])
-def test_name_that_is_no_hosts_goes_into_no_request(hook: Path, host: str) -> None:
+def test_unknown_host_name_is_not_sent(hook: Path, host: str) -> None:
     heard: list[socket.socket] = []
     with impostor(socket_path(hook.parent), heard.append):
         assert send(hook, CALL, host).returncode == 2
@@ -238,7 +236,7 @@ def test_name_that_is_no_hosts_goes_into_no_request(hook: Path, host: str) -> No
 
 
 @pytest.mark.parametrize("does", ["exit 3", "kill -9 $$", "echo '{}'; exit 1"])
-def test_offline_path_that_fails_stops_the_call(hook: Path, does: str) -> None:
+def test_failing_offline_path_blocks_the_call(hook: Path, does: str) -> None:
     offline(hook, f"cat > /dev/null; {does}")
     done = send(hook)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -246,7 +244,7 @@ def test_offline_path_that_fails_stops_the_call(hook: Path, does: str) -> None:
     assert send(hook, b'{"hook_event_name": "Stop"}').returncode == 0
 
 
-def test_offline_path_that_is_gone_or_hangs_stops_the_call_in_time(hook: Path) -> None:
+def test_missing_or_hanging_offline_path_blocks_the_call_in_time(hook: Path) -> None:
     hooks.edit(hook, f"limit {LIMIT}", "limit 1")
     offline(hook, f"echo $$ > {hook.parent}/pid; exec sleep 600")
     began = time.monotonic()
@@ -259,8 +257,8 @@ def test_offline_path_that_is_gone_or_hangs_stops_the_call_in_time(hook: Path) -
     assert send(hook).returncode == 2
 
 
-def test_gate_that_the_offline_path_starts_is_not_waited_for(hook: Path) -> None:
-    """Whoever it starts may hold its standard output for ever."""
+def test_gate_started_by_the_offline_path_is_not_waited_for(hook: Path) -> None:
+    """A child may keep the client's standard output open for ever."""
     offline(hook, "cat > /dev/null; sleep 600 2>/dev/null & echo $! > $2/pid; echo '{\"a\": 1}'")
     began = time.monotonic()
     done = send(hook)
@@ -269,7 +267,7 @@ def test_gate_that_the_offline_path_starts_is_not_waited_for(hook: Path) -> None
     assert time.monotonic() - began < LIMIT
 
 
-def test_variables_that_change_what_runs_are_not_handed_on(hook: Path) -> None:
+def test_variables_that_change_the_code_are_not_passed_on(hook: Path) -> None:
     offline(hook, f"cat > /dev/null; env > {hook.parent}/env; echo '{{}}'")
     dropped = dict.fromkeys(launch.DROPPED, "x") | {f"{prefix}X": "x" for prefix in launch.DROPPED_PREFIXES}
     send(hook, CALL, env={**dropped, "LD_PRELOAD": "/none.so", "KEPT": "kept", "PATH": os.environ["PATH"]})
@@ -278,7 +276,7 @@ def test_variables_that_change_what_runs_are_not_handed_on(hook: Path) -> None:
     assert names <= {"KEPT", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
 
 
-def test_offline_path_is_told_what_the_script_tells_it(hook: Path) -> None:
+def test_offline_path_gets_the_same_arguments_as_from_the_script(hook: Path) -> None:
     offline(hook, f'cat > {hook.parent}/body; printf "%s\\n" "$@" > {hook.parent}/words; echo "{{}}"')
     send(hook, CALL * 100_000)
     state = str(hook.parent)
@@ -288,7 +286,7 @@ def test_offline_path_is_told_what_the_script_tells_it(hook: Path) -> None:
 
 
 @pytest.mark.parametrize("descriptors", [(0,), (1,), (2,), (0, 1, 2)], ids=["input", "output", "errors", "all"])
-def test_refusal_that_cannot_be_said_is_told_by_the_exit_code(hook: Path, descriptors: tuple[int, ...]) -> None:
+def test_refusal_that_cannot_be_printed_is_given_by_the_exit_code(hook: Path, descriptors: tuple[int, ...]) -> None:
     words = " ".join(f"{one}{'<' if one == 0 else '>'}&-" for one in descriptors)
     with impostor(socket_path(hook.parent), answering(response(DENY))):
         done = subprocess.run(
@@ -301,7 +299,7 @@ def test_refusal_that_cannot_be_said_is_told_by_the_exit_code(hook: Path, descri
         assert (done.returncode, done.stdout) == (2, b"")
 
 
-def test_pipe_that_nobody_reads_any_more_does_not_kill_it(hook: Path) -> None:
+def test_broken_pipe_does_not_kill_the_client(hook: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     with impostor(socket_path(hook.parent), answering(response(DENY))):
@@ -310,7 +308,7 @@ def test_pipe_that_nobody_reads_any_more_does_not_kill_it(hook: Path) -> None:
     assert done.returncode == 2
 
 
-def test_input_that_never_ends_is_given_up(hook: Path) -> None:
+def test_endless_input_is_given_up(hook: Path) -> None:
     hooks.edit(hook, f"limit {LIMIT}", "limit 1")
     read, write = os.pipe()
     os.write(write, CALL)
@@ -320,8 +318,8 @@ def test_input_that_never_ends_is_given_up(hook: Path) -> None:
     assert done.returncode == 2
 
 
-def test_kernel_ends_it_where_it_cannot_even_write(hook: Path) -> None:
-    """The last resort: a host whose pipe is full and who does not read. The entry turns that into a refusal."""
+def test_kernel_ends_a_client_that_cannot_even_write(hook: Path) -> None:
+    """The last resort, for a host that does not read its full pipe. The entry turns it into a refusal."""
     hooks.edit(hook, f"limit {LIMIT}", "limit 1")
     read, write = os.pipe()
     large = b'{"a": "' + b"x" * 1_000_000 + b'"}'
@@ -332,7 +330,7 @@ def test_kernel_ends_it_where_it_cannot_even_write(hook: Path) -> None:
     assert done.returncode == -signal.SIGALRM
 
 
-def test_signals_that_a_host_ignores_or_blocks_do_not_break_it(hook: Path) -> None:
+def test_signals_that_a_host_ignores_or_blocks_do_not_break_the_client(hook: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "for one in (signal.SIGCHLD, signal.SIGALRM, signal.SIGPIPE): signal.signal(one, signal.SIG_IGN)\n"
@@ -377,7 +375,7 @@ def test_report_never_fails_a_host(hook: Path) -> None:
 
 @pytest.mark.parametrize("script", [False, True], ids=["client", "script"])
 def test_hook_is_replaced_while_hosts_call_it(hook: Path, script: bool) -> None:
-    """Also by another kind: each has a name of its own."""
+    """The same with a hook of another kind, since each has its own name."""
     wanted = [hook_of(Settings(state=hook.parent), script=script), hook_of(Settings(state=hook.parent))]
     for one in wanted:
         write_hook(one)
@@ -391,7 +389,7 @@ def test_hook_is_replaced_while_hosts_call_it(hook: Path, script: bool) -> None:
 
 
 def test_replaced_program_finds_its_configuration(hook: Path) -> None:
-    """It runs from a file that has no name any more."""
+    """The program runs from a file that no longer has a name."""
     with impostor(socket_path(hook.parent), answering(response(DENY))):
         call = subprocess.Popen([hook, "codex"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         content = hook.read_bytes()

@@ -49,7 +49,7 @@ class Said(NamedTuple):
 
     @property
     def denied(self) -> str:
-        """The reason why the call may not run, "" if it may."""
+        """Return why the call may not run, or "" if it may."""
         if not self.out:
             return ""
         said = json.loads(self.out)
@@ -60,7 +60,7 @@ class Said(NamedTuple):
 
 
 class Hook:
-    """The hook in a state folder, as the installer writes it."""
+    """Drive the hook in a state folder as the installer writes it."""
 
     kind = hooks.KINDS[0]
 
@@ -71,7 +71,7 @@ class Hook:
         self.script = hooks.written(state, self.kind)
 
     def uses(self, folder: Path, **programs: str) -> None:
-        """Have the script run other programs than those that were recorded: their texts, "" for one that is missing."""
+        """Make the script run other programs than the recorded ones, given by their text; "" for a missing one."""
         folder.mkdir()
         text = self.script.read_text()
         for name, content in programs.items():
@@ -100,15 +100,15 @@ def event(name: str, session: str, tool: str = "", params: Payload | None = None
 
 
 BOTH = frozenset((
-    "test_two_sessions_and_one_file", "test_five_megabytes_are_judged_by_the_gate", "test_whoever_answers_in_its_place",
-    "test_a_gate_that_was_stopped_in_the_middle", "test_what_is_only_told_is_not_waited_for_and_arrives",
-    "test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged", "test_a_payload_that_is_none",
-    "test_what_is_noted_names_who_acted_and_holds_no_secret", "test_a_host_that_dies_leaves_an_action_of_which_nobody_knows",
-    "test_without_python_and_gate_nothing_runs_and_it_says_what_to_do",
+    "test_two_sessions_on_one_file_conflict", "test_payload_of_five_megabytes_is_decided_by_the_gate", "test_nonsense_on_the_socket_is_no_answer",
+    "test_gate_stopped_in_the_middle_is_given_up", "test_reports_are_not_waited_for_and_arrive",
+    "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
+    "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
+    "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",
 ))  # fmt: skip
-"""What the script is asked too."""
+"""Names of the tests that also run the script."""
 OF_THE_SCRIPT = frozenset((
-    "test_where_curl_is_of_no_use_python_asks", "test_half_an_answer_is_none_to_python", "test_without_curl_python_asks",
+    "test_python_asks_if_curl_cannot", "test_python_rejects_half_an_answer", "test_python_asks_without_curl",
 ))  # fmt: skip
 
 
@@ -123,14 +123,14 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Hook, "kind", request.param)
 
 
-def test_native_client_is_here_to_be_tested() -> None:
+def test_native_client_is_available_for_the_tests() -> None:
     if client_path() is None:
         pytest.skip("the native hook client is NOT tested, only the script: `make native` builds it")
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder whose gate, if a hook has started one, is ended by its pid."""
+    """Yield a state folder. If a hook starts a gate, stop it by pid afterwards."""
     folder = tmp_path / "state"
     yield folder
     for one in running(folder):
@@ -140,16 +140,16 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def gate(state: Path) -> Iterator[Path]:
-    """The same with a gate that runs on the socket where the hook looks."""
+    """Yield the same with a gate running on the hook's socket."""
     with serving(state, "--socket", socket_path(state)):
         yield state
 
 
-# --- the gate answers -----------------------------------------------------------------------------------
+# --- The gate answers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", list(BEFORE))
-def test_two_sessions_and_one_file(gate: Path, host: str) -> None:
+def test_two_sessions_on_one_file_conflict(gate: Path, host: str) -> None:
     hook = Hook(gate, host)
     read, write = ("read_file", "write_file") if host == "gemini" else ("Read", "Write")
     after = "AfterTool" if host == "gemini" else "PostToolUse"
@@ -163,7 +163,7 @@ def test_two_sessions_and_one_file(gate: Path, host: str) -> None:
     assert hook.before("C", read, path) == Said(0, b"", ""), "reading is nobody's conflict"
 
 
-def test_a_report_closes_the_action_and_a_batch_what_the_host_denied(gate: Path) -> None:
+def test_report_closes_the_action_and_batch_closes_denied_calls(gate: Path) -> None:
     hook = Hook(gate)
     mail = "mcp__mail__send_email"
     assert not hook.before("A", mail, MAIL, "a1").denied
@@ -178,7 +178,7 @@ def test_a_report_closes_the_action_and_a_batch_what_the_host_denied(gate: Path)
     assert not hook.before("C", mail, MAIL).denied, "a call that its host denied never happened"
 
 
-def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -> None:
+def test_prompt_brings_the_brief_and_settles_interrupted_calls(gate: Path) -> None:
     hook = Hook(gate)
     assert not hook.before("A", "mcp__mail__send_email", MAIL, "a1").denied
     told = json.loads(hook.send(event("UserPromptSubmit", "B", prompt="Write to bob@example.com")).out)
@@ -190,7 +190,7 @@ def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -
     assert [(entry["session"], entry["outcome"]) for entry in ended] == [("claude-code/A", "unknown")]
 
 
-def test_what_was_settled_while_the_store_was_away_is_journalled_when_it_is_back(
+def test_settlement_during_a_store_outage_is_journalled_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"
@@ -235,7 +235,7 @@ def test_what_was_settled_while_the_store_was_away_is_journalled_when_it_is_back
             ]
 
 
-def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> None:
+def test_death_of_a_host_leaves_an_unknown_action(gate: Path) -> None:
     hook = Hook(gate)
     payload = event("PreToolUse", "A", "mcp__mail__send_email", MAIL, "a1")
     host = "import subprocess, sys; subprocess.run(sys.argv[2:], input=sys.argv[1].encode(), check=True)"
@@ -250,21 +250,21 @@ def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> 
     assert "never reported" not in again
 
 
-def test_an_event_nobody_knows_passes_and_is_in_the_journal(gate: Path) -> None:
+def test_unknown_event_passes_and_is_journalled(gate: Path) -> None:
     hook = Hook(gate)
     assert hook.send(event("MoonRise", "A", phase="full", extra={"deep": [1]})) == Said(0, b"", "")
     journal = run(gate, "journal").stdout
     assert "MoonRise" in journal
 
 
-def test_five_megabytes_are_judged_by_the_gate(gate: Path) -> None:
+def test_payload_of_five_megabytes_is_decided_by_the_gate(gate: Path) -> None:
     hook = Hook(gate)
     path = "/repo/large.bin"
     assert hook.before("A", "Write", {"file_path": path, "content": "x" * 5_000_000}) == Said(0, b"", "")
     assert "large.bin" in hook.before("B", "Write", {"file_path": path, "content": "y" * 5_000_000}).denied
 
 
-def test_a_settings_change_that_takes_the_hooks_out_is_refused(gate: Path, tmp_path: Path) -> None:
+def test_settings_change_that_removes_the_hooks_is_refused(gate: Path, tmp_path: Path) -> None:
     settings = tmp_path / "settings.local.json"
     hook = Hook(gate)
     settings.write_text('{"model": "opus"}')
@@ -274,11 +274,11 @@ def test_a_settings_change_that_takes_the_hooks_out_is_refused(gate: Path, tmp_p
     assert "switch all hooks off" in refused.denied
 
 
-# --- it does not ----------------------------------------------------------------------------------------
+# --- The gate does not answer -------------------------------------------------------------------------------
 
 
 def cautious(hook: Hook) -> None:
-    """What holds whatever is wrong with the gate: reading goes on, a mail does not go out."""
+    """Check what holds whatever is wrong with the gate: reads continue and a mail is not sent."""
     assert hook.before("A", "Read", {"file_path": "/repo/a.py"}) == Said(0, b"", "")
     mail = hook.before("A", "mcp__mail__send_email", MAIL)
     assert mail.code == 0
@@ -312,14 +312,14 @@ def table(state: Path) -> None:
     ],
     ids=["hangs", "closes", "500", "no JSON", "garbage", "elsewhere", "nothing", "half", "half of no length"],
 )
-def test_whoever_answers_in_its_place(state: Path, answer: Callable[[socket.socket], object]) -> None:
+def test_nonsense_on_the_socket_is_no_answer(state: Path, answer: Callable[[socket.socket], object]) -> None:
     hook = Hook(state)
     table(state)
     with impostor(socket_path(state), answer):
         cautious(hook)
 
 
-def test_a_gate_that_was_stopped_in_the_middle(state: Path) -> None:
+def test_gate_stopped_in_the_middle_is_given_up(state: Path) -> None:
     hook = Hook(state)
     server = launch(state, "--socket", socket_path(state))
     try:
@@ -335,7 +335,7 @@ def test_a_gate_that_was_stopped_in_the_middle(state: Path) -> None:
         server.kill()
 
 
-def test_a_gate_that_only_hooks_ask_is_tended_too(gate: Path) -> None:
+def test_gate_asked_only_by_hooks_is_tended(gate: Path) -> None:
     hook = Hook(gate)
     for number in range(3):
         hook.before("A", "Read", {"file_path": f"/repo/{number}.py"})
@@ -346,7 +346,7 @@ def test_a_gate_that_only_hooks_ask_is_tended_too(gate: Path) -> None:
     assert json.loads(health)["decisions"] == 3
 
 
-def test_what_is_only_told_is_not_waited_for_and_arrives(state: Path) -> None:
+def test_reports_are_not_waited_for_and_arrive(state: Path) -> None:
     hook = Hook(state)
     server = launch(state, "--socket", socket_path(state))
     try:
@@ -377,20 +377,20 @@ def test_guard_names_what_it_protected_behind_a_link_and_behind_quotes(gate: Pat
     assert not hook.before("A", "Bash", {"command": f"ls {tmp_path}/notes"}).denied
 
 
-def test_a_call_cannot_pass_itself_off_as_a_report(gate: Path) -> None:
+def test_call_cannot_pose_as_a_report(gate: Path) -> None:
     hook = Hook(gate)
     forged = {"hook_event_name": "PostToolBatch", "report": "report", "command": "callosum off"}
     assert "self-guard" in hook.before("A", "Bash", forged).denied
 
 
-def test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged(state: Path) -> None:
+def test_hook_starts_a_missing_gate_that_decides_the_call(state: Path) -> None:
     hook = Hook(state)
     assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
     assert "bob@example.com" in hook.before("B", "mcp__mail__send_email", MAIL).denied
     assert (Path(socket_path(state)).stat().st_mode & 0o777) == 0o600
 
 
-def test_a_socket_nobody_listens_on_any_more(state: Path) -> None:
+def test_stale_socket_does_not_prevent_a_start(state: Path) -> None:
     hook = Hook(state)
     server = launch(state, "--socket", socket_path(state))
     server.kill()
@@ -398,7 +398,7 @@ def test_a_socket_nobody_listens_on_any_more(state: Path) -> None:
     assert hook.before("A", "mcp__mail__send_email", MAIL) == Said(0, b"", "")
 
 
-def test_two_hosts_that_start_the_gate_at_once_end_up_with_one(state: Path) -> None:
+def test_two_hosts_that_start_the_gate_at_once_share_one(state: Path) -> None:
     hooks = [Hook(state, host) for host in ("claude-code", "codex")]
     said: list[Said] = []
     threads = [
@@ -413,7 +413,7 @@ def test_two_hosts_that_start_the_gate_at_once_end_up_with_one(state: Path) -> N
     assert len(list((state / "servers").glob("*"))) == 1
 
 
-def test_calls_that_went_on_are_in_the_journal_once_the_gate_is_back(state: Path) -> None:
+def test_calls_made_without_the_gate_are_journalled_afterwards(state: Path) -> None:
     hook = Hook(state)
     table(state)
     with impostor(socket_path(state), lambda channel: channel.close()):
@@ -428,7 +428,7 @@ def test_calls_that_went_on_are_in_the_journal_once_the_gate_is_back(state: Path
     assert not (state / "late.jsonl").exists()
 
 
-def test_what_is_noted_names_who_acted_and_holds_no_secret(state: Path) -> None:
+def test_spooled_record_names_the_session_and_contains_no_secret(state: Path) -> None:
     hook = Hook(state)
     hooks.written(state, hook.kind, namespace="team a/b", instance="me & you")
     table(state)
@@ -445,7 +445,7 @@ def test_what_is_noted_names_who_acted_and_holds_no_secret(state: Path) -> None:
     assert noted[0]["params"]["file_path"] == "/repo/.env"
 
 
-def test_a_note_that_no_gate_takes_keeps_no_other_waiting(state: Path) -> None:
+def test_spooled_record_that_no_gate_accepts_does_not_delay_others(state: Path) -> None:
     calls = [
         {"instance": "me", "tool": "Read", "callId": "a1", "cwd": 5},
         {"instance": "me", "tool": "Write", "callId": "a2"},
@@ -458,7 +458,7 @@ def test_a_note_that_no_gate_takes_keeps_no_other_waiting(state: Path) -> None:
         assert [one["tool"] for one in server.get("/journal")["entries"] if one["event"] == "late"] == ["Write"]
 
 
-def test_without_the_gate_its_own_files_are_not_written(state: Path) -> None:
+def test_gates_own_files_are_not_written_without_the_gate(state: Path) -> None:
     hook = Hook(state)
     table(state)
     with impostor(socket_path(state), lambda channel: channel.close()):
@@ -467,21 +467,21 @@ def test_without_the_gate_its_own_files_are_not_written(state: Path) -> None:
         assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "{}"}) == Said(0, b"", "")
 
 
-def test_a_call_too_long_for_the_gate_writes_none_of_its_files(gate: Path) -> None:
+def test_call_too_long_for_the_gate_writes_none_of_its_files(gate: Path) -> None:
     hook = Hook(gate)
     (gate / "fallback.json").write_text('{"tools": {"MultiEdit": 1}}')
     edits = [{"old_string": "a", "new_string": "b" * 5_000_000}]
     assert hook.before("A", "MultiEdit", {"file_path": str(hook.script), "edits": edits}).denied
 
 
-def test_a_gate_that_cannot_be_started_locks_nobody_out_of_reading(state: Path) -> None:
+def test_gate_that_cannot_start_does_not_block_reads(state: Path) -> None:
     hook = Hook(state)
     table(state)
-    (state / "server.log").mkdir()  # as where the folder cannot be written
+    (state / "server.log").mkdir()  # the same as with a folder that cannot be written
     cautious(hook)
 
 
-def test_a_gate_that_ends_as_it_starts_is_neither_waited_for_nor_started_by_each_event(state: Path) -> None:
+def test_gate_that_exits_at_once_is_neither_waited_for_nor_started_by_each_event(state: Path) -> None:
     hook = Hook(state)
     table(state)
     (state / "tiers.json").write_text("{")
@@ -491,20 +491,20 @@ def test_a_gate_that_ends_as_it_starts_is_neither_waited_for_nor_started_by_each
     assert time.monotonic() - began < START_SECONDS
     log = state / "server.log"
     until(lambda: "tiers.json" in log.read_text())
-    os.utime(log, (time.time() + 60, time.time() + 60))  # it has said so just now
+    os.utime(log, (time.time() + 60, time.time() + 60))  # the log was written just now
     for _ in range(3):
         assert hook.before("A", "Read", {"file_path": "/repo/a.py"}) == Said(0, b"", "")
     assert log.stat().st_mtime > time.time(), "nobody else wrote in it"
 
 
 @pytest.mark.parametrize("code", [2, 4, 126])
-def test_where_curl_is_of_no_use_python_asks(gate: Path, tmp_path: Path, code: int) -> None:
+def test_python_asks_if_curl_cannot(gate: Path, tmp_path: Path, code: int) -> None:
     hook = Hook(gate)
     hook.uses(tmp_path / "bin", curl=f"#!/bin/sh\nexit {code}\n")
     assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
 
 
-def test_half_an_answer_is_none_to_python(state: Path, tmp_path: Path) -> None:
+def test_python_rejects_half_an_answer(state: Path, tmp_path: Path) -> None:
     hook = Hook(state)
     hook.uses(tmp_path / "bin", curl="")
     table(state)
@@ -518,7 +518,7 @@ def test_half_an_answer_is_none_to_python(state: Path, tmp_path: Path) -> None:
         cautious(hook)
 
 
-def test_without_curl_python_asks(gate: Path, tmp_path: Path) -> None:
+def test_python_asks_without_curl(gate: Path, tmp_path: Path) -> None:
     hook = Hook(gate)
     hook.uses(tmp_path / "bin", curl="")
     assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
@@ -526,7 +526,7 @@ def test_without_curl_python_asks(gate: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", list(BEFORE))
-def test_without_python_and_gate_nothing_runs_and_it_says_what_to_do(state: Path, host: str) -> None:
+def test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do(state: Path, host: str) -> None:
     hook = Hook(state, host)
     hooks.edit(hook.script, sys.executable, "/nowhere/python")
     said = hook.before("A", "Read", {"file_path": "/repo/a.py"})
@@ -537,17 +537,17 @@ def test_without_python_and_gate_nothing_runs_and_it_says_what_to_do(state: Path
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff\xfe", b'{"hook_event_name": 7}', b"null"])
-def test_a_payload_that_is_none(gate: Path, payload: bytes) -> None:
+def test_malformed_payload_is_refused(gate: Path, payload: bytes) -> None:
     said = Hook(gate).send(payload)
     assert said.out == b""
     assert said.code == (0 if b"hook_event_name" in payload else 2), "nobody knows whether it was a call"
     assert "Traceback" not in said.err
 
 
-# --- the offline path is light, and says what the adapters say ------------------------------------------------
+# --- The offline path is light and answers as the adapters do --------------------------------------------------
 
 
-def test_what_the_offline_path_imports(state: Path) -> None:
+def test_offline_path_imports_little(state: Path) -> None:
     hook = Hook(state)
     table(state)
     code = (
@@ -573,7 +573,7 @@ def test_what_the_offline_path_imports(state: Path) -> None:
 
 
 @pytest.mark.parametrize("host", list(BEFORE))
-def test_a_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> None:
+def test_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> None:
     from callosum.hosts.adapters import adapter_of  # noqa: PLC0415 - beside what it is compared with
     from callosum.hosts.events import HookAnswer, HostIdentity  # noqa: PLC0415
     from callosum.model import Decision, Verdict  # noqa: PLC0415

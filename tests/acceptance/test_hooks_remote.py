@@ -1,4 +1,4 @@
-"""Hooks that ask a server of several machines, over TLS and with a token: real scripts, real curl, a real server."""
+"""Test hooks that ask a shared server over TLS with a token: real scripts, real curl, a real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAILS = "mcp__mail__send_email"
 
 
 class Team(NamedTuple):
-    """A server's address, its state folder, its options, and the certificate by which it is known."""
+    """A server's URL, its state folder, its options and its certificate."""
 
     url: str
     state: Path
@@ -66,7 +66,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, certificate: tuple[Path, Pa
 
 
 def _takes_the_token(client: CallosumClient) -> bool:
-    """A server looks at its tokens only now and then."""
+    """Return True if the server accepts the token. It rereads its tokens only now and then."""
     try:
         client.health()
     except ConfigError:
@@ -75,7 +75,7 @@ def _takes_the_token(client: CallosumClient) -> bool:
 
 
 class Machine:
-    """One of the team's machines, with a home and a token of its own; each test has a memory of its own."""
+    """One machine of the team with its own home and token. Each test has its own namespace."""
 
     def __init__(self, folder: Path, team: Team, instance: str | None = None) -> None:
         self.team, self.state, self.home = team, folder / "state", folder
@@ -100,7 +100,7 @@ class Machine:
     def tell(
         self, event: str, session: str = "A", tool: str = "", params: Any = None, id: str = "", **more: Any
     ) -> str:
-        """What the entry of an event answers, as Claude Code would call it."""
+        """Return the answer of an event's entry, called as Claude Code calls it."""
         settings = json.loads((self.home / ".claude" / "settings.json").read_text())
         hook = settings["hooks"][event][0]["hooks"][0]
         payload = {"hook_event_name": event, "session_id": session, "cwd": "/repo", "prompt_id": "p1", **more}
@@ -117,7 +117,7 @@ class Machine:
         return {one["check"]: (one["level"], one["says"]) for one in found}
 
     def journal(self) -> list[dict[str, Any]]:
-        """What the server's journal has of this memory, oldest first."""
+        """Return the server's journal entries of this namespace, oldest first."""
         words = ("journal", "--last", "0", "--json", "--namespace", self.namespace)
         return [json.loads(line) for line in run(self.team.state, *words).stdout.splitlines()]
 
@@ -130,7 +130,7 @@ def ann(tmp_path: Path, served: Team) -> Machine:
     return made
 
 
-def test_two_machines_and_one_mail(tmp_path: Path, ann: Machine) -> None:
+def test_two_machines_sending_one_mail_conflict(tmp_path: Path, ann: Machine) -> None:
     bob = Machine(tmp_path / "bob", ann.team)
     assert bob.install().returncode == 0
     assert ann.tell("PreToolUse", "A", MAILS, MAIL, "a1") == ""
@@ -156,7 +156,7 @@ def test_two_machines_and_one_mail(tmp_path: Path, ann: Machine) -> None:
     assert not Path(socket_path(ann.state)).exists()
 
 
-def test_the_token_is_in_no_list_of_processes(tmp_path: Path, ann: Machine) -> None:
+def test_token_appears_in_no_process_list(tmp_path: Path, ann: Machine) -> None:
     curl, seen = shutil.which("curl"), tmp_path / "seen"
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -173,8 +173,8 @@ def test_the_token_is_in_no_list_of_processes(tmp_path: Path, ann: Machine) -> N
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
-def test_what_is_a_file_of_this_machine_is_looked_at_here(ann: Machine) -> None:
-    """The server cannot see it, and looks at no path that another machine names."""
+def test_file_of_this_machine_is_inspected_on_this_machine(ann: Machine) -> None:
+    """The server cannot see the file, and reads no path that another machine names."""
     local = ann.home / "settings.local.json"
     local.write_text('{"model": "opus"}')
     assert ann.tell("ConfigChange", "A", source="local_settings", file_path=str(local)) == ""
@@ -195,7 +195,7 @@ def test_what_is_a_file_of_this_machine_is_looked_at_here(ann: Machine) -> None:
     assert not [entry for entry in ann.journal() if entry["event"] == "host"]
 
 
-def test_a_token_that_is_taken_back_lets_nothing_grave_pass(ann: Machine) -> None:
+def test_revoked_token_blocks_risky_calls(ann: Machine) -> None:
     assert ann.tell("PreToolUse", "A", MAILS, MAIL) == ""
     Tokens(ann.team.state / TOKENS).remove(ann.name)
     until(lambda: ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": f"{time.monotonic_ns()}@example.com"}))
@@ -208,7 +208,7 @@ def test_a_token_that_is_taken_back_lets_nothing_grave_pass(ann: Machine) -> Non
     assert "token" in says
 
 
-def test_while_the_server_is_away_and_when_it_is_back(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_calls_during_an_outage_of_the_server_are_spooled(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     team = team_in(tmp_path, certificate)
     with serving(team.state, *team.options):
         ann = Machine(tmp_path / "ann", team)
@@ -228,7 +228,7 @@ def test_while_the_server_is_away_and_when_it_is_back(tmp_path: Path, certificat
         assert [(entry["session"], entry["tool"]) for entry in late] == [("claude-code/A", "Read")]
 
 
-def test_server_knows_what_a_machine_did_without_it_before_it_judges_the_machines_next_event(
+def test_server_learns_of_spooled_calls_before_it_decides_the_next_event(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     team = team_in(tmp_path, certificate)
@@ -252,7 +252,7 @@ def test_server_knows_what_a_machine_did_without_it_before_it_judges_the_machine
         assert late["keys"] == [["file:/repo/a.py", "write"]]
 
 
-def test_a_token_of_one_instance_needs_its_name(tmp_path: Path, served: Team) -> None:
+def test_token_for_one_instance_requires_its_name(tmp_path: Path, served: Team) -> None:
     mira = Machine(tmp_path / "mira", served, instance="mira")
     refused = mira.install()
     assert refused.returncode == 2, refused
@@ -265,7 +265,7 @@ def test_a_token_of_one_instance_needs_its_name(tmp_path: Path, served: Team) ->
     assert [entry["session"] for entry in mira.journal()] == ["mira/A"]
 
 
-def test_what_is_refused_before_anything_is_written(tmp_path: Path, served: Team) -> None:
+def test_invalid_options_are_refused_before_anything_is_written(tmp_path: Path, served: Team) -> None:
     ann = Machine(tmp_path / "ann", served)
     settings, here = Settings(state=ann.state), InstallTarget(home=ann.home, environ={})
     token, cert = ann.token_file, served.cert
@@ -293,7 +293,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path, served: Team
     assert not (ann.home / ".claude").exists()
 
 
-def test_going_back_to_the_gate_of_this_machine(ann: Machine) -> None:
+def test_installing_without_url_returns_to_the_local_gate(ann: Machine) -> None:
     assert ann.callosum("install", "claude-code", "--yes").returncode == 0
     settings = (ann.home / ".claude" / "settings.json").read_text()
     assert "callosum-hook-claude-code" not in settings

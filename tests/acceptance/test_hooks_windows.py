@@ -1,4 +1,4 @@
-"""Hooks on Windows: the real client under Wine, over TLS and with a token, asking a real server of several machines."""
+"""Test hooks on Windows: the real client under Wine asks a real shared server over TLS with a token."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def wine(tmp_path_factory: pytest.TempPathFactory, certificate: tuple[Path, Path
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client as the wheel for Windows has it."""
+    """Return the client as the wheel for Windows contains it."""
     from release.client import build  # noqa: PLC0415 - it needs the compiler
 
     return build("windows-x86_64", tmp_path_factory.mktemp("client"))
 
 
 class WindowsMachine(Machine):
-    """One of the team's machines, whose hook is the client for Windows."""
+    """One machine of the team, whose hook is the client for Windows."""
 
     def __init__(self, folder: Path, team: Team, wine: Wine, built: Path, patched: pytest.MonkeyPatch) -> None:
         super().__init__(folder, team)
@@ -64,14 +64,14 @@ class WindowsMachine(Machine):
 
     @contextmanager
     def windows(self) -> Iterator[None]:
-        """Have the installation take this machine for one with Windows, but for the certificate, which it is given."""
+        """Make the installation treat this machine as Windows, except for the certificate, which is given."""
         with self.patched.context() as patched:
             patched.setattr(windows, "is_here", lambda: True)
             patched.setenv("SSL_CERT_FILE", str(self.team.cert))
             yield
 
     def set_up(self, host: str = "claude-code") -> dict[str, Any]:
-        """Install the hooks of a host, and return its entries."""
+        """Install the hooks of a host and return its entries."""
         with self.windows():
             plan = plan_install(host, self.settings, InstallTarget(home=self.home, environ={}, remote=self.remote))
             install(plan, self.settings)
@@ -103,7 +103,7 @@ def ann(tmp_path: Path, served: Team, wine: Wine, built: Path, monkeypatch: pyte
     return made
 
 
-def test_two_sessions_and_one_mail(ann: WindowsMachine) -> None:
+def test_two_sessions_sending_one_mail_conflict(ann: WindowsMachine) -> None:
     assert ann.tell("PreToolUse", "A", MAILS, MAIL, "a1") == ""
     refused = json.loads(ann.tell("PreToolUse", "B", MAILS, MAIL, "b1"))["hookSpecificOutput"]
     assert refused["permissionDecision"] == "deny"
@@ -111,7 +111,7 @@ def test_two_sessions_and_one_mail(ann: WindowsMachine) -> None:
     ann.tell("PostToolUse", "A", MAILS, MAIL, "a1", tool_response="sent")
     ann.tell("PreToolUse", "A", "Read", {"file_path": "C:\\repo\\a.py"}, "a2")
     batch = [{"tool_use_id": "a2", "tool_name": "Read", "tool_response": "one"}]
-    ann.tell("PostToolBatch", "A", tool_calls=batch)  # a process of its own delivers it
+    ann.tell("PostToolBatch", "A", tool_calls=batch)  # a separate process delivers it
     ended = [("claude-code/A", MAILS, "done"), ("claude-code/A", "Read", "done")]
     until(
         lambda: (
@@ -127,7 +127,7 @@ def test_long_payload_reaches_the_server(ann: WindowsMachine) -> None:
     assert [entry["tool"] for entry in ann.journal()] == ["Write"]
 
 
-def test_server_that_is_away_lets_reads_pass_alone(
+def test_unreachable_server_lets_only_reads_pass(
     tmp_path: Path, certificate: tuple[Path, Path], wine: Wine, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     team = team_in(tmp_path, certificate)
@@ -151,7 +151,7 @@ def test_server_that_is_away_lets_reads_pass_alone(
     assert ann.tell("PreToolUse", "A", "Write", {"file_path": "C:\\repo\\a.py", "content": "1"}) == ""
 
 
-def test_certificate_that_nobody_vouches_for_is_not_asked(
+def test_server_with_an_untrusted_certificate_is_not_asked(
     tmp_path: Path, wine: Wine, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.support.certificates import certificate_in  # noqa: PLC0415
@@ -164,7 +164,7 @@ def test_certificate_that_nobody_vouches_for_is_not_asked(
         assert ann.journal() == []
 
 
-def test_token_that_others_can_read_is_not_sent(ann: WindowsMachine) -> None:
+def test_token_readable_by_others_is_not_sent(ann: WindowsMachine) -> None:
     ann.token_file.chmod(0o644)
     assert "The gate is unreachable" in ann.tell("PreToolUse", "A", MAILS, MAIL)
     assert ann.journal() == []
@@ -174,13 +174,13 @@ def test_token_that_others_can_read_is_not_sent(ann: WindowsMachine) -> None:
     assert ann.tell("PreToolUse", "A", MAILS, MAIL) == ""
 
 
-def test_token_that_is_taken_back_lets_nothing_grave_pass(ann: WindowsMachine) -> None:
+def test_revoked_token_blocks_risky_calls(ann: WindowsMachine) -> None:
     Tokens(ann.team.state / TOKENS).remove(ann.name)
     refused = until(lambda: ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": f"{time.monotonic_ns()}@example.com"}))
     assert "The gate is unreachable" in refused
 
 
-def test_server_that_hangs_is_left_alone_for_a_while(ann: WindowsMachine) -> None:
+def test_hung_server_is_not_asked_for_a_while(ann: WindowsMachine) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         port = silent.getsockname()[1]
         beside = ann.state / "callosum-hook-claude-code.exe.conf"
@@ -198,7 +198,7 @@ def test_server_that_hangs_is_left_alone_for_a_while(ann: WindowsMachine) -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"tool_name": "Read"', b"\xff"])
-def test_payload_that_nobody_can_read_is_not_run(ann: WindowsMachine, body: bytes) -> None:
+def test_unreadable_payload_does_not_run(ann: WindowsMachine, body: bytes) -> None:
     (ann.state / "callosum-hook-claude-code.exe.conf").write_bytes(b"broken")
     done = ann.ask(body)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -207,7 +207,7 @@ def test_payload_that_nobody_can_read_is_not_run(ann: WindowsMachine, body: byte
     assert ann.ask({"hook_event_name": "PreToolUse"}).returncode == 2
 
 
-def test_file_of_this_machine_is_looked_at_by_python(ann: WindowsMachine) -> None:
+def test_file_of_this_machine_is_inspected_by_python(ann: WindowsMachine) -> None:
     """In two halves, for Wine waits for no program that is not one of Windows: the line, and what the client does with it."""
     beside = ann.state / "callosum-hook-claude-code.exe.conf"
     (line,) = [one for one in beside.read_text().splitlines() if one.startswith("here ")]
@@ -219,7 +219,7 @@ def test_file_of_this_machine_is_looked_at_by_python(ann: WindowsMachine) -> Non
         done = subprocess.run(words, input=json.dumps(payload).encode(), capture_output=True, timeout=60, check=True)
         assert (b"block" in done.stdout) == refused
     text = beside.read_text()
-    ann.token_file.chmod(0o644)  # so the client itself, as the program that is started, refuses what it reads
+    ann.token_file.chmod(0o644)  # so the client itself, run as the started program, refuses what it reads
     program = f"{ann.state / 'callosum-hook-claude-code.exe'} claude-code"
     mail = {**payload, "hook_event_name": "PreToolUse", "tool_name": MAILS, "tool_input": MAIL}
     for does, code, said in ((program, 0, b"deny"), ("cmd.exe /C exit 1", 2, b""), ("none.exe", 2, b"")):
@@ -229,7 +229,7 @@ def test_file_of_this_machine_is_looked_at_by_python(ann: WindowsMachine) -> Non
         assert said in done.stdout
 
 
-def test_newest_table_is_fetched_for_the_client(ann: WindowsMachine) -> None:
+def test_client_gets_the_newest_table(ann: WindowsMachine) -> None:
     path = folder_of(ann.state, "claude-code") / windows.TIERS
     written = path.read_bytes()
     assert written == windows.tiers(load_table(path.with_name("fallback.json")))
@@ -248,7 +248,7 @@ def test_settings_name_the_client_and_no_shell(ann: WindowsMachine) -> None:
     codex = ann.set_up("codex")["PreToolUse"][0]["hooks"][0]["command"]
     assert codex.startswith(f"{ann.state / 'callosum-hook-codex.exe'} codex || (echo")
     done = ann.wine.run("cmd.exe", "/C", codex, input=b'{"hook_event_name": "PreToolUse"}')
-    # Wine's cmd runs what follows `||` after a success too, so its exit code says nothing here.
+    # Wine's cmd runs the part after `||` even after a success, so its exit code proves nothing here.
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
     (ann.state / "callosum-hook-codex.exe").unlink()
     done = ann.wine.run("cmd.exe", "/C", codex, input=b"{}")

@@ -1,4 +1,4 @@
-"""``callosum install`` and ``uninstall``, as a new user runs them: in a home of their own, with settings of others."""
+"""Test ``callosum install`` and ``uninstall`` as a new user runs them, in a home with settings of others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOREIGN = {
 
 
 class Home:
-    """A user's home, with a state folder in it."""
+    """A user's home with a state folder in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.mark.parametrize("host", SETTINGS)
-def test_in_and_out_again(home: Home, host: str) -> None:
+def test_uninstall_restores_the_original_settings(home: Home, host: str) -> None:
     path = home.write(host, FOREIGN[host])
     dry = home.run("install", host, "--dry-run")
     assert (dry.returncode, path.read_text()) == (0, FOREIGN[host]), dry
@@ -83,7 +83,7 @@ def test_in_and_out_again(home: Home, host: str) -> None:
     assert home.run("uninstall", host, "--yes").stdout.startswith("Nothing to do")
 
 
-def test_what_others_do_meanwhile_stays(home: Home) -> None:
+def test_later_changes_by_others_stay(home: Home) -> None:
     path = home.write("claude-code", FOREIGN["claude-code"])
     home.run("install", "claude-code", "--yes")
     changed = {**json.loads(path.read_text()), "theme": "dark"}
@@ -92,7 +92,7 @@ def test_what_others_do_meanwhile_stays(home: Home) -> None:
     assert json.loads(path.read_text()) == {**json.loads(FOREIGN["claude-code"]), "theme": "dark"}
 
 
-def test_it_asks_at_a_terminal_and_does_as_it_is_told(home: Home) -> None:
+def test_install_asks_at_a_terminal_and_obeys(home: Home) -> None:
     env = {"HOME": str(home.folder)}
     no = at_terminal(home.state, "install", "codex", keys=(("Write this?", "n\n"),), env=env)
     assert (no.code, "Nothing was written." in no.text, home.path("codex").exists()) == (1, True, False), no
@@ -101,12 +101,12 @@ def test_it_asks_at_a_terminal_and_does_as_it_is_told(home: Home) -> None:
     assert "/hooks" in yes.text, "only the user can review them, and is told how"
 
 
-def test_without_a_terminal_it_does_not_guess(home: Home) -> None:
+def test_install_without_a_terminal_writes_nothing(home: Home) -> None:
     done = home.run("install", "gemini")
     assert (done.returncode, "Say --yes." in done.stderr, home.path("gemini").exists()) == (1, True, False), done
 
 
-def test_settings_of_a_project(home: Home) -> None:
+def test_project_settings_are_changed_on_request(home: Home) -> None:
     project = home.folder / "repo"
     project.mkdir()
     home.run("install", "claude-code", "--project", str(project), "--yes")
@@ -116,7 +116,7 @@ def test_settings_of_a_project(home: Home) -> None:
     assert not path.exists(), "it is found again without being named"
 
 
-def test_over_http_what_cannot_be_stays_a_command(home: Home) -> None:
+def test_over_http_some_events_stay_commands(home: Home) -> None:
     home.run("install", "claude-code", "--http", "http://127.0.0.1:7700/", "--yes")
     hooks = json.loads(home.path("claude-code").read_text())["hooks"]
     asked = hooks["PreToolUse"][0]["hooks"][0]
@@ -134,7 +134,7 @@ def test_over_http_what_cannot_be_stays_a_command(home: Home) -> None:
         ("[]", "expected an object, got list"),
     ],
 )
-def test_settings_that_cannot_be_used_are_left_alone(home: Home, content: str, says: str) -> None:
+def test_unusable_settings_are_left_untouched(home: Home, content: str, says: str) -> None:
     path = home.write("gemini", content)
     done = home.run("install", "gemini", "--yes")
     assert (done.returncode, path.read_text()) == (2, content), done
@@ -156,32 +156,32 @@ def test_settings_that_cannot_be_used_are_left_alone(home: Home, content: str, s
         (("mcp", "none.json"), "there are no MCP servers in it"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_sentence(home: Home, words: tuple[str, ...], says: str) -> None:
+def test_impossible_requests_are_refused_with_a_sentence(home: Home, words: tuple[str, ...], says: str) -> None:
     done = home.run("install", *words, "--yes")
     assert (done.returncode, says in done.stderr) == (2, True), done
     assert not home.state.exists()
 
 
-def test_plugins_that_are_switched_off_are_not_switched_on(home: Home) -> None:
+def test_switched_off_plugins_are_not_switched_on(home: Home) -> None:
     home.write("openclaw", '{"plugins": {"enabled": false}}')
     done = home.run("install", "openclaw", "--yes")
     assert (done.returncode, "plugins are switched off" in done.stderr) == (2, True), done
 
 
-def test_a_home_that_cannot_be_written(home: Home) -> None:
+def test_unwritable_home_is_reported(home: Home) -> None:
     done = run(home.state, "install", "claude-code", "--yes", env={"HOME": "/proc/self/fdinfo"})  # not even root can
     assert (done.returncode, "cannot be written" in done.stderr) == (2, True), done
     assert "Traceback" not in done.stderr
 
 
-def test_rules_that_cannot_be_used_are_named_before_anything_is_set_up(home: Home) -> None:
+def test_unusable_rules_are_reported_before_anything_is_set_up(home: Home) -> None:
     home.state.mkdir(mode=0o700)
     (home.state / "tiers.json").write_text("{")
     done = home.run("install", "codex", "--yes")
     assert (done.returncode, "tiers.json" in done.stderr, home.path("codex").exists()) == (2, True, False), done
 
 
-def test_mcp_servers(home: Home) -> None:
+def test_mcp_servers_are_wrapped_and_restored(home: Home) -> None:
     servers: dict[str, Any] = {
         "files": {"command": "npx", "args": ["-y", "server-files", "/srv"]},
         "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
@@ -198,7 +198,7 @@ def test_mcp_servers(home: Home) -> None:
     assert made["old"]["args"][-4:] == ["--url", "http://127.0.0.1:1/sse", "--transport", "sse"]
     command = [made["files"]["command"], *made["files"]["args"]]
     assert command[-6:] == ["files", "--", "npx", "-y", "server-files", "/srv"]
-    started = subprocess.run(  # what the host starts is there, wherever it starts it
+    started = subprocess.run(  # the host's command exists from whichever folder it starts
         [*command[: command.index("mcp")], "--version"],
         env={**environment(home.state), "PATH": "/usr/bin:/bin"}, cwd="/", capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -207,7 +207,7 @@ def test_mcp_servers(home: Home) -> None:
     assert path.read_text() == before
 
 
-def test_the_files_are_the_users_alone(home: Home) -> None:
+def test_files_are_readable_by_the_user_alone(home: Home) -> None:
     home.run("install", "claude-code", "--yes")
     modes = {path.name: path.stat().st_mode & 0o777 for path in home.state.iterdir()}
     native = {"callosum-hook-native": 0o700, "callosum-hook-native.conf": 0o600}
@@ -219,7 +219,7 @@ def test_the_files_are_the_users_alone(home: Home) -> None:
     assert home.path("claude-code").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_summary_comes_before_the_difference(home: Home) -> None:
+def test_summary_precedes_the_diff(home: Home) -> None:
     path = home.write("claude-code", FOREIGN["claude-code"])
     lines = home.run("install", "claude-code", "--dry-run").stdout.splitlines()
     difference = lines.index(f"--- {path}")
@@ -250,14 +250,14 @@ def test_settings_with_comments_are_refused_with_the_entries_to_add(home: Home, 
     assert plain == expected, "what it names is all there is to add"
 
 
-def test_the_hosts_are_completed(home: Home) -> None:
+def test_host_names_are_completed_by_the_shell(home: Home) -> None:
     for command in ("install", "uninstall"):
         words = {"COMP_WORDS": f"callosum {command} c", "COMP_CWORD": "2", "_CALLOSUM_COMPLETE": "complete_bash"}
         assert run(home.state, env=words).stdout.split() == ["claude-code", "codex"]
     assert install_cli._HOSTS == TARGETS
 
 
-def test_install_observe_stops_nothing_and_report_shows_what_would_have_been(home: Home) -> None:
+def test_install_observe_stops_nothing_and_report_shows_what_would_have_been_stopped(home: Home) -> None:
     env = {"HOME": str(home.folder)}
     refused = at_terminal(home.state, "install", "codex", "--observe", "--yes", env=env | {"CLAUDECODE": "1"})
     assert (refused.code, home.path("codex").exists()) == (4, False), refused
@@ -286,7 +286,7 @@ def test_install_observe_stops_nothing_and_report_shows_what_would_have_been(hom
     assert home.run("report", "--since", "2099-01-01").returncode == 1
 
 
-def test_report_counts_what_was_stopped_apart_from_what_would_have_been(home: Home) -> None:
+def test_report_counts_stopped_calls_apart_from_would_be_stopped_calls(home: Home) -> None:
     home.state.mkdir(mode=0o700)
     with LocalGate(home.state) as gate:
         gate.lock("mira", "file:/srv/app/x", tier=4)
@@ -296,6 +296,6 @@ def test_report_counts_what_was_stopped_apart_from_what_would_have_been(home: Ho
     assert "would have been paused" not in shown
 
 
-def test_observe_is_for_the_gate_of_this_machine(home: Home) -> None:
+def test_observe_applies_only_to_the_local_gate(home: Home) -> None:
     done = home.run("install", "claude-code", "--http", "http://127.0.0.1:7700", "--observe", "--yes")
     assert (done.returncode, "--observe: " in done.stderr) == (2, True), done

@@ -1,4 +1,4 @@
-"""Nothing that Callosum starts runs code of the folder in which an agent works, or of its host's variables."""
+"""Test that nothing Callosum starts runs code from an agent's working folder or from its host's variables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ done
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Iterator[Planted]:
-    """The folder of a hostile repository; nothing in it may have run."""
+    """Return the folder of a hostile repository. Nothing in it may have run."""
     made = Planted(tmp_path / "repository")
     yield made
     assert made.ran == ""
@@ -54,7 +54,7 @@ def planted(tmp_path: Path) -> Iterator[Planted]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder whose gate, if one was started, is ended by its pid and was started in the safe form."""
+    """Yield a state folder. If a gate was started, check its safe command line and stop it by pid."""
     folder = tmp_path / "state"
     yield folder
     log = folder / "server.log"
@@ -77,7 +77,7 @@ def write_script(state: Path, kind: str = hooks.KINDS[0]) -> Path:
 
 
 def send(script: Path, session: str, tool: str, params: dict[str, Any], **options: Any) -> str:
-    """Send a call through the hook script; return its answer."""
+    """Send a call through the hook script. Return its answer."""
     payload = {
         "hook_event_name": "PreToolUse",
         "session_id": session,
@@ -98,11 +98,11 @@ def send(script: Path, session: str, tool: str, params: dict[str, Any], **option
     return str(done.stdout.decode())
 
 
-# --- every way of starting something --------------------------------------------------------------------
+# --- Every way to start something --------------------------------------------------------------------------
 
 
-def test_planted_files_run_where_nothing_keeps_them_out(tmp_path: Path) -> None:
-    """The negative control: without the safe form the same folder and the same variables run what is planted."""
+def test_planted_files_run_without_the_protection(tmp_path: Path) -> None:
+    """Negative control: without the safe command line the same folder and variables run the planted code."""
     planted = Planted(tmp_path / "repository")
     for name in ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR"):
         planted.variables.pop(name)
@@ -113,7 +113,7 @@ def test_planted_files_run_where_nothing_keeps_them_out(tmp_path: Path) -> None:
     assert planted.ran
 
 
-def test_hook_starts_a_gate_that_judges(planted: Planted, state: Path) -> None:
+def test_hook_starts_a_gate_that_decides(planted: Planted, state: Path) -> None:
     script = write_script(state)
     host = {"cwd": planted.folder, "env": planted.environ}
     assert send(script, "A", "mcp__mail__send_email", MAIL, **host) == ""
@@ -121,9 +121,9 @@ def test_hook_starts_a_gate_that_judges(planted: Planted, state: Path) -> None:
     assert len(running(state)) == 1
 
 
-def test_hook_judges_a_command_without_a_gate(planted: Planted, state: Path) -> None:
+def test_hook_decides_a_command_without_a_gate(planted: Planted, state: Path) -> None:
     script = write_script(state)
-    (state / "server.log").mkdir()  # no gate can be started
+    (state / "server.log").mkdir()  # no gate can start
     host = {"cwd": planted.folder, "env": planted.environ}
     assert send(script, "A", "Bash", {"command": "ls"}, **host) == ""
     assert "may have tier" in send(script, "A", "Bash", {"command": "rm -rf /srv"}, **host), "its own rules hold"
@@ -140,7 +140,7 @@ def test_library_starts_a_gate(planted: Planted, state: Path, monkeypatch: pytes
         assert client.health()["status"] == "ok"
 
 
-def test_library_hands_its_settings_on_with_absolute_paths(
+def test_library_passes_its_settings_on_with_absolute_paths(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own.json").write_text('{"rules": [{"name": "mine", "tier": 4, "tool": "Read", "contextKey": "mine"}]}')
@@ -150,7 +150,7 @@ def test_library_hands_its_settings_on_with_absolute_paths(
         assert client.intercept(Call("mira", "Read", {"file_path": "/repo/a.py"})).rule == "mine"
 
 
-def test_server_in_the_background(planted: Planted, state: Path) -> None:
+def test_server_starts_in_the_background(planted: Planted, state: Path) -> None:
     variables = {name: value for name, value in planted.environ.items() if not name.startswith("CALLOSUM_")}
     options = ("--state", str(state), "--socket", socket_path(state), "--config", str(state.parent / "own.toml"))
     (state.parent / "own.toml").write_text("")
@@ -162,7 +162,7 @@ def test_server_in_the_background(planted: Planted, state: Path) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [True, False], ids=["wrap", "own server"])
-def test_entry_of_an_mcp_server(planted: Planted, state: Path, tmp_path: Path, wrapped: bool) -> None:
+def test_mcp_server_entry_starts(planted: Planted, state: Path, tmp_path: Path, wrapped: bool) -> None:
     if not wrapped:
         pytest.importorskip("mcp", reason="the gate's own MCP server is NOT tested: there is no mcp")
     script = tmp_path / "echo.sh"
@@ -222,7 +222,7 @@ def test_entry_of_an_mcp_server(planted: Planted, state: Path, tmp_path: Path, w
     )
 
 
-def test_plugin_of_openclaw_starts_a_gate(planted: Planted, state: Path) -> None:
+def test_openclaw_plugin_starts_a_gate(planted: Planted, state: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("OpenClaw's plugin is NOT tested: there is no node")
@@ -245,7 +245,7 @@ def test_plugin_of_openclaw_starts_a_gate(planted: Planted, state: Path) -> None
     assert (done.stdout.strip(), done.returncode) == (b'[true,"ok"]', 0), done.stderr
 
 
-def test_plugin_of_openclaw_drops_the_same_variables() -> None:
+def test_openclaw_plugin_drops_the_same_variables() -> None:
     text = (FOLDER / "start.js").read_text()
     for name in (*launch.DROPPED, *launch.DROPPED_PREFIXES):
         assert f'"{name}"' in text
@@ -253,7 +253,7 @@ def test_plugin_of_openclaw_drops_the_same_variables() -> None:
     assert listed.count('"') == 2 * len(launch.DROPPED)
 
 
-def test_sessions_of_the_demo(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_sessions_start(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from callosum.cli.stage.play import Actor  # noqa: PLC0415 - needs the extra `demo`
     from callosum.cli.stage.world import World  # noqa: PLC0415
 
@@ -270,14 +270,14 @@ def test_sessions_of_the_demo(planted: Planted, tmp_path: Path, monkeypatch: pyt
         actor.ready()
 
 
-def test_hook_of_a_remote_server_tends_its_table(planted: Planted, state: Path) -> None:
+def test_hook_of_a_remote_server_updates_its_table(planted: Planted, state: Path) -> None:
     state.mkdir(mode=0o700)
     words = launch.command(str(state), "claude-code", run="callosum.hosts.remote:main")
     subprocess.run(words, cwd=planted.folder, env=planted.environ, check=True, capture_output=True, timeout=60)
 
 
 def test_files_beside_the_package_are_not_imported(planted: Planted, tmp_path: Path) -> None:
-    """An editable installation lies in a folder in which agents work, too."""
+    """An editable installation may lie in a folder in which agents work."""
     package = tmp_path / "work" / "callosum"
     shutil.copytree(Path(launch.root()) / "callosum", package, ignore=shutil.ignore_patterns("__pycache__"))
     for path in planted.folder.glob("*.py"):
@@ -289,11 +289,11 @@ def test_files_beside_the_package_are_not_imported(planted: Planted, tmp_path: P
     assert done.returncode == 0, done.stderr
 
 
-# --- installations --------------------------------------------------------------------------------------
+# --- Installations ------------------------------------------------------------------------------------------
 
 
-def test_installation_of_a_user_works_without_its_variables(state: Path, tmp_path: Path) -> None:
-    """As ``pip install --user``: the packages lie where ``-I`` does not look, the interpreter belongs to the system."""
+def test_user_installation_works_without_its_variables(state: Path, tmp_path: Path) -> None:
+    """As after ``pip install --user``: ``-I`` skips the packages, and the interpreter belongs to the system."""
     python = getattr(sys, "_base_executable", sys.executable)
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     user = tmp_path / "base" / "lib" / version / "site-packages"
@@ -326,7 +326,7 @@ def test_installation_of_a_user_works_without_its_variables(state: Path, tmp_pat
             until(lambda: not running(state))
 
 
-def test_settings_file_in_force_at_the_installation_is_that_of_the_gate(state: Path, tmp_path: Path) -> None:
+def test_gate_uses_the_settings_file_of_the_installation(state: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "rules.json").write_text(
@@ -356,11 +356,11 @@ def test_project_cannot_name_a_command_to_run(tmp_path: Path) -> None:
     assert "notify" not in named.stderr
 
 
-# --- which gate a hook speaks to --------------------------------------------------------------------------
+# --- Which gate a hook asks ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("other", ["nothing said", "another folder", "another interpreter", "another process"])
-def test_gate_from_elsewhere_is_not_asked(state: Path, other: str) -> None:
+def test_gate_of_another_installation_is_not_asked(state: Path, other: str) -> None:
     heard = []
     script = write_script(state)
     path = Path(origin_path(socket_path(state)))
@@ -383,7 +383,7 @@ def test_gate_from_elsewhere_is_not_asked(state: Path, other: str) -> None:
     assert [piece for piece in heard if piece] == [], "nothing was told to it"
 
 
-def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None:
+def test_process_in_place_of_a_gate_is_not_asked(state: Path) -> None:
     script = write_script(state)
     heard = []
     server = serve(state, "--socket", socket_path(state))
@@ -410,7 +410,7 @@ def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None
 
 @pytest.mark.skipif("native" not in hooks.KINDS, reason="the native hook client is NOT tested: `make native` builds it")
 def test_native_hook_is_not_deceived_by_a_record_that_names_another_process(state: Path) -> None:
-    """The script has to believe a record that names a process of this installation; the kernel knows who listens."""
+    """The script has to trust a record that names a process of this installation; the kernel knows the listener."""
     heard: list[bytes] = []
     path = socket_path(state)
     hook = write_script(state)
@@ -433,7 +433,7 @@ def test_gate_of_another_user_is_not_asked(state: Path) -> None:
         listening.bind(path)
         leave_origin(path)
         told, tell = os.pipe()
-        if not (child := os.fork()):  # whose process calls listen() is what the kernel remembers
+        if not (child := os.fork()):  # the kernel remembers the process that calls listen()
             os.setresuid(65534, 65534, 65534)
             listening.listen(4096)
             os.write(tell, b"x")
@@ -458,7 +458,7 @@ def test_gate_of_another_user_is_not_asked(state: Path) -> None:
             os.waitpid(child, 0)
 
 
-def test_installing_anew_replaces_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
+def test_installing_again_replaces_the_gate_of_another_installation(state: Path, tmp_path: Path) -> None:
     server = serve(state, "--socket", socket_path(state))
     path = Path(origin_path(socket_path(state)))
     path.write_text(path.read_text().replace(launch.root(), "/elsewhere"))
@@ -470,7 +470,7 @@ def test_installing_anew_replaces_a_gate_from_elsewhere(state: Path, tmp_path: P
     assert send(hooks.installed(state), "A", "mcp__mail__send_email", MAIL) == ""
 
 
-def test_doctor_names_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
+def test_doctor_names_the_gate_of_another_installation(state: Path, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert run(state, "install", "claude-code", "--yes", env=home).returncode == 0
     with impostor(socket_path(state), lambda channel: None):
@@ -482,10 +482,10 @@ def test_doctor_names_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None
     assert "callosum install" in found["gate"]["advice"]
 
 
-# --- a gate that hangs ----------------------------------------------------------------------------------
+# --- Hung gates ---------------------------------------------------------------------------------------------
 
 
-def test_hook_leaves_a_gate_that_hangs_alone_for_a_while(state: Path) -> None:
+def test_hook_does_not_ask_a_hung_gate_for_a_while(state: Path) -> None:
     script = write_script(state)
     path = socket_path(state)
     (state / "fallback.json").write_text('{"tools": {"Read": 0}}')
@@ -516,7 +516,7 @@ def test_gate_that_answers_again_is_asked_again(state: Path) -> None:
         assert "The gate is unreachable" in send(script, "A", "mcp__mail__send_email", MAIL)
         assert mark.read_text()
         server.process.send_signal(signal.SIGCONT)
-        mark.write_text("1\n")  # the five seconds are over
+        mark.write_text("1\n")  # the five seconds have passed
         assert send(script, "B", "Read", {"file_path": "/repo/a.py"}) == ""
         assert mark.read_text() == "", "the next call does not look at the clock"
         assert [one["tool"] for one in server.get("/journal")["entries"] if one["session"] == "claude-code/B"] == [
@@ -526,7 +526,7 @@ def test_gate_that_answers_again_is_asked_again(state: Path) -> None:
         server.kill()
 
 
-def test_mark_that_cannot_be_written_stops_no_call(state: Path) -> None:
+def test_mark_that_cannot_be_written_blocks_no_call(state: Path) -> None:
     script = write_script(state)
     server = serve(state, "--socket", socket_path(state))
     try:
@@ -537,7 +537,7 @@ def test_mark_that_cannot_be_written_stops_no_call(state: Path) -> None:
         server.kill()
 
 
-def test_hook_without_curl_leaves_a_gate_that_hangs_alone_too(state: Path, tmp_path: Path) -> None:
+def test_hook_without_curl_does_not_ask_a_hung_gate_either(state: Path, tmp_path: Path) -> None:
     script = write_script(state, "script")
     path = socket_path(state)
     (state / "fallback.json").write_text('{"tools": {"Read": 0}}')

@@ -1,4 +1,4 @@
-"""``callosum mcp -- COMMAND`` as a client of MCP uses it, over a real gate and a server that keeps what it saw."""
+"""Test ``callosum mcp -- COMMAND`` with an MCP client, a real gate and a server that records what it receives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def start(gate: Server, tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
-    """Starts a wrap of the test server, as ``mira`` unless it is told otherwise; its namespace is the test's own."""
+    """Start a wrap of the test server, as ``mira`` unless told otherwise, in the test's own namespace."""
     stack: list[Any] = []
     space = tmp_path.name
 
@@ -50,7 +50,7 @@ def journal(gate: Server, tmp_path: Path) -> list[Any]:
 
 
 def tasks(gate: Server, tmp_path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """What the daily log has of tasks, in order."""
+    """Return the task events of the daily log in order."""
     found = [(name, payload) for name, payload in told(gate.state) if name.startswith("task.")]
     return [(name, payload) for name, payload in found if payload["namespace"] == tmp_path.name]
 
@@ -63,7 +63,7 @@ def opened(gate: Server, tmp_path: Path) -> list[Any]:
     return [entry for entry in journal(gate, tmp_path) if entry["event"] == "intercept"]
 
 
-# --- what goes through ------------------------------------------------------------------------------------
+# --- Forwarding ---------------------------------------------------------------------------------------------
 
 LINES = [
     b'{"jsonrpc":"2.0","id":1.50,"method":"ping"}\n',
@@ -81,7 +81,7 @@ LINES = [
 ]
 
 
-def test_what_is_no_call_reaches_the_server_as_it_was_written(start: Callable[..., Wrapped]) -> None:
+def test_other_messages_reach_the_server_unchanged(start: Callable[..., Wrapped]) -> None:
     client = start(modern=True)
     for line in LINES:
         client.write(line)
@@ -90,7 +90,7 @@ def test_what_is_no_call_reaches_the_server_as_it_was_written(start: Callable[..
     assert client.log.read_bytes().startswith(b"".join(LINES))
 
 
-def test_what_the_server_writes_reaches_the_client_as_it_was_written(start: Callable[..., Wrapped]) -> None:
+def test_messages_of_the_server_reach_the_client_unchanged(start: Callable[..., Wrapped]) -> None:
     client = start(modern=True)
     call = client.send("tools/call", client.params("read_note", {"act": "wait", "as": "w"}))
     until(client.calls)
@@ -102,7 +102,7 @@ def test_what_the_server_writes_reaches_the_client_as_it_was_written(start: Call
     assert client.line() == odd
 
 
-def test_a_call_that_is_let_through_and_its_answer_are_untouched(start: Callable[..., Wrapped]) -> None:
+def test_allowed_call_and_its_answer_are_unchanged(start: Callable[..., Wrapped]) -> None:
     client = start(modern=True)
     line = (
         b'{ "method":"tools\\/call","params":{"arguments":{"path":"/\\u0061","n":1.0},"name":"read_note"}, "id":-7}\n'
@@ -116,7 +116,7 @@ def test_a_call_that_is_let_through_and_its_answer_are_untouched(start: Callable
     assert line in client.log.read_bytes()
 
 
-def test_standard_error_and_exit_codes_are_the_servers(start: Callable[..., Wrapped]) -> None:
+def test_standard_error_and_exit_code_are_the_servers(start: Callable[..., Wrapped]) -> None:
     client = start(TEST_EXIT="5")
     client.ask("test/tell")
     client.to.close()
@@ -124,25 +124,25 @@ def test_standard_error_and_exit_codes_are_the_servers(start: Callable[..., Wrap
     assert client.process.wait(30) == 5
 
 
-def test_the_last_words_before_the_end_are_answered(start: Callable[..., Wrapped]) -> None:
+def test_last_messages_before_the_end_are_answered(start: Callable[..., Wrapped]) -> None:
     client = start()
     client.write(
         b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"read_note"}}'
-    )  # without a line's end
+    )  # without a newline at its end
     client.to.close()
     assert said(client.answer(77)["result"]) == "done read_note"
     assert client.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_reaches_the_server_and_its_end_is_handed_on(start: Callable[..., Wrapped], number: int) -> None:
+def test_signal_reaches_the_server_and_its_exit_is_passed_on(start: Callable[..., Wrapped], number: int) -> None:
     client = start(modern=True)
     client.ask("ping")
     client.process.send_signal(number)
     assert client.process.wait(30) in (-number, 1 if number == signal.SIGINT else -number, 130)
 
 
-def test_a_command_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_missing_command_is_reported(tmp_path: Path) -> None:
     with wrapped(tmp_path / "state", server=("--", str(tmp_path / "nothing")), modern=True) as client:
         assert b"nothing" in client.said.read()
         assert client.process.wait(30) == 1
@@ -156,11 +156,11 @@ def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrappe
     assert "SHOP_KEY" in variables
 
 
-# --- what is gated ----------------------------------------------------------------------------------------
+# --- Gating -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
-def test_a_conflicting_call_is_refused_and_the_other_is_done(
+def test_conflicting_call_is_refused_and_the_other_is_done(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(session="a", modern=modern), start(session="b", modern=modern)
@@ -181,21 +181,21 @@ def test_a_conflicting_call_is_refused_and_the_other_is_done(
 
 
 @pytest.mark.parametrize("id", ["x", "", 0, -3, 2.5, "é\n", 2**60])
-def test_a_refusal_bears_the_id_of_its_call(start: Callable[..., Wrapped], id: Any) -> None:
+def test_refusal_has_the_id_of_its_call(start: Callable[..., Wrapped], id: Any) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait"}))
     until(one.calls)
     assert other.ask("tools/call", other.params("delete_database", {"name": "prod"}), id=id)["isError"] is True
 
 
-def test_how_a_call_ended_is_reported(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_outcome_of_a_call_is_reported(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     for act in ("", "fail", "error", "ask"):
         client.call("delete_database", {"name": act or "x", "act": act})
     assert outcomes(gate, tmp_path) == ["done", "failed", "failed", "cancelled"]
 
 
-def test_a_task_is_open_until_its_result(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_task_is_open_until_its_result(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
     assert outcomes(gate, tmp_path) == []
@@ -209,7 +209,7 @@ def test_a_task_is_open_until_its_result(start: Callable[..., Wrapped], gate: Se
     assert tasks(gate, tmp_path)[0][1]["toolName"] == call["tool"]
 
 
-def test_a_task_whose_server_goes_away_is_stopped(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
     client.send("tools/call", client.params("delete_database", {"name": "y", "act": "die"}))
@@ -222,7 +222,7 @@ def test_a_task_whose_server_goes_away_is_stopped(start: Callable[..., Wrapped],
 
 
 @pytest.mark.parametrize(("act", "code"), [("die", 7), ("kill", -signal.SIGKILL)])
-def test_a_server_that_dies_in_the_middle_leaves_it_open_whether_it_happened(
+def test_call_of_a_server_that_dies_is_unknown(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path, act: str, code: int
 ) -> None:
     client = start()
@@ -231,7 +231,7 @@ def test_a_server_that_dies_in_the_middle_leaves_it_open_whether_it_happened(
     assert outcomes(gate, tmp_path) == ["unknown"]
 
 
-def test_several_calls_are_under_way_at_once(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_several_calls_run_at_once(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     ids = [client.send("tools/call", client.params("read_note", {"act": "wait", "as": str(n)})) for n in range(20)]
     until(lambda: len(client.calls()) == 20)
@@ -244,7 +244,7 @@ def test_several_calls_are_under_way_at_once(start: Callable[..., Wrapped], gate
     assert outcomes(gate, tmp_path) == ["done"] * 20
 
 
-def test_of_a_batch_what_may_not_run_is_answered_and_the_rest_runs(start: Callable[..., Wrapped]) -> None:
+def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Callable[..., Wrapped]) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait"}))
     until(one.calls)
@@ -262,7 +262,7 @@ def test_of_a_batch_what_may_not_run_is_answered_and_the_rest_runs(start: Callab
     assert [each["id"] for each in json.loads(other.line())] == ["no"]
 
 
-def test_a_cancelled_call_is_of_unknown_outcome_until_it_is_answered(
+def test_cancelled_call_is_unknown_until_it_is_answered(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path
 ) -> None:
     client = start()
@@ -276,7 +276,7 @@ def test_a_cancelled_call_is_of_unknown_outcome_until_it_is_answered(
     assert outcomes(gate, tmp_path) == ["unknown", "done"]
 
 
-def test_over_standard_input_an_equal_request_is_a_call_of_its_own(
+def test_equal_request_over_standard_input_is_a_new_call(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path
 ) -> None:
     client = start(modern=True)
@@ -292,7 +292,7 @@ def test_over_standard_input_an_equal_request_is_a_call_of_its_own(
     assert len(client.calls()) == len(opened(gate, tmp_path)) == 4
 
 
-def test_a_call_without_an_id_is_gated_too(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_call_without_an_id_is_gated(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     one, other = start(session="a"), start(session="b")
     one.notify("tools/call", name="delete_database", arguments={"name": "prod", "act": "wait"})
     until(lambda: outcomes(gate, tmp_path) == ["unknown"])
@@ -301,7 +301,7 @@ def test_a_call_without_an_id_is_gated_too(start: Callable[..., Wrapped], gate: 
     assert other.calls() == []
 
 
-def test_a_warning_that_lets_the_call_run_stands_behind_its_result(start: Callable[..., Wrapped]) -> None:
+def test_warning_of_a_running_call_follows_its_result(start: Callable[..., Wrapped]) -> None:
     one, other = start(session="a"), start(session="b")
 
     def mail(client: Wrapped, text: str) -> Any:
@@ -318,7 +318,7 @@ def test_a_warning_that_lets_the_call_run_stands_behind_its_result(start: Callab
     assert told["content"][1]["text"].startswith("[Callosum] Conflict: mira/a")
 
 
-def test_the_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
+def test_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
     environ = {"CALLOSUM_LEASE_TTL": "1"}
     with (
         serving(tmp_path / "state", environ=environ) as gate,
@@ -332,7 +332,7 @@ def test_the_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
         assert gate.get("/status")["locks"] == []
 
 
-def test_the_lease_of_a_task_is_renewed_until_the_task_is_over(tmp_path: Path) -> None:
+def test_lease_of_a_task_is_renewed_until_the_task_ends(tmp_path: Path) -> None:
     environ = {"CALLOSUM_LEASE_TTL": "1"}
     with (
         serving(tmp_path / "state", environ=environ) as gate,
@@ -346,10 +346,10 @@ def test_the_lease_of_a_task_is_renewed_until_the_task_is_over(tmp_path: Path) -
         assert [one["outcome"] for one in gate.get("/journal")["entries"] if one["event"] == "complete"] == ["done"]
 
 
-# --- who acts, and what the tool is -----------------------------------------------------------------------
+# --- Names of callers and tools -----------------------------------------------------------------------------
 
 
-def test_who_acts_is_said_by_argument_then_meta_then_environment(
+def test_caller_is_named_by_argument_then_meta_then_environment(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path
 ) -> None:
     meta = {"io.callosum/agent": "doug", "io.callosum/session": "s9", "io.callosum/run": "r1"}
@@ -370,20 +370,20 @@ def test_who_acts_is_said_by_argument_then_meta_then_environment(
     assert actors[5:] == actors[1:5], "both ways of speaking, and both processes of one host, are one session"
 
 
-def test_the_tool_is_named_after_the_server(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_tool_name_contains_the_server_name(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     environ = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": tmp_path.name}
     with wrapped(tmp_path / "state", "--name", "my shop", environ=environ) as client:
         client.call("read_note")
-    with wrapped(tmp_path / "state", environ=environ) as client:  # it says its name in the handshake
+    with wrapped(tmp_path / "state", environ=environ) as client:  # the handshake names it
         client.call("read_note")
-    with wrapped(tmp_path / "state", modern=True, environ=environ) as client:  # nobody says it
+    with wrapped(tmp_path / "state", modern=True, environ=environ) as client:  # nothing names it
         client.call("read_note")
     tools = [entry["tool"] for entry in opened(gate, tmp_path)]
     assert tools == ["mcp__my_shop__read_note", "mcp__shop__read_note", "mcp__mcpserver_py__read_note"]
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
-def test_a_client_that_never_lists_the_tools_is_judged_by_the_list_all_the_same(
+def test_tool_list_is_used_for_a_client_that_never_requests_it(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path, modern: bool
 ) -> None:
     client = start(modern=modern)
@@ -396,7 +396,7 @@ def test_a_client_that_never_lists_the_tools_is_judged_by_the_list_all_the_same(
     assert all((one["params"].get("_meta") == META) is modern for one in lists)
 
 
-def test_a_list_that_changed_is_asked_for_again(start: Callable[..., Wrapped]) -> None:
+def test_changed_tool_list_is_requested_again(start: Callable[..., Wrapped]) -> None:
     client = start()
     cursor: dict[str, Any] = {}
     while cursor is not None:
@@ -411,7 +411,7 @@ def test_a_list_that_changed_is_asked_for_again(start: Callable[..., Wrapped]) -
     assert len([one for one in client.seen() if one.get("method") == "tools/list"]) == 8
 
 
-# --- bad input --------------------------------------------------------------------------------------------
+# --- Bad input ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -420,9 +420,7 @@ def test_a_list_that_changed_is_asked_for_again(start: Callable[..., Wrapped]) -
     ids=["deep", "utf-8", "huge", "nan"],
 )
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
-def test_a_call_that_nobody_can_read_does_not_run(
-    start: Callable[..., Wrapped], arguments: bytes, modern: bool
-) -> None:
+def test_unreadable_call_does_not_run(start: Callable[..., Wrapped], arguments: bytes, modern: bool) -> None:
     client = start(modern=modern)
     meta = json.dumps(META).encode()
     more = b',"_meta":' + meta if modern else b""
@@ -439,7 +437,7 @@ def test_a_call_that_nobody_can_read_does_not_run(
     assert b"delete_database" not in client.log.read_bytes()
 
 
-def test_half_a_character_of_a_model_that_was_cut_off_does_not_stop_a_call(start: Callable[..., Wrapped]) -> None:
+def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped]) -> None:
     client = start()
     line = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"read_note","arguments":{"path":"/a\\ud83d"}}}\n'
     client.write(line)
@@ -448,9 +446,7 @@ def test_half_a_character_of_a_model_that_was_cut_off_does_not_stop_a_call(start
     assert line in client.log.read_bytes()
 
 
-def test_five_megabytes_go_through_and_count_as_grave(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
-) -> None:
+def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     result = client.call("write_note", {"path": "/a.txt", "text": "x" * 5_000_000})
     assert said(result) == "done write_note"
@@ -463,7 +459,7 @@ def test_five_megabytes_go_through_and_count_as_grave(
     assert "cannot be judged" in said(many)
 
 
-# --- without the gate -------------------------------------------------------------------------------------
+# --- Without the gate ---------------------------------------------------------------------------------------
 
 
 def _asleep(request: Request) -> None:
@@ -478,7 +474,7 @@ def _asleep(request: Request) -> None:
     [_asleep, replies({"error": "oops"}, 500), says(b"garbage"), replies({"what": 1}), replies(b"<html>", 502)],
     ids=["hangs", "500", "garbage", "another shape", "a proxy's page"],
 )
-def test_a_gate_that_talks_nonsense_keeps_nobody_from_reading(tmp_path: Path, script: Any) -> None:
+def test_gate_that_answers_nonsense_does_not_block_reads(tmp_path: Path, script: Any) -> None:
     with Peer(script) as peer, wrapped(tmp_path / "state", environ={"CALLOSUM_URL": peer.url}) as client:
         assert said(client.call("read_note", {"path": "/a"})) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
@@ -490,7 +486,7 @@ def test_a_gate_that_talks_nonsense_keeps_nobody_from_reading(tmp_path: Path, sc
     assert late["call"]["tool"].endswith("read_note")
 
 
-def test_a_gate_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
+def test_hung_gate_delays_nothing_else(tmp_path: Path) -> None:
     with Peer(_asleep) as peer, wrapped(tmp_path / "state", environ={"CALLOSUM_URL": peer.url}) as client:
         ids = [client.send("tools/call", client.params("delete_database", {"name": str(n)})) for n in range(10)]
         began = time.monotonic()
@@ -499,7 +495,7 @@ def test_a_gate_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
         assert all(client.answer(id)["result"]["isError"] is True for id in ids)
 
 
-def test_a_call_that_is_cancelled_at_the_gate_never_reaches_the_server(tmp_path: Path) -> None:
+def test_call_cancelled_at_the_gate_never_reaches_the_server(tmp_path: Path) -> None:
     with Peer(hang) as peer, wrapped(tmp_path / "state", environ={"CALLOSUM_URL": peer.url}) as client:
         call = client.send("tools/call", client.params("read_note", {"path": "/a"}))
         client.notify("notifications/cancelled", requestId=call)
@@ -510,7 +506,7 @@ def test_a_call_that_is_cancelled_at_the_gate_never_reaches_the_server(tmp_path:
         assert not any(one.get("method") == "notifications/cancelled" for one in client.seen())
 
 
-def test_a_gate_that_is_killed_while_a_tool_runs(tmp_path: Path) -> None:
+def test_gate_killed_while_a_tool_runs_is_handled(tmp_path: Path) -> None:
     with (
         serving(tmp_path / "gate") as gate,
         wrapped(tmp_path / "state", environ={"CALLOSUM_URL": gate.address}) as client,
@@ -525,7 +521,7 @@ def test_a_gate_that_is_killed_while_a_tool_runs(tmp_path: Path) -> None:
         assert client.end() == 0
 
 
-def test_a_wrong_token_is_no_gate(tmp_path: Path, gate: Server) -> None:
+def test_wrong_token_counts_as_no_gate(tmp_path: Path, gate: Server) -> None:
     with wrapped(tmp_path / "state", environ={"CALLOSUM_URL": gate.address, "CALLOSUM_TOKEN": "wrong"}) as client:
         assert said(client.call("read_note")) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
@@ -534,7 +530,7 @@ def test_a_wrong_token_is_no_gate(tmp_path: Path, gate: Server) -> None:
         assert client.end() == 0
 
 
-def test_the_local_gate_is_started_by_the_first_wrap(tmp_path: Path) -> None:
+def test_first_wrap_starts_the_local_gate(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with wrapped(state, "--session", "a", "--instance", "mira") as one:
         one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait"}))
@@ -546,7 +542,7 @@ def test_the_local_gate_is_started_by_the_first_wrap(tmp_path: Path) -> None:
         until(lambda each=each: alive(each.process) is not True)
 
 
-def test_faults_of_the_command_line_are_named_before_anything_runs(tmp_path: Path) -> None:
+def test_command_line_errors_are_reported_before_anything_runs(tmp_path: Path) -> None:
     for options, word in (
         (("--gate", "nonsense", "--", "true"), "--gate"),
         (("--url", "ftp://x"), "--url"),

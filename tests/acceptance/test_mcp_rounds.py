@@ -1,4 +1,4 @@
-"""Calls of several rounds through the wrap: the gate's questions as forms, and a server's own, with the official SDK."""
+"""Test calls of several rounds through the wrap: the gate's questions as forms and a server's own, with the SDK."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def gates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Server]]:
-    """Two gates, by whether they take a host's word."""
+    """Two gates, by whether they accept host approvals."""
     folder = tmp_path_factory.mktemp("gates")
     (folder / "rules.json").write_text(json.dumps(RULES))
     environ = {"CALLOSUM_RULES": str(folder / "rules.json")}
@@ -53,7 +53,7 @@ Answered = Callable[[str], dict[str, Any]]
 def through_the_sdk(
     gate: Server, tmp_path: Path, answer: Answered | None, use: Callable[[Client], Awaitable[None]], mode: str = "auto"
 ) -> None:
-    """Use the official client; ``answer`` makes the person's answer of a form's message."""
+    """Use the official client. ``answer`` returns the person's answer to a form's message."""
 
     async def elicit(_: Any, params: Any) -> ElicitResult:
         assert answer is not None
@@ -84,7 +84,7 @@ def through_the_sdk(
     ],
     ids=["yes", "no", "declines", "dismisses"],
 )
-def test_a_question_of_the_gate_is_a_form_and_the_call_with_its_answer_is_the_same(
+def test_question_of_the_gate_is_a_form_and_the_answered_call_is_the_same_call(
     gates: dict[bool, Server], tmp_path: Path, answer: dict[str, Any], runs: bool, then: list[tuple[str, Any]]
 ) -> None:
     shown: list[str] = []
@@ -110,9 +110,7 @@ def test_a_question_of_the_gate_is_a_form_and_the_call_with_its_answer_is_the_sa
     assert all(one["body"]["by"] == "host" for one in entries if one["event"] in ("approve", "deny"))
 
 
-def test_the_gates_question_and_the_servers_are_put_one_after_the_other_and_are_one_call(
-    gates: dict[bool, Server], tmp_path: Path
-) -> None:
+def test_questions_of_gate_and_server_follow_each_other_in_one_call(gates: dict[bool, Server], tmp_path: Path) -> None:
     shown: list[str] = []
 
     def answered(message: str) -> dict[str, Any]:
@@ -139,7 +137,7 @@ def test_the_gates_question_and_the_servers_are_put_one_after_the_other_and_are_
     [(False, "auto", True), (True, "legacy", True), (True, "auto", False)],
     ids=["a gate that was not told", "a client with a handshake", "a client without forms"],
 )
-def test_a_question_stays_a_sentence(
+def test_question_stays_a_sentence_without_forms(
     gates: dict[bool, Server], tmp_path: Path, told: bool, mode: str, forms: bool
 ) -> None:
     def never(_: str) -> dict[str, Any]:
@@ -175,14 +173,14 @@ def start(gates: dict[bool, Server], tmp_path: Path) -> Iterator[Callable[..., W
 
 
 def again(client: Wrapped, asked: Any, tool: str, arguments: dict[str, Any], answer: Any = None) -> Any:
-    """The same call once more, with an answer (or a yes) to what was asked for."""
+    """Return the call again with an answer (or a yes) to its question."""
     (name,) = asked.get("inputRequests") or {"callosum": None}
     yes = {"action": "accept", "content": {"approve": True}}
     more = {"requestState": asked["requestState"], "inputResponses": {name: answer or yes}}
     return client.ask("tools/call", {**client.params(tool, arguments, FORMS), **more})
 
 
-def test_the_server_sees_an_approved_call_as_it_was_made_first(start: Callable[..., Wrapped]) -> None:
+def test_server_sees_an_approved_call_as_first_made(start: Callable[..., Wrapped]) -> None:
     client = start()
     asked = client.call("deploy", {"host": "prod"}, FORMS)
     assert asked["resultType"] == "input_required"
@@ -193,7 +191,7 @@ def test_the_server_sees_an_approved_call_as_it_was_made_first(start: Callable[.
 
 
 @pytest.mark.parametrize("other", ["arguments", "state", "used"])
-def test_a_yes_counts_for_the_question_that_was_put_and_once(start: Callable[..., Wrapped], other: str) -> None:
+def test_approval_counts_once_for_its_question(start: Callable[..., Wrapped], other: str) -> None:
     client = start()
     asked = client.call("deploy", {"host": "prod"}, FORMS)
     host = "test" if other == "arguments" else "prod"
@@ -206,7 +204,7 @@ def test_a_yes_counts_for_the_question_that_was_put_and_once(start: Callable[...
     assert len(client.calls()) == seen
 
 
-def test_a_block_is_no_question(start: Callable[..., Wrapped]) -> None:
+def test_block_is_no_question(start: Callable[..., Wrapped]) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("wipe", {"host": "prod", "act": "wait"}, FORMS))
     until(one.calls)
@@ -214,7 +212,7 @@ def test_a_block_is_no_question(start: Callable[..., Wrapped]) -> None:
     assert (refused["isError"], refused["resultType"]) == (True, "complete")
 
 
-def test_a_servers_question_leaves_its_call_open_until_the_round_that_answers_it(
+def test_servers_question_leaves_its_call_open_until_the_answering_round(
     start: Callable[..., Wrapped], gates: dict[bool, Server], tmp_path: Path
 ) -> None:
     client, other = start(), start(session="b")
@@ -234,7 +232,7 @@ def test_a_servers_question_leaves_its_call_open_until_the_round_that_answers_it
     assert told == [("complete", "done")]
 
 
-def test_a_servers_question_that_nobody_answers_is_a_call_that_was_not_carried_out(
+def test_servers_question_without_an_answer_is_cancelled(
     start: Callable[..., Wrapped], gates: dict[bool, Server], tmp_path: Path
 ) -> None:
     client = start()
@@ -243,7 +241,7 @@ def test_a_servers_question_that_nobody_answers_is_a_call_that_was_not_carried_o
     assert outcomes(gates[True], tmp_path.name) == [("intercept", "allow"), ("complete", "cancelled")]
 
 
-def test_an_actors_token_brings_the_hosts_word_for_its_own_instance_alone(
+def test_token_of_an_instance_allows_host_approvals_for_that_instance_only(
     gates: dict[bool, Server], tmp_path: Path
 ) -> None:
     gate = gates[True]
@@ -259,7 +257,7 @@ def test_an_actors_token_brings_the_hosts_word_for_its_own_instance_alone(
     assert gate.post("/intercept", call)["proceed"] is True
 
 
-def test_a_gate_says_whether_a_hosts_word_counts(gates: dict[bool, Server]) -> None:
+def test_gate_says_whether_it_accepts_host_approvals(gates: dict[bool, Server]) -> None:
     assert gates[True].get("/health")["hostApprovals"] is True
     assert "hostApprovals" not in gates[False].get("/health")
     refused = gates[False].ask("POST", "/approvals/5", {"approve": True, "by": "host", "channel": "host"})

@@ -1,4 +1,4 @@
-"""``callosum mcp --url`` as a client of MCP uses it: over a real server of the SDK, and over one that misbehaves."""
+"""Test ``callosum mcp --url`` with an MCP client, a real server of the SDK and one that misbehaves."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: s
 
 
 @both
-def test_a_conflicting_call_is_refused_and_the_other_is_done(
+def test_conflicting_call_is_refused_and_the_other_is_done(
     start: Callable[..., Wrapped], url: str, gate: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(url, session="a", modern=modern), start(url, session="b", modern=modern)
@@ -106,13 +106,13 @@ def _joined(result: Any) -> str:
     return json.dumps([block["text"] for block in result["content"]])
 
 
-def test_many_calls_at_once(start: Callable[..., Wrapped], url: str) -> None:
+def test_many_calls_run_at_once(start: Callable[..., Wrapped], url: str) -> None:
     client = start(url, modern=True)
     ids = [client.send("tools/call", client.params("read_note", {"path": str(n)})) for n in range(40)]
     assert [said(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
 
 
-# --- a server that misbehaves -----------------------------------------------------------------------------
+# --- A server that misbehaves -------------------------------------------------------------------------------
 
 
 def rpc(request: Request) -> Any:
@@ -129,7 +129,7 @@ def greet(request: Request, **headers: Any) -> None:
 
 
 def peer_of(act: Callable[[Request], None], **headers: str) -> Peer:
-    """A server that greets, takes notifications, refuses the GET stream, and does ``act`` for all else."""
+    """Serve a handshake, accept notifications, reject the GET stream, and do ``act`` for everything else."""
 
     def script(request: Request) -> None:
         if request.method == "POST" and rpc(request).get("method") == "initialize":
@@ -150,7 +150,7 @@ def stream(request: Request, *events: bytes, id: str = "") -> None:
         request.raw((f"id: {id}\n".encode() if id else b"") + b"data: " + event + b"\n\n")
 
 
-def test_a_session_and_the_version_go_with_every_request_and_end_with_the_client(start: Callable[..., Wrapped]) -> None:
+def test_session_and_version_accompany_every_request_and_end_with_the_client(start: Callable[..., Wrapped]) -> None:
     with peer_of(lambda request: answer(request, {"tools": []}), Mcp_Session_Id="s-1") as peer:
         client = start(
             f"{peer.url}/mcp",
@@ -174,7 +174,7 @@ def test_a_session_and_the_version_go_with_every_request_and_end_with_the_client
         assert b"k-1" not in client.said.read()
 
 
-def test_each_request_of_the_newer_era_names_itself(start: Callable[..., Wrapped]) -> None:
+def test_each_request_of_the_newer_protocol_names_its_version(start: Callable[..., Wrapped]) -> None:
     with peer_of(lambda request: answer(request, {"tools": [], "content": []})) as peer:
         client = start(peer.url, modern=True)
         client.call("read_näte")
@@ -187,7 +187,7 @@ def test_each_request_of_the_newer_era_names_itself(start: Callable[..., Wrapped
         assert {each.headers["mcp-protocol-version"] for each in peer.seen} == {"2026-07-28"}
 
 
-def test_an_answer_over_many_lines_becomes_one(start: Callable[..., Wrapped]) -> None:
+def test_answer_over_many_lines_becomes_one_line(start: Callable[..., Wrapped]) -> None:
     def act(request: Request) -> None:
         text = json.dumps({"jsonrpc": "2.0", "id": rpc(request)["id"], "result": {"content": []}}, indent=2)
         stream(request, text.replace("\n", "\ndata: ").encode())
@@ -200,19 +200,19 @@ def test_an_answer_over_many_lines_becomes_one(start: Callable[..., Wrapped]) ->
     ("status", "word"),
     [(401, "credentials"), (404, "path"), (405, "no MCP"), (500, "500"), (302, "elsewhere"), (202, "202")],
 )
-def test_what_is_no_answer_becomes_an_error_that_says_so(start: Callable[..., Wrapped], status: int, word: str) -> None:
+def test_response_without_an_answer_becomes_an_error(start: Callable[..., Wrapped], status: int, word: str) -> None:
     with peer_of(lambda request: request.reply(b"<html>", status)) as peer:
         error = start(peer.url).call("read_note")["error"]
         assert word in error["message"]
 
 
-def test_the_servers_own_error_is_passed_on_under_the_requests_id(start: Callable[..., Wrapped]) -> None:
+def test_servers_own_error_is_forwarded_under_the_requests_id(start: Callable[..., Wrapped]) -> None:
     fault = {"code": -32020, "message": "headers", "data": {"x": 1}}
     with peer_of(lambda request: request.reply({"jsonrpc": "2.0", "id": None, "error": fault}, 400)) as peer:
         assert start(peer.url, modern=True).call("read_note")["error"] == fault
 
 
-def test_a_redirect_within_the_server_is_followed_and_one_out_of_it_is_not(start: Callable[..., Wrapped]) -> None:
+def test_redirect_is_followed_within_the_server_only(start: Callable[..., Wrapped]) -> None:
     def act(request: Request) -> None:
         if request.target == "/mcp/":
             answer(request, {"content": []})
@@ -226,7 +226,7 @@ def test_a_redirect_within_the_server_is_followed_and_one_out_of_it_is_not(start
         assert len(peer.seen) == count
 
 
-def test_a_stream_that_breaks_is_taken_up_where_it_was(start: Callable[..., Wrapped]) -> None:
+def test_broken_stream_is_resumed(start: Callable[..., Wrapped]) -> None:
     asked: list[Any] = []
 
     def act(request: Request) -> None:
@@ -253,9 +253,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was(start: Callable[..., Wrap
         assert [found["method"] for found in client.kept] == ["notifications/progress"]
 
 
-def test_a_call_whose_connection_is_lost_is_of_unknown_outcome(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
-) -> None:
+def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     def act(request: Request) -> None:
         if rpc(request)["method"] == "tools/list":
             answer(request, {"tools": []})
@@ -270,7 +268,7 @@ def test_a_call_whose_connection_is_lost_is_of_unknown_outcome(
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 
-def test_a_server_that_is_not_there(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     with peer_of(lambda request: None) as peer:
         url = peer.url
     client = start(url, modern=True)
@@ -279,7 +277,7 @@ def test_a_server_that_is_not_there(start: Callable[..., Wrapped], gate: Server,
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["failed"]
 
 
-def test_a_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> None:
+def test_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> None:
     closed: list[float] = []
 
     def act(request: Request) -> None:
@@ -302,7 +300,7 @@ def test_a_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) ->
         assert client.kept == []
 
 
-def test_what_is_under_way_when_it_is_told_to_end_is_of_unknown_outcome(
+def test_pending_calls_are_unknown_after_a_stop_signal(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path
 ) -> None:
     def act(request: Request) -> None:
@@ -321,13 +319,11 @@ def test_what_is_under_way_when_it_is_told_to_end_is_of_unknown_outcome(
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 
-# --- the transport of 2024 ------------------------------------------------------------------------------
+# --- The transport of 2024 ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [(), ("--transport", "sse")], ids=["found out", "told"])
-def test_a_server_of_2024_is_spoken_to_as_it_speaks(
-    start: Callable[..., Wrapped], old: str, options: tuple[str, ...]
-) -> None:
+def test_server_of_2024_is_detected(start: Callable[..., Wrapped], old: str, options: tuple[str, ...]) -> None:
     client = start(old, *options)
     tools = client.ask("tools/list")["tools"]
     assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
@@ -337,9 +333,7 @@ def test_a_server_of_2024_is_spoken_to_as_it_speaks(
     assert client.end() == 0
 
 
-def test_over_the_transport_of_2024_a_conflicting_call_is_refused_and_the_other_is_done(
-    start: Callable[..., Wrapped], old: str
-) -> None:
+def test_conflicting_call_is_refused_over_the_transport_of_2024(start: Callable[..., Wrapped], old: str) -> None:
     one, other = start(old, session="a"), start(old, session="b")
     running = one.send("tools/call", one.params("delete_database", {"name": "prod-old", "wait": True}))
     until(lambda: "prod-old" in json.loads(_joined(other.call("what_ran"))))
@@ -350,7 +344,7 @@ def test_over_the_transport_of_2024_a_conflicting_call_is_refused_and_the_other_
     assert said(one.answer(running)["result"]) == "deleted prod-old"
 
 
-def test_a_stream_of_2024_that_ends_leaves_its_calls_unknown(
+def test_ended_stream_of_2024_leaves_its_calls_unknown(
     start: Callable[..., Wrapped], gate: Server, tmp_path: Path
 ) -> None:
     with shop("sse") as place:
@@ -364,7 +358,9 @@ def test_a_stream_of_2024_that_ends_leaves_its_calls_unknown(
 
 
 @pytest.mark.parametrize("options", [(), ("--transport", "sse")], ids=["found out", "told"])
-def test_the_secret_of_a_server_goes_nowhere_else(start: Callable[..., Wrapped], options: tuple[str, ...]) -> None:
+def test_secret_of_a_server_is_sent_only_to_that_server(
+    start: Callable[..., Wrapped], options: tuple[str, ...]
+) -> None:
     def script(request: Request) -> None:
         if request.method == "POST":
             request.reply(b"", 405)

@@ -1,4 +1,4 @@
-"""A shell command when no gate answers: the hook judges the line itself, so that a host whose one tool is a shell can read."""
+"""Test shell commands while no gate answers: the hook classifies the line, so that a shell-only host can read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.offline import main; sys.exit(main(sys.argv[1:]))"
 ROOT = str(Path(__file__).parents[2])
 HUNG = "28"
-"""What curl ends with where somebody listens and says nothing."""
+"""Exit code of curl if the listening process does not answer."""
 
 
 def said(state: Path, host: str, command: object, tool: str = "Bash") -> str:
-    """What the hook prints of a command; started as the script starts it."""
+    """Return the hook's output for a command, started as the script starts it."""
     before = "BeforeTool" if host == "gemini" else "PreToolUse"
     payload = {
         "hook_event_name": before, "session_id": "A", "cwd": "/srv/shop", "tool_name": tool, "tool_use_id": "a1",
@@ -32,7 +32,7 @@ def said(state: Path, host: str, command: object, tool: str = "Bash") -> str:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A state folder as a gate leaves it: a shell can do anything, says the table."""
+    """Return a state folder as a gate leaves it. By the table, a shell can do anything."""
     (tmp_path / "fallback.json").write_text('{"tools": {"Bash": 4, "run_shell_command": 4, "Read": 0}}')
     return tmp_path
 
@@ -40,7 +40,7 @@ def state(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("host", "tool"), [("codex", "Bash"), ("claude-code", "Bash"), ("gemini", "run_shell_command")]
 )
-def test_reading_goes_on_and_a_mail_does_not_go_out(state: Path, host: str, tool: str) -> None:
+def test_reads_continue_and_a_mail_is_blocked(state: Path, host: str, tool: str) -> None:
     for command in ("cat notes.txt", "git status && ls -la", "grep -rn TODO src"):
         assert said(state, host, command, tool) == ""
     for command in (
@@ -54,7 +54,7 @@ def test_reading_goes_on_and_a_mail_does_not_go_out(state: Path, host: str, tool
     assert [one["call"]["params"]["command"] for one in noted][::2] == ["cat notes.txt", "grep -rn TODO src"]
 
 
-def test_what_cannot_be_judged_is_not_run(state: Path) -> None:
+def test_unclassifiable_command_does_not_run(state: Path) -> None:
     for command in ("bash", "python", "cat | sh", ["ls"], None):
         assert "The gate is unreachable" in said(state, "codex", command), "nobody sees what is typed later"
     assert said(state, "codex", "ls") == ""
@@ -62,12 +62,12 @@ def test_what_cannot_be_judged_is_not_run(state: Path) -> None:
     assert "The gate is unreachable" in said(state, "codex", "ls"), "the user's own rules cannot be read"
 
 
-def test_the_users_rules_count(state: Path) -> None:
+def test_users_rules_apply(state: Path) -> None:
     (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "Bash", "tier": 3}]}))
     assert "The gate is unreachable" in said(state, "codex", "ls")
 
 
-def test_what_goes_on_by_the_table_loads_little(state: Path) -> None:
+def test_calls_decided_by_the_table_load_little(state: Path) -> None:
     payload = {
         "hook_event_name": "PreToolUse", "session_id": "A", "cwd": "/srv/shop", "tool_name": "Read",
         "tool_use_id": "a1", "tool_input": {"file_path": "/srv/shop/notes.txt"},

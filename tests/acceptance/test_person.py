@@ -1,4 +1,4 @@
-"""The proof of a person in the library: what only a person may do is refused behind an agent's host."""
+"""Test the proof of a person in the library: behind an agent's host, a person's actions are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gate(state: Path) -> Iterator[LocalGate]:
 
 @pytest.fixture
 def ids(gate: LocalGate) -> tuple[str, ...]:
-    """A call that is blocked, one whose outcome is unknown, and the lease that blocks."""
+    """Return a blocked call, one with an unknown outcome, and the lease that blocks."""
     reply = {"action": "send", "target": "andy", "replyTo": "m1", "message": "On it"}
     lost = gate.intercept(Call("mira", "message", reply)).id
     gate.complete("mira", id=lost, outcome="unknown")
@@ -65,7 +65,7 @@ def ids(gate: LocalGate) -> tuple[str, ...]:
 def said(
     state: Path, ids: tuple[str, ...], act: str, *, host: Path | None = None, environ: Mapping[str, str] = NOTHING
 ) -> str:
-    """What the library answers to an act in a process of its own, below ``host`` if that is given."""
+    """Return the library's answer to an operation in a new process, below ``host`` if it is given."""
     words = [sys.executable, "-c", SCRIPT.replace("{act}", act), str(state), *ids]
     command = words if host is None else [str(host), "-c", '"$@"; exit $?', "sh", *words]
     done = subprocess.run(
@@ -77,7 +77,7 @@ def said(
 
 @pytest.fixture
 def claude(tmp_path: Path) -> Path:
-    """A shell that has the name of an agent's host."""
+    """Return a shell with the name of an agent's host."""
     host = tmp_path / "claude"
     host.symlink_to("/bin/sh")
     return host
@@ -105,7 +105,7 @@ def test_process_with_a_variable_of_a_host_is_refused_in_the_library(
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
-def test_program_of_a_person_may_do_it_and_its_ancestry_is_journalled(
+def test_person_may_act_and_the_ancestry_is_journalled(
     state: Path, gate: LocalGate, ids: tuple[str, ...], act: str
 ) -> None:
     newest = gate.entries()[-1].seq
@@ -121,7 +121,7 @@ def _runs_below_a_host() -> bool:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode != 0
 
 
-def test_session_below_a_host_resolves_its_own_instance_below_tier_4(
+def test_session_below_a_host_resolves_only_its_own_instance_below_tier_4(
     state: Path, gate: LocalGate, ids: tuple[str, ...], claude: Path
 ) -> None:
     resolve = "gate.resolve({}, happened=False, by='{}').note"

@@ -1,4 +1,4 @@
-"""A process is told from others, dead ones, and later ones with its pid: with real processes."""
+"""Test the identity of processes with real processes: others, dead ones, and later ones with the same pid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /
 
 @contextlib.contextmanager
 def child(*code: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that runs ``code``, says so, and ends when its input does."""
+    """Start a Python process that runs ``code``, reports it, and ends when its input does."""
     program = "\n".join([*code, "import sys", "print('ready', flush=True)", "sys.stdin.read()"])
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -34,18 +34,18 @@ def child(*code: str) -> Iterator[subprocess.Popen[str]]:
         started.kill()
 
 
-def test_this_process_lives_and_is_found_by_its_pid() -> None:
+def test_this_process_is_alive_and_found_by_its_pid() -> None:
     assert this_process() == host_of(os.getpid())
     assert this_process().pid == os.getpid()
     assert alive(this_process()) is True
 
 
-def test_a_host_survives_the_journey_through_json() -> None:
+def test_host_survives_json() -> None:
     there = msgspec.json.encode(this_process())
     assert alive(msgspec.json.decode(there, type=Host)) is True
 
 
-def test_a_child_lives_until_it_is_killed() -> None:
+def test_child_is_alive_until_it_is_killed() -> None:
     with child() as started:
         host = host_of(started.pid)
         assert alive(host) is True
@@ -57,11 +57,11 @@ def test_a_child_lives_until_it_is_killed() -> None:
 
 
 @linux
-def test_a_zombie_is_dead() -> None:
+def test_zombie_is_dead() -> None:
     with child() as started:
         host = host_of(started.pid)
         started.kill()
-        os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)  # it has ended, nobody has collected it
+        os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)  # it has ended and nobody has collected it
         assert Path(f"/proc/{started.pid}/stat").exists()
         assert alive(host) is False
         with pytest.raises(ProcessLookupError):
@@ -70,7 +70,7 @@ def test_a_zombie_is_dead() -> None:
 
 
 @linux
-def test_a_process_whose_first_thread_has_ended_lives() -> None:
+def test_process_whose_first_thread_has_ended_is_alive() -> None:
     code = (
         "import ctypes, threading",
         "def other():",
@@ -86,27 +86,27 @@ def test_a_process_whose_first_thread_has_ended_lives() -> None:
         assert alive(host) is True
 
 
-def test_a_later_process_with_the_same_pid_is_another() -> None:
+def test_later_process_with_the_same_pid_is_another() -> None:
     here = this_process()
     assert alive(msgspec.structs.replace(here, started=here.started - 60)) is False
     assert alive(msgspec.structs.replace(here, started=here.started + 0.1)) is False
     assert alive(msgspec.structs.replace(here, started=here.started + 0.001)) is True
 
 
-def test_another_machine_cannot_be_told() -> None:
+def test_process_on_another_machine_is_unknown() -> None:
     assert alive(msgspec.structs.replace(this_process(), machine="elsewhere")) is None
     assert alive(Host(2**22 + 1, 0, "elsewhere")) is None
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**31 + 7, 2**80])
-def test_a_pid_that_cannot_be_is_no_process(pid: int) -> None:
+def test_impossible_pid_is_no_process(pid: int) -> None:
     with pytest.raises(ProcessLookupError):
         host_of(pid)
     assert ancestors(pid) == []
     assert alive(Host(pid, 0, this_process().machine)) is False
 
 
-def test_a_fork_is_a_process_of_its_own() -> None:
+def test_fork_is_a_process_of_its_own() -> None:
     before = this_process()
     read, write = os.pipe()
     pid = os.fork()
@@ -141,7 +141,7 @@ def test_ancestors_lead_from_the_parent_upwards() -> None:
         assert all(younger.started >= older.started for younger, older in pairwise(line))
 
 
-def test_a_grandchild_knows_both() -> None:
+def test_grandchild_has_both_ancestors() -> None:
     code = (
         "import os, subprocess",
         "from callosum.process import ancestors",
@@ -157,15 +157,15 @@ def test_a_grandchild_knows_both() -> None:
 
 @linux
 @pytest.mark.parametrize("name", ["a) R 1 (b", "a b\nc", "))((", ""])
-def test_the_name_of_a_program_does_not_confuse(name: str) -> None:
+def test_program_name_with_parentheses_is_parsed(name: str) -> None:
     with child(f"open('/proc/self/comm', 'w').write({name!r})") as started:
         assert alive(host_of(started.pid)) is True
         assert ancestors(started.pid)[0] == this_process()
 
 
 @linux
-def test_what_the_system_hides_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under ``hidepid``: the process answers to signals but has no folder in ``/proc``."""
+def test_hidden_process_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under ``hidepid``: the process reacts to signals but has no folder in ``/proc``."""
 
     def hidden(path: str, *args: object, **rest: object) -> object:
         raise FileNotFoundError(path)
@@ -178,8 +178,8 @@ def test_what_the_system_hides_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> N
     assert ancestors(here.pid) == []
 
 
-def test_psutil_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way of other systems, here as well."""
+def test_psutil_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the implementation for other systems on this one."""
     with child() as started:
         line = [host.pid for host in ancestors(started.pid)]
         monkeypatch.setattr(process, "_LINUX", False)

@@ -1,4 +1,7 @@
-"""Sessions in several worktrees of one repository: files apart, refs, stash and remotes together. With a real git."""
+"""Test sessions in several worktrees of one repository, with real git.
+
+Files are separate; refs, stash and remotes are shared.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def nothing_known() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a commit, and worktrees of it in two folders that tell nothing by their names."""
+    """Return a repository with a commit, and worktrees of it in two folders with unrelated names."""
     assert shutil.which("git"), "these tests need git"
     main = tmp_path / "shop"
     main.mkdir()
@@ -50,7 +53,7 @@ def repository(tmp_path: Path) -> Path:
     return main
 
 
-def test_what_the_disk_tells(repository: Path, tmp_path: Path) -> None:
+def test_worktree_of_a_folder_is_found(repository: Path, tmp_path: Path) -> None:
     name = str(Path(os.path.realpath(repository)))
     one, two = tmp_path / "one", tmp_path / "elsewhere" / "two"
     assert worktree_of(str(repository)) == Worktree(str(repository), name)
@@ -62,7 +65,7 @@ def test_what_the_disk_tells(repository: Path, tmp_path: Path) -> None:
     assert worktree_of(f"{tmp_path}/a\0b") is None
 
 
-def test_a_bare_repository_and_a_submodule_and_a_link(repository: Path, tmp_path: Path) -> None:
+def test_bare_repository_submodule_and_link_are_found(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--bare", str(repository), "bare.git")
     git(tmp_path / "bare.git", "worktree", "add", str(tmp_path / "of-bare"), "main")
     found = worktree_of(str(tmp_path / "of-bare"))
@@ -76,15 +79,15 @@ def test_a_bare_repository_and_a_submodule_and_a_link(repository: Path, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"gitdir:", b"gitdir: a\nb", b"gitdir: \0", b"\xff\xfe", b"x" * 100_000])
-def test_a_git_file_that_tells_nothing(tmp_path: Path, content: bytes) -> None:
+def test_malformed_git_file_gives_no_worktree(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".git").write_bytes(content)
     assert worktree_of(str(tmp_path)) is None
 
 
-def test_a_folder_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_read_again_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert worktree_of(str(tmp_path)) is None
     git(tmp_path, "init")
-    assert worktree_of(str(tmp_path)) is None  # what is known counts for a while
+    assert worktree_of(str(tmp_path)) is None  # the cached result counts for a while
     monkeypatch.setattr(worktree, "KEPT", 0.0)
     worktree._known.clear()
     assert worktree_of(str(tmp_path)) == Worktree(str(tmp_path), os.path.realpath(tmp_path))
@@ -92,14 +95,14 @@ def test_a_folder_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert worktree_of(str(tmp_path)) is None
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worktree, "_MOST", 8)
     for number in range(100):
         worktree_of(f"/nowhere/{number}")
         assert len(worktree._known) <= 8
 
 
-def test_a_host_that_knows_better_is_believed(tmp_path: Path) -> None:
+def test_worktree_given_by_the_host_is_kept(tmp_path: Path) -> None:
     said = Call("a", "Bash", cwd=str(tmp_path), worktree=Worktree("/r", "/r"))
     assert located(said) is said
     bare = Call("a", "Bash")
@@ -107,7 +110,7 @@ def test_a_host_that_knows_better_is_believed(tmp_path: Path) -> None:
 
 
 def story(ask: Ask, complete: Callable[..., Any], repository: Path, tmp_path: Path) -> None:
-    """What two sessions in worktrees of their own do to one another, and what they do not."""
+    """Check which actions of two sessions in separate worktrees conflict and which do not."""
     one, two = str(tmp_path / "one"), str(tmp_path / "elsewhere" / "two")
 
     def bash(who: str, command: str, cwd: str) -> Decision:
@@ -117,11 +120,11 @@ def story(ask: Ask, complete: Callable[..., Any], repository: Path, tmp_path: Pa
         return decision
 
     assert bash("a", "git stash", one).proceed
-    assert bash("b", "git stash", f"{two}/src").proceed  # each takes away its own
+    assert bash("b", "git stash", f"{two}/src").proceed  # each removes its own
     told = bash("a", "git stash pop", f"{one}/src")
     assert (told.proceed, told.conflicts[0].key) == (False, f"git:{os.path.realpath(repository)}|stash")
     assert bash("a", "git commit -am mine", one).proceed
-    assert bash("b", "git commit -am mine", two).proceed  # HEAD and index are each one's own
+    assert bash("b", "git commit -am mine", two).proceed  # each has its own HEAD and index
     assert bash("a", "git push", one).proceed
     assert bash("b", "git push", two).proceed  # of another branch
     assert bash("a", "git push origin shared", one).proceed
@@ -132,7 +135,7 @@ def story(ask: Ask, complete: Callable[..., Any], repository: Path, tmp_path: Pa
     assert not bash("b", "alembic upgrade head", two).proceed  # one database for both
 
 
-def test_two_sessions_in_worktrees_of_one_repository(repository: Path, tmp_path: Path) -> None:
+def test_sessions_in_worktrees_of_one_repository_do_not_conflict(repository: Path, tmp_path: Path) -> None:
     with LocalGate(tmp_path / "state") as gate:
         story(gate.intercept, gate.complete, repository, tmp_path)
         entry = gate.entries(limit=1)[0]
@@ -145,8 +148,8 @@ def test_two_sessions_in_worktrees_of_one_repository(repository: Path, tmp_path:
         assert again.worktree == worktree_of(str(tmp_path / "one"))
 
 
-def test_two_sessions_through_a_server(repository: Path, tmp_path: Path) -> None:
-    """The server reads no folder that a client names: the client, whose disk it is, says what is there."""
+def test_sessions_in_worktrees_do_not_conflict_through_a_server(repository: Path, tmp_path: Path) -> None:
+    """The server reads no folder that a client names. The client, whose disk it is, reports its content."""
     with serving(tmp_path / "state") as server, CallosumClient(server.address) as client:
         story(client.intercept, client.complete, repository, tmp_path)
         call = {"instance": "c", "tool": "Bash", "params": {"command": "git stash drop"}, "cwd": str(tmp_path / "one")}
@@ -167,13 +170,13 @@ def test_two_sessions_through_a_server(repository: Path, tmp_path: Path) -> None
         ("/r", "worktree"),
     ],
 )
-def test_what_is_no_worktree_is_refused_with_its_place(served: Any, said: Any, at: str) -> None:
+def test_malformed_worktree_is_refused_with_its_place(served: Any, said: Any, at: str) -> None:
     call = {"instance": "c", "tool": "Bash", "params": {"command": "ls"}, "cwd": "/r", "worktree": said}
     answer = served.ask("POST", "/intercept", call)
     assert (answer.status, answer.body["at"]) == (400, at)
 
 
-def test_what_is_no_worktree_is_refused_by_the_embedded_gate(tmp_path: Path) -> None:
+def test_malformed_worktree_is_refused_by_the_embedded_gate(tmp_path: Path) -> None:
     with LocalGate(tmp_path / "state") as gate, pytest.raises(ConfigError, match="worktree") as error:
         gate.intercept(Call("c", "Bash", {"command": "ls"}, worktree="/r"))  # type: ignore[arg-type]
     assert error.value.at == "worktree"

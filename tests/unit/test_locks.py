@@ -1,4 +1,4 @@
-"""Lock files: one at a time, also where a child of the holder still has the file open."""
+"""Test lock files: one holder at a time, even if a child of the holder still has the file open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from callosum.locks import locked
 
 
-def test_one_at_a_time_and_the_file_stays(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_and_the_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     with locked(path) as first:
         assert first
@@ -24,7 +24,7 @@ def test_one_at_a_time_and_the_file_stays(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_who_waits_gets_it_when_it_is_free(tmp_path: Path) -> None:
+def test_waiter_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
     path, got = tmp_path / "a.lock", []
 
     def wait() -> None:
@@ -39,13 +39,13 @@ def test_who_waits_gets_it_when_it_is_free(tmp_path: Path) -> None:
 
 
 def leaked(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the lock can be had when its holder is done, but what a child would have of it is still open."""
+    """Return whether the lock is free after its holder is done while a child still has a descriptor of it open."""
     handles: list[int] = []
     open_ = os.open
 
     def opened(*args: object) -> int:
         handle = open_(*args)  # type: ignore[arg-type]
-        handles.append(os.dup(handle))  # shares the lock, as a descriptor does that went through a fork
+        handles.append(os.dup(handle))  # shares the lock, as a descriptor inherited through a fork does
         return handle
 
     with monkeypatch.context() as patched:
@@ -60,18 +60,18 @@ def leaked(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
             os.close(handle)
 
 
-def test_a_child_that_was_forked_meanwhile_does_not_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_child_does_not_keep_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert leaked(tmp_path / "a.lock", monkeypatch)
 
 
-def test_without_unlocking_it_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control."""
+def test_without_unlocking_the_forked_child_would_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control."""
     flock = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda handle, how: None if how == fcntl.LOCK_UN else flock(handle, how))
     assert not leaked(tmp_path / "a.lock", monkeypatch)
 
 
-def test_what_cannot_be_opened_is_an_error_and_a_fault_inside_frees_it(tmp_path: Path) -> None:
+def test_unopenable_file_is_an_error_and_an_exception_frees_the_lock(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked(tmp_path / "none" / "a.lock"):
         pass
     with pytest.raises(ZeroDivisionError), locked(tmp_path / "a.lock"):

@@ -1,4 +1,4 @@
-"""Where the local gate listens, when the state folder is too deep for a socket."""
+"""Test where the local gate listens if the state folder's path is too long for a socket."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
     return home
 
 
-def test_it_is_in_the_state_folder_where_it_can_be(home: Path) -> None:
+def test_socket_is_in_the_state_folder_if_possible(home: Path) -> None:
     assert socket_path("~/state") == f"{home}/state/gate.sock"
 
 
-def test_else_in_a_folder_of_the_users_own_where_nobody_else_can_put_one(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In ``/tmp`` who came first would be taken for the gate: every tool call would be shown to him, and let through."""
+def test_otherwise_it_is_in_a_private_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ``/tmp`` whoever comes first could pose as the gate, and would see and allow every tool call."""
     path = Path(socket_path(DEEP))
     assert path.parent == home / ".callosum"
     assert path.name != Path(socket_path(DEEP + "2")).name
@@ -42,7 +40,7 @@ def test_else_in_a_folder_of_the_users_own_where_nobody_else_can_put_one(
     assert Path(socket_path(DEEP)).parent == Path("/run/user/7")
 
 
-def test_where_it_fits_nowhere_the_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_explains_a_path_that_fits_nowhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home / ("h" * LONGEST)))
     with pytest.raises(ConfigError, match="XDG_RUNTIME_DIR"), listen_local(Path(socket_path(DEEP))):
         pass
@@ -50,7 +48,7 @@ def test_where_it_fits_nowhere_the_server_says_what_to_do(home: Path, monkeypatc
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", ["curl --unix-socket {} -X POST http://localhost/hooks/codex", "rm -f {}"])
-def test_an_agent_is_kept_from_it_as_from_the_state_folder(command: str) -> None:
+def test_agent_is_kept_from_it_as_from_the_state_folder(command: str) -> None:
     rules = Rulebook.of(Settings(state=Path(DEEP), server_socket=Path("/run/gate/one.sock"))).current()
     for place in (socket_path(DEEP), f"{DEEP}/gate.sock", "/run/gate/one.sock"):
         found = rules.classify(Call("mira", "bash", {"command": command.format(place)}))

@@ -1,4 +1,4 @@
-"""The real Claude Code in a home of its own, with a model that says what the test tells it."""
+"""Run the real Claude Code in its own home, with a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bash(command: str, **more: Any) -> Use:
 
 @pytest.fixture(scope="session")
 def native() -> str:
-    """The program of this platform, which needs no Node."""
+    """Return the program for this platform, which needs no Node."""
     return str(program_in(installed("claude_code"), "@anthropic-ai/claude-code-*/claude"))
 
 
@@ -40,14 +40,14 @@ def scripted() -> Iterator[Model]:
 
 
 class Desk:
-    """A user's machine: a home, a project, a state folder, and Claude Code in it."""
+    """A user's machine: a home, a project, a state folder, and Claude Code."""
 
     def __init__(self, root: Path, native: str, scripted: Model) -> None:
         self.root, self.program, self.model = root, native, scripted
         self.home, self.project, self.state = root / "home", root / "project", root / "state"
         self.bin = root / "bin"
         self.words: tuple[str, ...] = ()
-        """What else is said to the program when it is started."""
+        """Further arguments of the program."""
         for folder in (self.home, self.project, self.bin, root / "tmp"):
             folder.mkdir()
         self.environ = {
@@ -98,14 +98,14 @@ class Desk:
         return [(entry["tool"], entry["outcome"]) for entry in self.journal("complete")]
 
     def mailer(self) -> Path:
-        """A mail program that leaves a mark where it ran."""
+        """Return a mail program that leaves a mark where it ran."""
         program, mark = self.bin / "himalaya", self.root / "sent"
         program.write_text(f"#!/bin/sh\ncat > {mark}\n")
         program.chmod(0o755)
         return mark
 
     def kill_gate(self) -> None:
-        """As a crash would."""
+        """Kill the gate, as a crash would."""
         for one in running(self.state):
             with suppress(ProcessLookupError):
                 os.kill(one.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The real Claude Code, installed from its registry, with a model that says what the test tells it."""
+"""Test the real Claude Code, installed from its registry, with a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(path: Path) -> Use:
 
 
 def _silent(_channel: socket.socket) -> None:
-    """Takes the connection and never says a word."""
+    """Accept the connection and never answer."""
 
 
 MAIL = bash("printf 'To: bob@example.com\\nSubject: Lunch\\n\\nShall we meet at noon?' | himalaya message send")
@@ -60,7 +60,7 @@ def overlapping(desk: Desk) -> str:
     return path.read_text()
 
 
-def test_of_two_sessions_at_work_on_one_file_the_second_is_told(desk: Desk) -> None:
+def test_second_session_on_one_file_is_notified(desk: Desk) -> None:
     assert overlapping(desk) == "by the second\n"
     heard = desk.model.heard("first")
     assert SENTENCE in heard
@@ -81,7 +81,7 @@ def edit(path: Path, old: str, new: str) -> Use:
 
 
 def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
-    """Two sessions look at a file, the second changes it, then the first makes its calls; what the first was shown."""
+    """Let two sessions read a file and the second change it. Return what the first is shown at its next calls."""
     changed = threading.Event()
     first = desk.model.script("first", [looks], Turn(mine[:1], after=changed), *[[one] for one in mine[1:]])
     one = desk.start(first)
@@ -92,7 +92,7 @@ def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
     return desk.model.heard("first")
 
 
-def test_edits_apart_pass_and_one_nearby_is_shown_the_change_with_the_next_request(desk: Desk) -> None:
+def test_distant_edits_pass_and_a_nearby_one_shows_the_change_with_the_next_request(desk: Desk) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     theirs = edit(path, "line 3\n", "the second's\n")
@@ -107,11 +107,11 @@ def test_edits_apart_pass_and_one_nearby_is_shown_the_change_with_the_next_reque
 
 
 def numbered(path: Path) -> Use:
-    """A look at all of a file that Claude Code does not take for one; ``cat`` and ``grep`` it knows."""
+    """Read a whole file in a way that Claude Code does not recognise as a read; it knows ``cat`` and ``grep``."""
     return bash(f"nl -ba {path}")
 
 
-def test_write_of_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -> None:
+def test_write_to_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     theirs = write(path, TEXT.replace("line 3\n", "the second's\n"))
@@ -124,7 +124,7 @@ def test_write_of_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -
     assert merged["lost"] == ""
 
 
-def test_merge_asks_for_the_permission_that_the_write_would_have_needed(desk: Desk) -> None:
+def test_merge_requires_the_permission_of_the_write(desk: Desk) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     one = numbered(path)
@@ -140,13 +140,13 @@ def test_merge_asks_for_the_permission_that_the_write_would_have_needed(desk: De
     assert "requested permissions to write" in desk.model.heard("first")
 
 
-def test_without_the_entries_the_one_overwrites_the_other(desk: Desk) -> None:
+def test_without_the_entries_one_session_overwrites_the_other(desk: Desk) -> None:
     desk.callosum("uninstall", "claude-code", "--yes")
     assert overlapping(desk) == "by the first\n"
     assert "[Callosum]" not in desk.model.heard("first")
 
 
-def test_the_same_over_http(desk: Desk) -> None:
+def test_second_session_is_notified_over_http(desk: Desk) -> None:
     desk.callosum("uninstall", "claude-code", "--yes")
     with serving(desk.state) as server:
         desk.callosum("install", "claude-code", "--http", server.address, "--yes")
@@ -156,7 +156,7 @@ def test_the_same_over_http(desk: Desk) -> None:
         desk.callosum("stop")
 
 
-def test_the_same_with_a_server_of_several_machines(desk: Desk) -> None:
+def test_second_session_is_notified_by_a_shared_server(desk: Desk) -> None:
     cert, key = certificate_in(desk.root / "tls")
     state, token = desk.root / "server", desk.root / "token"
     token.write_text(Tokens(state / TOKENS).add("ann"))
@@ -170,7 +170,7 @@ def test_the_same_with_a_server_of_several_machines(desk: Desk) -> None:
         assert ("Write", "done") in desk.outcomes()
 
 
-def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> None:
+def test_without_the_gate_reads_continue_and_no_mail_is_sent(desk: Desk) -> None:
     path, mark = desk.project / "a.txt", desk.mailer()
     path.write_text("what stands in it\n")
     dead = threading.Event()
@@ -178,7 +178,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> 
     process = desk.start(prompt)
     desk.model.wait("alone", 1)
     desk.kill_gate()
-    with impostor(socket_path(desk.state), _silent):  # nobody can start another one, and nobody answers
+    with impostor(socket_path(desk.state), _silent):  # no other gate can start, and this one does not answer
         dead.set()
         desk.finish(process)
     heard = desk.model.heard("alone")
@@ -187,7 +187,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> 
     assert not mark.exists()
 
 
-def test_the_same_mail_goes_out_once(desk: Desk) -> None:
+def test_equal_mail_is_sent_once(desk: Desk) -> None:
     mark = desk.mailer()
     desk.run(desk.model.script("first", [MAIL]))
     assert mark.exists()
@@ -199,18 +199,18 @@ def test_the_same_mail_goes_out_once(desk: Desk) -> None:
     assert "Shall we meet at noon" in refusal.partition("did: ")[2], "it quotes the first"
 
 
-def test_what_the_user_does_not_permit_is_cancelled(desk: Desk) -> None:
+def test_call_without_permission_is_cancelled(desk: Desk) -> None:
     desk.run(desk.model.script("alone", [bash("touch made")], [bash("ls")]), "Read")
     assert not (desk.project / "made").exists(), "the hook gave no permission of its own"
     assert ("Bash", "cancelled") in desk.outcomes()
 
 
-def test_a_command_that_fails_is_failed(desk: Desk) -> None:
+def test_failing_command_is_failed(desk: Desk) -> None:
     desk.run(desk.model.script("alone", [bash("cp nowhere there")]))
     assert desk.outcomes() == [("Bash", "failed")]
 
 
-def test_what_goes_on_in_the_background_stays_open_until_it_ends(desk: Desk) -> None:
+def test_background_command_stays_open_until_it_ends(desk: Desk) -> None:
     held = desk.root / "held"
     command = f"while [ ! -e {held} ]; do sleep 0.1; done; touch done"
     ended = threading.Event()
@@ -248,7 +248,7 @@ def test_settings_that_switch_the_hooks_off_take_no_effect(desk: Desk) -> None:
     assert not mark.exists()
 
 
-def test_a_prompt_brings_what_the_others_do(desk: Desk) -> None:
+def test_prompt_brings_the_brief(desk: Desk) -> None:
     desk.mailer()
     held = threading.Event()
     one = desk.start(desk.model.script("first", [MAIL], Turn([bash("ls")], after=held)))
@@ -262,7 +262,7 @@ def test_a_prompt_brings_what_the_others_do(desk: Desk) -> None:
     assert "Do the work of [[first]]." in brief.partition("asked: ")[2], "it says what for"
 
 
-def test_a_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
+def test_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
     path = desk.project / "a.txt"
     path.write_text("one\n")
     inner = desk.model.script("inner", [read(path)])
@@ -274,7 +274,7 @@ def test_a_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
 
 
 def _repositories(desk: Desk) -> Path:
-    """A plain project folder with two repositories, of which ``shop`` holds a third; pushes go to bare ones."""
+    """Make a project folder with two repositories, of which ``shop`` contains a third. Pushes go to bare ones."""
     quiet = {**desk.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
     def git(folder: Path, *words: str) -> None:
@@ -294,14 +294,14 @@ def _repositories(desk: Desk) -> Path:
     return desk.project
 
 
-def test_two_sessions_in_nested_repositories_meet_only_where_they_use_the_same_one(desk: Desk) -> None:
+def test_sessions_in_nested_repositories_meet_only_in_the_shared_one(desk: Desk) -> None:
     project = _repositories(desk)
     pushed = threading.Event()
     there = "git push --force origin main"
     first = desk.model.script(
         "first",
         [bash(f"cd shop && {there}")],
-        [bash(f"cd inner && {there}")],  # the host stays where a command went
+        [bash(f"cd inner && {there}")],  # the host stays in the folder that a command changed to
         Turn([bash("ls")], after=pushed),
     )
     second = desk.model.script(
@@ -332,7 +332,7 @@ def test_two_sessions_in_nested_repositories_meet_only_where_they_use_the_same_o
     ]
 
 
-def test_file_of_the_home_is_one_file_however_it_is_spelled(desk: Desk) -> None:
+def test_file_in_the_home_is_one_file_in_every_spelling(desk: Desk) -> None:
     path = desk.home / "notes.md"
     path.write_text("one\n")
     desk.run(desk.model.script("first", [bash("echo two > ~/notes.md")]))

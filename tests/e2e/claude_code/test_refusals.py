@@ -1,4 +1,4 @@
-"""A person refuses a call in the real Claude Code's permission dialog: at a pseudo-terminal, and through its SDK's words."""
+"""Test that a person's refusal in the real Claude Code is recognised, at a pseudo-terminal and through its SDK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKED = "Tier 4 action blocked"
 
 @pytest.fixture
 def deleted(desk: Desk) -> Path:
-    """The file that a made-up ``gh`` writes when it runs. It goes on until a file ``go`` is there, if one is ``slow``."""
+    """Return the file that a made-up ``gh`` writes when it runs. A ``slow`` one waits for a file ``go``."""
     program, mark = desk.bin / "gh", desk.root / "deleted"
     slow, go = desk.root / "slow", desk.root / "go"
     program.write_text(f"#!/bin/sh\necho $* >> {mark}\nwhile [ -e {slow} ] && [ ! -e {go} ]; do sleep 0.1; done\n")
@@ -31,7 +31,7 @@ def deleted(desk: Desk) -> Path:
 
 
 class AtTerminal:
-    """Claude Code's own user interface, at a pseudo-terminal."""
+    """Claude Code's own user interface at a pseudo-terminal."""
 
     def __init__(self, desk: Desk, stack: ExitStack) -> None:
         self._desk, self._stack = desk, stack
@@ -58,7 +58,7 @@ def at_terminal(desk: Desk) -> Iterator[AtTerminal]:
 
 
 def refused(desk: Desk, at_terminal: AtTerminal, name: str = "refused") -> Terminal:
-    """A session whose call a person has refused with Esc, and that waits for its person."""
+    """Yield a session in which a person refused a call with Esc, and which waits for its person."""
     shown = at_terminal.start(desk.model.script(name, [DELETE], [DELETE]))
     shown.wait("Do you want to proceed?")
     shown.press_until(ESCAPE, lambda: shown.shows("What should Claude do instead?"), "the call is refused")
@@ -79,7 +79,7 @@ def test_call_refused_with_escape_does_not_block_another_session(
     assert desk.outcomes() == [("Bash", "cancelled"), ("Bash", "done")]
 
 
-def test_call_refused_with_escape_runs_once_its_person_says_so(
+def test_call_refused_with_escape_runs_after_its_person_agrees(
     desk: Desk,
     deleted: Path,
     at_terminal: AtTerminal,

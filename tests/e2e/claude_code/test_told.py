@@ -1,4 +1,4 @@
-"""What the corpus tells of a real Claude Code: every event there is, and the rules of health that live on it."""
+"""Test the corpus events of a real Claude Code: every event, and the rules of health that need them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     model = desk.model
     tools = ("Bash", "Read", "Write", "Edit", "Agent")
 
-    # calls that run, fail and are asked about; what a person says
+    # calls that run, fail and require approval; a person's prompts
     desk.run(model.script("asks", [bash("echo a"), bash("echo b")], [bash("exit 3")], [bash("deploy one")]))
     answer(desk.state, agrees=True)
     desk.run(model.script("again", [bash("deploy two")]))
     answer(desk.state, agrees=False)
 
-    # runs that outlast their call
+    # work that outlasts its call
     model.script("kid", [bash("echo inner")])
     late = bash("exit 4", run_in_background=True)
     desk.run(model.script("runs", [agent("kid")], [late], [bash("sleep 2")]), *tools)
@@ -50,7 +50,7 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     left.send_signal(signal.SIGINT)
     left.communicate(timeout=PATIENCE)
 
-    # two sessions in each other's way again and again: each pause is confirmed
+    # two sessions that conflict again and again, where each pause is confirmed
     desk.run(model.script("first", *[[mail(number, f"Lunch on day {number}")] for number in range(6)]))
     second = [
         [one]
@@ -59,7 +59,7 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     ]
     desk.run(model.script("second", *second))
 
-    # a model that fails again and again, a context that is nearly full, and a compaction
+    # a model that fails repeatedly, a context that is nearly full, and a compaction
     model.failing = 7
     desk.run(model.script("fails", [bash("echo a")]))
     model.sizes["full"] = 185_000
@@ -69,7 +69,7 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     desk.run("/compact")
     desk.words = ()
 
-    # the same command fails a third time; the rules change; the house is kept
+    # the same command fails a third time; the rules change; the home is kept
     desk.run(model.script("stuck", *[[bash("cat nowhere")]] * 3))
     (desk.state / "tiers.json").write_text(json.dumps({"rules": []}))
     until(lambda: told(desk.state, "watcher.changed"), PATIENCE)
@@ -80,13 +80,13 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     assert wanted == {*CATALOGUE}
     come(desk.state, wanted)
 
-    # the three rules of health, of a real host
+    # the three rules of health, with a real host
     warned = [(one["resource"], one["value"]) for _, one in told(desk.state, "health.warning")]
     assert ("llm", 6) in warned
     assert ("tool", "Bash") in warned
     assert {"used": 185_000, "max": 200_000}.items() <= told(desk.state, "resource.low.context")[0][1].items()
 
-    # what transcripts tell says so, of the session whose it is
+    # events from transcripts name their source and session
     for _, payload in told(desk.state, "llm.response", "llm.error"):
         assert payload["source"] == "transcript"
         assert payload["instance"].startswith("claude-code/")

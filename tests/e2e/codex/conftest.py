@@ -1,4 +1,4 @@
-"""The real Codex CLI in a home of its own, with a model that says what the test tells it."""
+"""Run the real Codex CLI in its own home, with a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.hosts import installed, program_in
 from tests.e2e.models import Model, model
 
 NATIVE = "@openai/codex-*/vendor/*/bin/codex"
-"""The program itself: the platform's package holds it, and it needs no Node."""
+"""Return the program. The platform's package contains it, and it needs no Node."""
 CONFIG = """\
 model = "{model}"
 model_provider = "scripted"
@@ -43,7 +43,7 @@ trust_level = "trusted"
 
 
 class CodexHome(Home):
-    """A home for Codex. ``model``: which of its models it takes the scripted one for; tools differ by that."""
+    """A home for Codex. ``model`` is the model that Codex assumes, on which its tools depend."""
 
     def __init__(self, folder: Path, program: Path, scripted: Model, model: str) -> None:
         self.program, self.config = program, folder / "codex" / "config.toml"
@@ -53,7 +53,7 @@ class CodexHome(Home):
         self.config.write_text(CONFIG.format(model=model, address=scripted.address, project=self.project))
 
     def hooks(self) -> list[dict[str, Any]]:
-        """What Codex itself says of the hooks that are set up: ``key``, ``currentHash``, ``trustStatus``, ..."""
+        """Return what Codex itself says about the installed hooks: ``key``, ``currentHash``, ``trustStatus``, ..."""
         asked: list[dict[str, Any]] = [
             {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
             {"method": "initialized"},
@@ -85,12 +85,12 @@ class CodexHome(Home):
         raise AssertionError("Codex did not list its hooks")
 
     def gated(self) -> None:
-        """Puts the gate in front of it, and trusts the hooks."""
+        """Install the gate and trust the hooks."""
         self.callosum("install", "codex", "--yes")
         self.trust()
 
     def trust(self) -> None:
-        """Writes down what a user's review of the hooks comes to."""
+        """Write the result of a user's review of the hooks."""
         with self.config.open("a") as config:
             for hook in self.hooks():
                 config.write(f'\n[hooks.state.{json.dumps(hook["key"])}]\ntrusted_hash = "{hook["currentHash"]}"\n')
@@ -109,7 +109,7 @@ def scripted() -> Iterator[Model]:
 
 @pytest.fixture
 def make_home(tmp_path: Path, program: Path, scripted: Model) -> Iterator[Callable[..., CodexHome]]:
-    """Makes a home; ``model`` as in ``CodexHome``."""
+    """Return a function that makes a home; ``model`` is as in ``CodexHome``."""
     with ExitStack() as stack:
 
         def make(model: str = "scripted") -> CodexHome:
@@ -122,7 +122,7 @@ def make_home(tmp_path: Path, program: Path, scripted: Model) -> Iterator[Callab
 
 @pytest.fixture
 def home(make_home: Callable[..., CodexHome]) -> CodexHome:
-    """A home whose Codex is gated, and whose user has trusted the hooks."""
+    """Return a home whose Codex is gated and whose user has trusted the hooks."""
     made = make_home()
     made.gated()
     return made

@@ -1,4 +1,4 @@
-"""The real Codex CLI behind the gate: what its sessions may do, what their models read, what is journalled."""
+"""Test the real Codex CLI behind the gate: its sessions' calls, its models' input, and the journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def change(old: str, new: str) -> str:
 
 
 def overtaken(home: CodexHome, scripted: Model, act: Callable[[str], Use]) -> tuple[str, str]:
-    """Two sessions read one file; the second changes it, then the first would. What the models of both were shown."""
+    """Let two sessions read a file and the second change it before the first would. Return what both models saw."""
     (home.project / "a.txt").write_text("one\n")
     written = threading.Event()
     look = shell("cat a.txt")
@@ -50,24 +50,24 @@ def overtaken(home: CodexHome, scripted: Model, act: Callable[[str], Use]) -> tu
     return scripted.heard("first"), scripted.heard("second")
 
 
-def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: CodexHome, scripted: Model) -> None:
+def test_second_session_on_one_file_is_notified(home: CodexHome, scripted: Model) -> None:
     one, other = overtaken(home, scripted, lambda who: shell(f"echo {who} > a.txt"))
     assert (home.project / "a.txt").read_text() == "second\n"
     assert STALE in one
     assert "[Callosum]" not in other
-    # The host does not wait for a report: it may arrive after the next call was decided.
+    # The host does not wait for a report, which may arrive after the next call's decision.
     assert sorted(map(sorted, home.outcomes("Bash").values()), key=len) == [
         ["allow", "confirm", "done"],
         ["allow"] * 3 + ["done"] * 3,
     ]
 
 
-def test_a_patch_is_held_by_the_files_in_it(make_home: Callable[..., CodexHome], scripted: Model) -> None:
-    home = make_home("gpt-5.5")  # one that is given ``apply_patch``
+def test_patch_conflicts_by_the_files_in_it(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+    home = make_home("gpt-5.5")  # one that has ``apply_patch``
     home.gated()
     one, other = overtaken(home, scripted, lambda who: Use("apply_patch", {}, change("one", who)))
     assert (home.project / "a.txt").read_text() == "second\n"
-    # The host does not wait for a report: where it is late, the change still counts as running.
+    # The host does not wait for a report; until it arrives the change counts as running.
     assert "a.txt" in one.partition("[Callosum] Conflict:")[2][:300]
     assert "[Callosum]" not in other
     assert sorted(home.outcomes("apply_patch").values(), key=len) == [["confirm"], ["allow", "done"]]
@@ -95,9 +95,7 @@ def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., Codex
     assert sorted(map(sorted, home.outcomes("apply_patch").values())) == [["allow", "done"], ["done", "warn"]]
 
 
-def test_a_patch_that_fails_holds_nothing_when_its_turn_is_over(
-    make_home: Callable[..., CodexHome], scripted: Model
-) -> None:
+def test_failed_patch_holds_nothing_after_its_turn(make_home: Callable[..., CodexHome], scripted: Model) -> None:
     home = make_home("gpt-5.5")
     home.gated()
     home.run(scripted.script("alone", [Use("apply_patch", {}, change("that is not in it", "x"))]))
@@ -107,7 +105,7 @@ def test_a_patch_that_fails_holds_nothing_when_its_turn_is_over(
     assert stops.index("complete") < len(stops) - 1, "with the turn, before the session's end"
 
 
-def test_calls_within_a_script_are_judged_each(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_nested_calls_of_a_script_are_decided_each(make_home: Callable[..., CodexHome], scripted: Model) -> None:
     home = make_home("gpt-6-sol")  # one that writes scripts instead of calls
     home.gated()
     script = """
@@ -125,7 +123,7 @@ def test_calls_within_a_script_are_judged_each(make_home: Callable[..., CodexHom
     assert list(home.outcomes("apply_patch").values()) == [["allow", "done"]]
 
 
-def test_nothing_is_typed_into_a_shell_that_was_started_before(home: CodexHome, scripted: Model) -> None:
+def test_shell_that_would_wait_for_input_is_refused(home: CodexHome, scripted: Model) -> None:
     home.run(scripted.script("alone", [shell("bash", tty=True)], [shell("bash -lc 'echo begun > made.txt'")]))
     assert "take its commands from what is typed" in scripted.heard("alone")
     assert (home.project / "made.txt").read_text() == "begun\n"
@@ -133,7 +131,7 @@ def test_nothing_is_typed_into_a_shell_that_was_started_before(home: CodexHome, 
     assert [body["params"]["tool"] for body in refused] == ["Bash"]
 
 
-def test_a_command_that_runs_on_is_reported_when_it_has_ended(home: CodexHome, scripted: Model) -> None:
+def test_long_command_is_reported_when_it_ends(home: CodexHome, scripted: Model) -> None:
     path = home.project / "a.txt"
     long = "echo begun > a.txt; while [ ! -e go ]; do sleep 0.1; done; echo ended >> a.txt"
     reached = threading.Event()
@@ -156,7 +154,7 @@ def test_a_command_that_runs_on_is_reported_when_it_has_ended(home: CodexHome, s
     assert path.read_text() == "begun\nended\n"
 
 
-def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: CodexHome, scripted: Model) -> None:
+def test_without_the_gate_reads_continue_and_no_mail_is_sent(home: CodexHome, scripted: Model) -> None:
     sent, dead = home.mailer(), threading.Event()
     (home.project / "a.txt").write_text("what stands in it\n")
     prompt = scripted.script(
@@ -165,7 +163,9 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: CodexHome
     session = home.begin(prompt)
     scripted.wait("alone", 1)
     home.kill_gate()
-    with impostor(socket_path(home.state), lambda channel: None):  # nobody can start another, and this one says nothing
+    with impostor(
+        socket_path(home.state), lambda channel: None
+    ):  # no other gate can start, and this one is silent
         dead.set()
         session.end()
     heard = scripted.heard("alone")
@@ -175,7 +175,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: CodexHome
     assert not sent.exists()
 
 
-def test_a_mail_goes_out_once(home: CodexHome, scripted: Model) -> None:
+def test_equal_mail_is_sent_once(home: CodexHome, scripted: Model) -> None:
     sent = home.mailer()
     home.run(scripted.script("first", [shell(MAIL)]))
     assert len(sent.read_text().splitlines()) == 1
@@ -185,7 +185,7 @@ def test_a_mail_goes_out_once(home: CodexHome, scripted: Model) -> None:
     assert "[Callosum]" in scripted.heard("second")
 
 
-def test_a_session_is_told_at_its_begin_what_others_did(home: CodexHome, scripted: Model) -> None:
+def test_session_gets_a_brief_at_its_start(home: CodexHome, scripted: Model) -> None:
     home.mailer()
     home.run(scripted.script("first", [shell(MAIL)]))
     home.run(scripted.script("second", [shell("ls")]))
@@ -196,7 +196,7 @@ def test_a_session_is_told_at_its_begin_what_others_did(home: CodexHome, scripte
     assert told
 
 
-def test_a_sub_agent_is_told_and_held_as_a_session_of_its_own(home: CodexHome, scripted: Model) -> None:
+def test_sub_agent_is_gated_as_a_session_of_its_own(home: CodexHome, scripted: Model) -> None:
     sent, done = home.mailer(), threading.Event()
     home.run(scripted.script("first", [shell(MAIL)]))
     work = scripted.script("child", [shell(MAIL)], [shell("ls")])
@@ -216,7 +216,7 @@ def test_a_sub_agent_is_told_and_held_as_a_session_of_its_own(home: CodexHome, s
     assert verdicts[child][:3] == ["confirm", "allow", "done"]
 
 
-def test_without_the_entries_nothing_is_held(home: CodexHome, scripted: Model) -> None:
+def test_without_the_entries_nothing_is_gated(home: CodexHome, scripted: Model) -> None:
     home.callosum("uninstall", "codex", "--yes")
     one, _ = overtaken(home, scripted, lambda who: shell(f"echo {who} > a.txt"))
     assert (home.project / "a.txt").read_text() == "first\n"
@@ -224,7 +224,7 @@ def test_without_the_entries_nothing_is_held(home: CodexHome, scripted: Model) -
     assert home.journal() == []
 
 
-def test_hooks_that_nobody_has_trusted_are_skipped_and_codex_says_so_when_asked(
+def test_untrusted_hooks_are_skipped_and_codex_reports_them(
     make_home: Callable[..., CodexHome], scripted: Model
 ) -> None:
     home = make_home()
@@ -243,9 +243,7 @@ def test_hooks_that_nobody_has_trusted_are_skipped_and_codex_says_so_when_asked(
     assert "modified" in {hook["trustStatus"] for hook in home.hooks()}
 
 
-def test_the_hooks_of_a_project_alone_and_beside_the_users(
-    make_home: Callable[..., CodexHome], scripted: Model
-) -> None:
+def test_project_hooks_work_alone_and_beside_the_users(make_home: Callable[..., CodexHome], scripted: Model) -> None:
     home = make_home()
     home.callosum("install", "codex", "--project", str(home.project), "--yes")
     home.trust()
@@ -260,7 +258,7 @@ def test_the_hooks_of_a_project_alone_and_beside_the_users(
     assert list(home.outcomes("Bash").values())[-1] == ["allow", "done"], "asked twice, it is one action"
 
 
-def test_the_gate_of_a_session_that_was_killed_frees_what_it_held(home: CodexHome, scripted: Model) -> None:
+def test_gate_frees_the_leases_of_a_killed_session(home: CodexHome, scripted: Model) -> None:
     sleeping = shell("himalaya message send 'To: bob@example.com, lunch at noon?' && sleep 1000")
     home.mailer()
     session = home.begin(scripted.script("first", [sleeping]))

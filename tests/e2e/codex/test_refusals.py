@@ -1,4 +1,4 @@
-"""A person declines or cancels a call of the real Codex, through the app-server that editors use."""
+"""Test that a person's refusal in the real Codex is recognised, through the app-server that editors use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCKED = "Tier 4 action blocked"
 
 @pytest.fixture
 def deleted(home: CodexHome) -> Path:
-    """The file that a made-up ``gh`` writes when it runs."""
+    """Return the file that a made-up ``gh`` writes when it runs."""
     mark = home.folder / "deleted"
     home.mailer()
     program = home.tools / "gh"
@@ -34,14 +34,14 @@ def deleted(home: CodexHome) -> Path:
 
 
 class AppServer:
-    """Codex as an editor runs it. ``decision`` is what its person says to each question."""
+    """Codex as an editor runs it. ``decision`` is its person's answer to each question."""
 
     def __init__(self, home: CodexHome, decision: str) -> None:
         self._decision = decision
         self.ended = threading.Event()
-        """The turn is over, in whatever way."""
+        """Set when the turn has ended in any way."""
         self.asked: list[str] = []
-        """The commands that the person was asked about."""
+        """Commands that the person was asked about."""
         self._thread = self._turn = ""
         self._started = threading.Event()
         self.process = subprocess.Popen(
@@ -61,19 +61,19 @@ class AppServer:
         self._say(id=2, method="thread/start", params={"cwd": str(home.project), **permissions})
 
     def turn(self, prompt: str) -> None:
-        """Give it a prompt, and wait until its turn is over."""
+        """Send a prompt and wait until its turn ends."""
         self.begin(prompt)
         assert self.ended.wait(120), "the turn did not end"
 
     def begin(self, prompt: str) -> None:
-        """Give it a prompt."""
+        """Send a prompt."""
         assert self._started.wait(60), "no thread was started"
         self.ended.clear()
         words = {"type": "text", "text": prompt}
         self._say(id=3, method="turn/start", params={"threadId": self._thread, "input": [words]})
 
     def interrupt(self) -> None:
-        """Interrupt its turn, as its person can at any time, and wait until it is over."""
+        """Interrupt the turn, as its person can at any time, and wait until it ends."""
         self._say(id=4, method="turn/interrupt", params={"threadId": self._thread, "turnId": self._turn})
         assert self.ended.wait(120), "the turn did not end"
 
@@ -127,7 +127,7 @@ def test_declined_call_does_not_block_another_session(
 
 
 @pytest.mark.parametrize("app_server", ["cancel"], indirect=True)
-def test_cancelled_call_cannot_be_told_from_an_interrupted_one_and_the_sentence_says_what_to_ask_for(
+def test_cancelled_call_looks_interrupted_and_the_sentence_says_what_to_ask(
     app_server: AppServer, home: CodexHome, scripted: Model, deleted: Path
 ) -> None:
     app_server.turn(scripted.script("cancelled", [DELETE]))
@@ -144,7 +144,7 @@ def test_cancelled_call_cannot_be_told_from_an_interrupted_one_and_the_sentence_
 def test_interrupted_command_looks_in_the_transcript_like_a_cancelled_dialog(
     app_server: AppServer, home: CodexHome, scripted: Model
 ) -> None:
-    """It ran, and may have done half of its work. So of neither the gate can say that it did not run."""
+    """The command ran and may be half done, so the gate cannot say that either did not run."""
     app_server.begin(scripted.script("interrupted", [Use("exec_command", {"cmd": "touch started; sleep 60"})]))
     until((home.project / "started").exists, "the command runs")
     app_server.interrupt()
@@ -162,7 +162,7 @@ def test_interrupted_command_looks_in_the_transcript_like_a_cancelled_dialog(
 
 
 def _outputs(home: CodexHome) -> list[tuple[str, ...]]:
-    """Return of each transcript with a result of a command: the types of all lines from the call on, and the result."""
+    """Return, for each transcript with a command's result, the types of all lines from the call on, and the result."""
     found = []
     for path in sorted((home.folder / "codex" / "sessions").rglob("rollout-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]

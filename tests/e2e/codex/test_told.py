@@ -1,4 +1,4 @@
-"""What the corpus tells of a real Codex CLI: all that the docs say it can."""
+"""Test that a real Codex CLI emits every corpus event that the docs name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Gemini CLI in a home of its own, with a model that says what the test tells it."""
+"""Run the real Gemini CLI in its own home, with a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class GeminiHome(Home):
-    """A home for Gemini CLI, with settings of its user's own."""
+    """A home for Gemini CLI with settings of its user."""
 
     def __init__(self, folder: Path, program: Path, scripted: Model) -> None:
         node = shutil.which("node")
@@ -53,7 +53,7 @@ def scripted() -> Iterator[Model]:
 
 @pytest.fixture
 def bare(tmp_path: Path, program: Path, scripted: Model) -> Iterator[GeminiHome]:
-    """A home whose Gemini CLI is not gated."""
+    """Return a home whose Gemini CLI is not gated."""
     made = GeminiHome(tmp_path, program, scripted)
     try:
         yield made
@@ -63,6 +63,6 @@ def bare(tmp_path: Path, program: Path, scripted: Model) -> Iterator[GeminiHome]
 
 @pytest.fixture
 def home(bare: GeminiHome) -> GeminiHome:
-    """A home whose Gemini CLI is gated."""
+    """Return a home whose Gemini CLI is gated."""
     bare.callosum("install", "gemini", "--yes")
     return bare

@@ -1,4 +1,4 @@
-"""The real Gemini CLI behind the gate: what its sessions may do, what their models read, what is journalled."""
+"""Test the real Gemini CLI behind the gate: its sessions' calls, its models' input, and the journal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(path: str, content: str) -> Use:
 
 
 def overtaken(home: GeminiHome, scripted: Model) -> tuple[str, str]:
-    """Two sessions read one file; the second writes it, then the first would. What the models of both were shown."""
+    """Let two sessions read a file and the second write it before the first would. Return what both models saw."""
     (home.project / "a.txt").write_text("one\n")
     written = threading.Event()
     first = home.begin(scripted.script("first", [read("a.txt")], Turn([write("a.txt", "first\n")], after=written)))
@@ -49,7 +49,7 @@ def overtaken(home: GeminiHome, scripted: Model) -> tuple[str, str]:
     return scripted.heard("first"), scripted.heard("second")
 
 
-def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: GeminiHome, scripted: Model) -> None:
+def test_second_session_on_one_file_is_notified(home: GeminiHome, scripted: Model) -> None:
     one, other = overtaken(home, scripted)
     assert (home.project / "a.txt").read_text() == "second\n"
     assert "Tool execution blocked: [Callosum]" in one
@@ -59,7 +59,7 @@ def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: GeminiHome
     assert list(home.outcomes("read_file").values()) == [["allow", "done"]] * 2
 
 
-def test_write_over_anothers_change_runs_merged_and_both_are_told(home: GeminiHome, scripted: Model) -> None:
+def test_write_over_anothers_change_runs_merged_and_both_are_notified(home: GeminiHome, scripted: Model) -> None:
     text = "".join(f"line {number}\n" for number in range(30))
     file = home.project / "plan.md"
     file.write_text(text)
@@ -86,7 +86,7 @@ def test_write_over_anothers_change_runs_merged_and_both_are_told(home: GeminiHo
     ]
 
 
-def test_the_hooks_of_a_project_alone_and_beside_the_users(bare: GeminiHome, scripted: Model) -> None:
+def test_project_hooks_work_alone_and_beside_the_users(bare: GeminiHome, scripted: Model) -> None:
     sent = bare.mailer()
     bare.callosum("install", "gemini", "--project", str(bare.project), "--yes")
     bare.run(scripted.script("untrusted", [shell("ls")]))
@@ -101,7 +101,7 @@ def test_the_hooks_of_a_project_alone_and_beside_the_users(bare: GeminiHome, scr
     assert [*bare.outcomes("run_shell_command").values()][-1] == ["allow", "done"], "asked twice, it is one action"
 
 
-def test_without_the_entries_nothing_is_held(home: GeminiHome, scripted: Model) -> None:
+def test_without_the_entries_nothing_is_gated(home: GeminiHome, scripted: Model) -> None:
     home.callosum("uninstall", "gemini", "--yes")
     assert json.loads(home.settings.read_text()) == SETTINGS
     one, _ = overtaken(home, scripted)
@@ -110,7 +110,7 @@ def test_without_the_entries_nothing_is_held(home: GeminiHome, scripted: Model) 
     assert home.journal() == []
 
 
-def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: GeminiHome, scripted: Model) -> None:
+def test_without_the_gate_reads_continue_and_no_mail_is_sent(home: GeminiHome, scripted: Model) -> None:
     sent, dead = home.mailer(), threading.Event()
     (home.project / "a.txt").write_text("what stands in it\n")
     prompt = scripted.script(
@@ -119,7 +119,9 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: GeminiHom
     session = home.begin(prompt)
     scripted.wait("alone", 1)
     home.kill_gate()
-    with impostor(socket_path(home.state), lambda channel: None):  # nobody can start another, and this one says nothing
+    with impostor(
+        socket_path(home.state), lambda channel: None
+    ):  # no other gate can start, and this one does not answer
         dead.set()
         session.end()
     heard = scripted.heard("alone")
@@ -129,7 +131,7 @@ def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: GeminiHom
     assert not sent.exists()
 
 
-def test_a_mail_goes_out_once_and_a_session_is_told_at_its_begin(home: GeminiHome, scripted: Model) -> None:
+def test_equal_mail_is_sent_once_and_a_session_gets_a_brief(home: GeminiHome, scripted: Model) -> None:
     sent = home.mailer()
     home.run(scripted.script("first", [shell(MAIL)]))
     assert len(sent.read_text().splitlines()) == 1
@@ -140,8 +142,8 @@ def test_a_mail_goes_out_once_and_a_session_is_told_at_its_begin(home: GeminiHom
     assert "bob@example.com" in json.dumps(begun["contents"])
 
 
-def test_what_the_gate_warns_of_reaches_the_model_with_the_result(home: GeminiHome, scripted: Model) -> None:
-    """Who was stopped twice by the same neighbour is only warned the third time; the call runs."""
+def test_warning_reaches_the_model_with_the_result(home: GeminiHome, scripted: Model) -> None:
+    """A session stopped twice by the same neighbour is only warned the third time, and the call runs."""
     sent = home.mailer()
     mails = [[shell(f"himalaya message send 'To: bob@example.com, {text}'")] for text in ("one", "two", "three")]
     goes = [threading.Event() for _ in range(2)]
@@ -166,20 +168,20 @@ def test_what_the_gate_warns_of_reaches_the_model_with_the_result(home: GeminiHo
     assert "bob@example.com" in said
 
 
-def test_equal_calls_at_once_are_reported_each(home: GeminiHome, scripted: Model) -> None:
+def test_equal_simultaneous_calls_are_reported_each(home: GeminiHome, scripted: Model) -> None:
     home.run(scripted.script("alone", [shell("echo a"), shell("echo a"), shell("exit 3")]))
     (what,) = home.outcomes("run_shell_command").values()
     assert sorted(what) == ["allow"] * 3 + ["done"] * 3
 
 
-def test_a_call_that_fails_is_no_evidence(home: GeminiHome, scripted: Model) -> None:
+def test_failed_call_causes_no_conflict(home: GeminiHome, scripted: Model) -> None:
     (home.project / "a.txt").write_text("one\n")
     change = {"file_path": "a.txt", "old_string": "not in it", "new_string": "x", "instruction": "work"}
     home.run(scripted.script("alone", [Use("replace", change)]))
     assert list(home.outcomes("replace").values()) == [["allow", "failed"]]
 
 
-def test_a_command_in_the_background_is_held_until_it_has_ended(home: GeminiHome, scripted: Model) -> None:
+def test_background_command_is_open_until_it_ends(home: GeminiHome, scripted: Model) -> None:
     going = threading.Event()
     wait = "echo begun > a.txt; while [ ! -e go ]; do sleep 0.1; done; echo ended >> a.txt"
     prompt = scripted.script(
@@ -200,7 +202,7 @@ def test_a_command_in_the_background_is_held_until_it_has_ended(home: GeminiHome
     assert (home.project / "a.txt").read_text() == "begun\nended\n"
 
 
-def test_a_folder_of_a_command_s_own(home: GeminiHome, scripted: Model) -> None:
+def test_command_may_name_its_own_folder(home: GeminiHome, scripted: Model) -> None:
     (home.project / "sub").mkdir()
     home.run(scripted.script("alone", [shell("echo x > a.txt", dir_path="sub")]))
     assert (home.project / "sub" / "a.txt").read_text() == "x\n"

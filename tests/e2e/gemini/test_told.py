@@ -1,4 +1,4 @@
-"""What the corpus tells of a real Gemini CLI: all that the docs say it can."""
+"""Test that a real Gemini CLI emits every corpus event that the docs name."""
 
 from __future__ import annotations
 

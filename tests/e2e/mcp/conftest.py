@@ -1,4 +1,4 @@
-"""Seven real servers of MCP, installed once beside the tests, four from npm and three from PyPI."""
+"""Install seven real MCP servers once, beside the tests: four from npm and three from PyPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CACHE = HERE.parent / ".hosts" / "mcp"
 
 
 class Real(NamedTuple):
-    """A server: how it is started in a folder, what is asked of it, and the call over which two sessions meet."""
+    """Describe a server: its command, its test calls, and the call on which two sessions conflict."""
 
     name: str
     command: tuple[str, ...]
@@ -30,7 +30,7 @@ class Real(NamedTuple):
 
 @pytest.fixture(scope="session")
 def installed() -> Path:
-    """The folder with the servers; without npm these tests say that they did not run."""
+    """Return the folder with the servers. Without npm these tests report that they did not run."""
     wanted = (HERE / "package.json").read_text() + (HERE / "requirements.txt").read_text() + sys.version
     stamp = CACHE / "installed"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -64,7 +64,7 @@ class _Page(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def page() -> Iterator[str]:
-    """A page of this machine's, to be fetched."""
+    """Serve a page on this machine."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -75,7 +75,7 @@ def page() -> Iterator[str]:
 
 @pytest.fixture
 def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
-    """A server by its name, with a folder of its own in ``tmp_path``."""
+    """Return a server by its name, with its own folder in ``tmp_path``."""
     node, python = installed / "node_modules/.bin", installed / "venv/bin"
     folder = tmp_path / "work"
     folder.mkdir()

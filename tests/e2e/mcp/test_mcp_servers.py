@@ -1,4 +1,4 @@
-"""Real servers of MCP behind the gate: the same tools and the same answers, and two sessions that meet."""
+"""Test real MCP servers behind the gate: the same tools and answers, and two sessions in conflict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ both = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 def client(real: Real, mode: str, gate: str = "", session: str = "a", token: str = "") -> Client:
-    """A client of the server, behind the gate at an address if one is given."""
+    """Return a client of the server, behind the gate at a URL if one is given."""
     command = list(real.command)
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **real.environ}
     if gate:
@@ -40,7 +40,7 @@ def client(real: Real, mode: str, gate: str = "", session: str = "a", token: str
 
 
 async def heard(real: Real, mode: str, gate: str = "") -> list[Any]:
-    """What a client hears of a server: its tools, and its answers."""
+    """Return what a client receives from a server: its tools and its answers."""
     found: list[Any] = []
     async with client(real, mode, gate) as one:
         found.append([tool.model_dump(mode="json") for tool in (await one.list_tools()).tools])
@@ -74,7 +74,7 @@ async def _both(server: Real, mode: str, gate: str) -> tuple[list[Any], list[Any
 
 @each
 @both
-def test_of_two_sessions_one_is_refused_and_the_others_call_is_done(
+def test_one_of_two_sessions_is_refused_and_the_others_call_is_done(
     real: Callable[[str], Real], tmp_path: Path, name: str, mode: str
 ) -> None:
     server = real(name)
@@ -102,7 +102,7 @@ def test_of_two_sessions_one_is_refused_and_the_others_call_is_done(
 
 
 @both
-def test_a_write_over_what_another_session_changed_is_held_up_without_any_rule(
+def test_write_over_anothers_change_pauses_without_any_rule(
     real: Callable[[str], Real], tmp_path: Path, mode: str
 ) -> None:
     server = real("filesystem")
@@ -128,7 +128,7 @@ def test_a_write_over_what_another_session_changed_is_held_up_without_any_rule(
 
 
 @both
-def test_two_sessions_that_write_one_file_both_keep_their_changes_and_are_told(
+def test_two_writers_of_one_file_keep_both_changes_and_are_notified(
     real: Callable[[str], Real], tmp_path: Path, mode: str
 ) -> None:
     server = real("filesystem")
@@ -161,7 +161,7 @@ def test_two_sessions_that_write_one_file_both_keep_their_changes_and_are_told(
     assert file.read_text() == changed(2, 9, 15), "the third write is merged too"
 
 
-def test_with_the_gate_killed_reading_goes_on_and_a_grave_call_does_not(
+def test_without_the_gate_reads_continue_and_a_risky_call_is_blocked(
     real: Callable[[str], Real], tmp_path: Path
 ) -> None:
     server = real("filesystem")

@@ -1,4 +1,4 @@
-"""The real OpenClaw, installed once beside the tests, a model and a Telegram of our own, and a gateway for all of them."""
+"""Install the real OpenClaw once beside the tests, with a model, a Telegram server and a gateway for all tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CACHE = HERE.parent / ".hosts" / "openclaw"
 
 @pytest.fixture(scope="session")
 def programs() -> SimpleNamespace:
-    """Node and OpenClaw, installed with npm if they are not there; without npm these tests say that they did not run."""
+    """Install Node and OpenClaw with npm if they are missing. Without npm these tests report that they did not run."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:  # two test runs at once install it once
+    with (CACHE / "lock").open("w") as lock:  # two simultaneous test runs install it once
         fcntl.flock(lock, fcntl.LOCK_EX)
         return installed()
 
@@ -37,7 +37,7 @@ def installed() -> SimpleNamespace:
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run([npm, "install", "--ignore-scripts", *quiet], cwd=CACHE, check=True, timeout=900)
         subprocess.run([npm, "rebuild", "node", *quiet], cwd=CACHE, check=True, timeout=300)  # fetches the binary
-        # OpenClaw finishes its installation when it is first started: two that do so at once leave it broken.
+        # OpenClaw finishes its installation at its first start; two simultaneous first starts break it.
         subprocess.run([str(node), str(host), "--version"], cwd=CACHE, check=True, timeout=300, capture_output=True)
         stamp.write_text(wanted)
     return SimpleNamespace(node=str(node), openclaw=str(host))
@@ -59,7 +59,7 @@ def telegram(programs: SimpleNamespace) -> Iterator[Fake]:
 def house(
     tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake, telegram: Fake
 ) -> Iterator[House]:
-    """A home whose OpenClaw is gated."""
+    """Return a home whose OpenClaw is gated."""
     made = House(tmp_path_factory.mktemp("house"), programs, model, telegram).gated()
     with ExitStack() as stack:
         stack.callback(made.stop_gate)
@@ -68,7 +68,7 @@ def house(
 
 @pytest.fixture(scope="module")
 def gateway(house: House) -> Iterator[Gateway]:
-    """Its gateway, with the gate that it has started."""
+    """Yield its gateway, with the gate that it started."""
     with gateway_of(house) as running:
         until(lambda: house.logged("health.ok"), "the gateway's first sign of life")
         yield running
@@ -78,7 +78,7 @@ def gateway(house: House) -> Iterator[Gateway]:
 def make_house(
     tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake
 ) -> Iterator[Callable[..., House]]:
-    """Makes further homes, perhaps with a channel; their gates are stopped at the end."""
+    """Yield a function that makes further homes, optionally with a channel. Stop their gates at the end."""
     with ExitStack() as stack:
 
         def make(name: str, channel: Fake | None = None) -> House:

@@ -1,4 +1,4 @@
-"""A home for one OpenClaw, its gateway, and the servers that it speaks to."""
+"""Make a home for one OpenClaw, its gateway, and the servers that it uses."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ REPOSITORY = HERE.parents[2]
 TOKEN = "gateway-token"
 INSTANCE = "mira"
 PATIENCE = 180.0
-"""How long anything may take on a busy machine, in seconds."""
+"""Seconds that anything may take on a busy machine."""
 
 T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """What ``look`` finds as soon as it finds something; asked a few times a second."""
+    """Return the first truthy result of ``look``, which is called a few times a second."""
     ends = time.monotonic() + seconds
     while True:
         found = look()
@@ -42,7 +42,7 @@ def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
 
 
 class Fake:
-    """A server of this folder's: what it was asked."""
+    """A local server and the requests it received."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -59,7 +59,7 @@ class Fake:
 
 @contextmanager
 def fake(node: str, name: str, **environ: str) -> Iterator[Fake]:
-    """A server of this folder's."""
+    """Serve a script of this folder."""
     command = [node, str(HERE / name)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environ}) as process:
         assert process.stdout is not None
@@ -105,7 +105,7 @@ class House:
         self.config.write_text(json.dumps(settings, indent=2))
 
     def gated(self, **config: Any) -> House:
-        """Puts the plugin in, as the installer does; ``config`` is what its own settings say besides."""
+        """Install the plugin as the installer does. ``config`` adds to its own settings."""
         command = (sys.executable, "-m", "callosum.cli")
         options = install.OpenClawOptions(instance=INSTANCE, state=self.state, command=command)
         settings = install.installed(self.settings, options)
@@ -115,7 +115,7 @@ class House:
         return self
 
     def installed(self) -> dict[str, Any]:
-        """The settings as they are now."""
+        """Return the current settings."""
         found: dict[str, Any] = json.loads(self.config.read_text())
         return found
 
@@ -134,7 +134,7 @@ class House:
         return {**kept, **mine}
 
     def run(self, *words: str, check: bool = True, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """One command of OpenClaw's, to its end."""
+        """Run one command of OpenClaw to its end."""
         done = subprocess.run(
             [self.programs.node, self.programs.openclaw, *words],
             cwd=self.workspace,
@@ -148,7 +148,7 @@ class House:
         return done
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        """One command of OpenClaw's, beside the test."""
+        """Run one command of OpenClaw beside the test."""
         return subprocess.Popen(
             [self.programs.node, self.programs.openclaw, *words],
             cwd=self.workspace,
@@ -159,15 +159,15 @@ class House:
         )
 
     def turn(self, session: str, message: str) -> subprocess.Popen[str]:
-        """A turn of a session through the gateway."""
+        """Run a turn of a session through the gateway."""
         return self.begin(
             "agent", "--agent", "main", "--session-key", f"agent:main:{session}", "--json", "--message", message
         )
 
-    # --- the gate of this home ---------------------------------------------------------------------
+    # --- The gate of this home -----------------------------------------------------------------
 
     def gate(self, *words: str) -> Any:
-        """What a command of Callosum's says, as JSON (one value, or one a line)."""
+        """Return the JSON output of a Callosum command (one value, or one per line)."""
         command = [sys.executable, "-m", "callosum.cli", *words, "--state", str(self.state), "--json"]
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode in (0, 1), done.stderr  # 1: there is nothing
@@ -177,7 +177,7 @@ class House:
             return [json.loads(line) for line in done.stdout.splitlines()]
 
     def journal(self, session: str | None = None) -> list[dict[str, Any]]:
-        """The entries of the journal, oldest first, perhaps of one session of OpenClaw's."""
+        """Return the journal entries, oldest first, optionally of one OpenClaw session."""
         if not (self.state / "gate.db").exists():
             return []
         found = self.gate("journal", "--last", "0")
@@ -185,12 +185,12 @@ class House:
         return [entry for entry in entries if session is None or entry["session"] == f"{INSTANCE}/agent:main:{session}"]
 
     def gates(self) -> list[int]:
-        """The processes that serve this home's state folder."""
+        """Return the processes that serve this home's state folder."""
         found = [int(path.stem) for path in (self.state / "servers").glob("*.json")]
         return [pid for pid in found if alive(pid)]
 
     def logged(self, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind in the daily log."""
+        """Return the events of one kind in the daily log."""
         lines = [
             line.split(" | ", 2)
             for path in sorted((self.state / "brain/corpus").glob("*.log.md"))
@@ -199,7 +199,7 @@ class House:
         return [json.loads(parts[2]) for parts in lines if len(parts) == 3 and parts[1] == kind]
 
     def stop_gate(self) -> None:
-        """Ends the gate of this home, by its pid."""
+        """Stop the gate of this home by its pid."""
         for pid in self.gates():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -207,7 +207,7 @@ class House:
 
 
 class Gateway:
-    """A gateway that runs."""
+    """A running gateway."""
 
     def __init__(self, house: House, process: subprocess.Popen[bytes], log: Path) -> None:
         self.house = house
@@ -218,7 +218,7 @@ class Gateway:
         return self.log.read_text("utf-8", "replace")
 
     def http(self, method: str, path: str, body: Any = None, *, token: str | None = TOKEN) -> tuple[int, Any]:
-        """One request to the gateway's own address."""
+        """Send one request to the gateway's own address."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
         return fetch(f"http://127.0.0.1:{self.house.port}{path}", body, method, headers)
 
@@ -233,7 +233,7 @@ class Gateway:
 
 @contextmanager
 def gateway_of(house: House) -> Iterator[Gateway]:
-    """A gateway over this home, until the end of the block. It must answer before anything is asked of it."""
+    """Run a gateway over this home until the end of the block. Wait until it answers."""
     log = house.folder / f"gateway-{time.monotonic_ns()}.log"
     command = [house.programs.node, house.programs.openclaw, "gateway", "run", "--port", str(house.port), "--verbose"]
     with log.open("wb") as said:
@@ -248,14 +248,14 @@ def gateway_of(house: House) -> Iterator[Gateway]:
 
 
 def answers(port: int) -> bool:
-    """Whether the gateway takes requests."""
+    """Return whether the gateway accepts requests."""
     with suppress(OSError):
         return fetch(f"http://127.0.0.1:{port}/healthz")[0] == 200
     return False
 
 
 def fetch(url: str, body: Any = None, method: str = "GET", headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
-    """The status and the answer of one request, read as JSON where it is."""
+    """Return the status and body of one request, parsed if it is JSON."""
     sent = None if body is None else json.dumps(body).encode()
     said = {"content-type": "application/json", **(headers or {})}
     asked = urllib.request.Request(url, data=sent, headers=said, method=method)  # noqa: S310 - this machine's
@@ -286,7 +286,7 @@ def free_port() -> int:
 
 
 def play(*turns: Sequence[Mapping[str, Any]], say: str = "All is done.") -> str:
-    """A message that makes the model call these tools, one list a turn."""
+    """Return a message that makes the model call these tools, one list per turn."""
     return f"PLAY:{json.dumps(turns)} SAY:{say}"
 
 
@@ -295,5 +295,5 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def hidden(name: str, **arguments: Any) -> dict[str, Any]:
-    """A tool that OpenClaw keeps out of the model's sight, called through its wrapper."""
+    """Return a call through its wrapper of a tool that OpenClaw hides from the model."""
     return call("tool_call", id=name, args=arguments)

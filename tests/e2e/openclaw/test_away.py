@@ -1,4 +1,4 @@
-"""OpenClaw with the plugin where something is missing: the gate, the gateway's hooks, the plugin's own good health."""
+"""Test OpenClaw with the plugin while something is missing: the gate, the gateway's hooks, or the plugin's setup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CANNOT = ["false"]
 
 
 def begin_gate(house: House) -> int:
-    """Starts the gate of a home, as a person would; its pid."""
+    """Start the gate of a home, as a person would. Return its pid."""
     where = ["--state", str(house.state), "--socket", socket_path(house.state)]
     command = [sys.executable, "-m", "callosum.cli", "serve", "--background", *where]
     subprocess.run(command, env=house.environ, check=True, timeout=120, capture_output=True)
@@ -29,7 +29,7 @@ def begin_gate(house: House) -> int:
     return pid
 
 
-def test_a_gate_that_is_killed_in_the_midst_of_a_turn_locks_nobody_out_of_reading(
+def test_gate_killed_during_a_turn_does_not_block_reads(
     make_house: Callable[..., House], model: Fake, telegram: Fake
 ) -> None:
     house = make_house("away", telegram).gated(command=CANNOT)
@@ -54,7 +54,7 @@ def test_a_gate_that_is_killed_in_the_midst_of_a_turn_locks_nobody_out_of_readin
         assert "does not run without it" in results[2]
         begin_gate(house)
         house.turn("again", play([call("read", path="note.txt")], say="again-turn")).communicate(timeout=300)
-        # What went on meanwhile is told now, and how the first call ended.
+        # Calls made meanwhile and the outcome of the first call reach the gate now.
         told = until(
             lambda: [entry for entry in house.journal("away") if entry["event"] in ("late", "complete")][1:],
             "it is told late",
@@ -82,8 +82,8 @@ def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., House
     assert asked[0]["session"].startswith(f"{INSTANCE}/agent:main:")
 
 
-def test_a_gateway_that_falls_silent_while_it_lives_is_critical(make_house: Callable[..., House]) -> None:
-    """One whose plugin is switched off under it, and one whose plugin could not be set up at all."""
+def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., House]) -> None:
+    """Yield a gateway whose plugin is switched off while it runs, and one whose plugin could not be set up."""
     quiet = make_house("quiet").gated()
     fallen = make_house("fallen").gated(state=str(quiet.state), instanceId="fallen", command=[""])
     with gateway_of(quiet) as one:
@@ -111,7 +111,9 @@ def test_a_gateway_that_falls_silent_while_it_lives_is_critical(make_house: Call
             assert all("silent for" in event["value"] for event in found.values())
 
 
-def test_what_could_not_be_set_up_lets_nothing_run_but_reading(make_house: Callable[..., House], model: Fake) -> None:
+def test_plugin_that_cannot_be_set_up_blocks_everything_but_reads(
+    make_house: Callable[..., House], model: Fake
+) -> None:
     house = make_house("broken").gated(command=[""])
     (house.workspace / "note.txt").write_text("what is written here")
     message = play([call("read", path="note.txt"), call("write", path="x.txt", content="x")], say="broken-turn")

@@ -1,4 +1,4 @@
-"""OpenClaw's gateway with the plugin: what its sessions may do, what their models read, what is journalled."""
+"""Test OpenClaw's gateway with the plugin: its sessions' calls, its models' input, and the journal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ANNA = "anna@example.com"
 
 
 def mail(to: str, text: str) -> str:
-    """A command that the gate knows for a mail; nothing listens there, so that it fails."""
+    """A command that the gate recognises as a mail. It fails, because nothing listens there."""
     return f"echo {text} | curl -sS --max-time 2 smtp://127.0.0.1:9 --mail-from me@example.com --mail-rcpt {to} -T -"
 
 
 def told(model: Fake, marker: str) -> str:
-    """What the model read as the result of its newest call in the turn that a message with ``marker`` began."""
+    """Return the newest tool result that the model read in the turn of the message with ``marker``."""
     for request in reversed(model.seen()):
         if marker in request["text"] and request["results"]:
             return str(request["results"][-1]).replace("\\", "")
@@ -38,10 +38,8 @@ def outcomes(house: House, session: str, tool: str) -> list[str]:
     return [str(entry.get("outcome") or entry.get("verdict")) for entry in entries(house, session, tool)]
 
 
-def test_of_two_sessions_that_act_at_once_one_is_refused_and_reads_why(
-    house: House, gateway: Gateway, model: Fake
-) -> None:
-    """Both post to one channel that is held for the one: the other's call does not run, and its model reads the sentence."""
+def test_one_of_two_simultaneous_sessions_is_refused_and_reads_why(house: House, gateway: Gateway, model: Fake) -> None:
+    """Both post to a channel on which one holds a lease. The other's call is blocked and its model reads why."""
     lock = {"instance": INSTANCE, "session": "agent:main:alpha", "contextKey": "channel:board", "tier": 4, "ttl": 3600}
     assert gateway.http("POST", "/callosum/lock", lock)[1]["acquired"]
     alpha = house.turn("alpha", play([call("write", path="alpha.txt", content="alpha was here")], say="alpha-turn"))
@@ -63,7 +61,7 @@ def test_of_two_sessions_that_act_at_once_one_is_refused_and_reads_why(
     assert "was here" not in sentence
 
 
-def test_a_command_in_the_background_stays_open_until_it_ends(house: House, gateway: Gateway) -> None:
+def test_background_command_stays_open_until_it_ends(house: House, gateway: Gateway) -> None:
     flag = house.folder / "go-on"
     wait = f"while [ ! -e {flag} ]; do sleep 0.2; done; {mail(ANNA, 'late')}; true"
     house.turn("gamma", play([call("exec", command=wait, background=True)], say="gamma-turn")).communicate(timeout=300)
@@ -80,9 +78,7 @@ def test_a_command_in_the_background_stays_open_until_it_ends(house: House, gate
     assert until(asked, "the command's outcome") == ["done"]
 
 
-def test_a_message_of_a_person_its_reply_and_the_models_own_message_are_one_action_each(
-    house: House, gateway: Gateway, telegram: Fake
-) -> None:
+def test_message_reply_and_own_message_are_one_action_each(house: House, gateway: Gateway, telegram: Fake) -> None:
     until(lambda: any(one["method"] == "setMyCommands" for one in telegram.seen()), "the channel is ready")
     own = hidden("message", action="send", target="42", message="This is sent by the tool itself.")
     telegram.push(play([own], say="This is the reply to Ann."))
@@ -108,9 +104,7 @@ def test_a_message_of_a_person_its_reply_and_the_models_own_message_are_one_acti
     assert [event for event in house.logged("input.received") if "sent by the tool" in event["content"]]
 
 
-def test_a_delivery_that_another_session_has_made_is_not_made_again(
-    house: House, gateway: Gateway, telegram: Fake
-) -> None:
+def test_delivery_made_by_another_session_is_not_repeated(house: House, gateway: Gateway, telegram: Fake) -> None:
     text = "The meeting with the plumber is moved to Thursday at nine o'clock."
     params = {"action": "send", "channel": "telegram", "target": "42", "message": text}
     decision = {"instance": "doug", "tool": "message", "params": params, "callId": "doug-1"}
@@ -125,7 +119,7 @@ def test_a_delivery_that_another_session_has_made_is_not_made_again(
     assert not [one for one in telegram.seen() if one["method"] == "sendMessage" and text in str(one)]
 
 
-def test_a_call_through_the_gateways_http_is_gated_without_an_outcome(house: House, gateway: Gateway) -> None:
+def test_call_through_the_gateways_http_is_gated_without_an_outcome(house: House, gateway: Gateway) -> None:
     body = {"tool": "message", "args": {"action": "send", "channel": "telegram", "target": "board", "message": "x y z"}}
     status, answer = gateway.http("POST", "/tools/invoke", body | {"sessionKey": "agent:main:http"})
     assert status != 200, answer
@@ -133,7 +127,7 @@ def test_a_call_through_the_gateways_http_is_gated_without_an_outcome(house: Hou
     assert outcomes(house, "http", "message") == ["block"]
 
 
-def test_the_gateway_serves_the_gate_to_those_whom_it_lets_in(house: House, gateway: Gateway) -> None:
+def test_gateway_serves_the_gate_to_authenticated_clients(house: House, gateway: Gateway) -> None:
     status, answer = gateway.http("GET", "/callosum/status?contextKey=channel:board")
     assert (status, len(answer["locks"])) == (200, 1)
     assert gateway.http("GET", "/callosum/status", token=None)[0] == 401
@@ -144,19 +138,19 @@ def test_the_gateway_serves_the_gate_to_those_whom_it_lets_in(house: House, gate
         assert found.keys() & {"locks", "entries"}, done.stdout[-500:]
 
 
-def test_a_turn_begins_with_what_the_others_have_in_hand(house: House, gateway: Gateway, model: Fake) -> None:
+def test_turn_starts_with_a_brief(house: House, gateway: Gateway, model: Fake) -> None:
     house.turn("delta", play(say="delta-turn")).communicate(timeout=300)
     request = next(one for one in model.seen() if "delta-turn" in one["text"])
     assert "[Callosum] What other sessions are doing" in request["text"] + request["system"]
     assert f'{INSTANCE}/agent:main:alpha holds a lock on "channel:board"' in request["text"] + request["system"]
 
 
-def test_the_corpus_hears_of_models_and_calls(house: House, gateway: Gateway) -> None:
+def test_corpus_gets_events_about_models_and_calls(house: House, gateway: Gateway) -> None:
     for kind in ("input.received", "input.routed", "llm.response", "tool.parsed", "tool.called", "context.built"):
         assert until(partial(house.logged, kind), kind)
 
 
-def test_a_gate_that_is_killed_is_started_again_and_the_turn_goes_on(house: House, gateway: Gateway) -> None:
+def test_killed_gate_is_restarted_and_the_turn_continues(house: House, gateway: Gateway) -> None:
     (before,) = house.gates()
     os.kill(before, signal.SIGKILL)
     house.turn("epsilon", play([call("write", path="e.txt", content="e")], say="epsilon-turn")).communicate(timeout=300)

@@ -1,4 +1,4 @@
-"""Two sessions of OpenClaw write one file: merged by the gate, told to both, and undone by a person."""
+"""Test two OpenClaw sessions that write one file: the gate merges it, notifies both, and a person undoes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAN = "plan.md"
 
 
 def heard(model: Fake, marker: str) -> str:
-    """All that the model was shown in the turn that a message with this marker began."""
+    """Return everything that the model saw in the turn of the message with this marker."""
     requests = [one for one in model.seen() if marker in one["text"]]
     return "\n".join(text for one in requests for text in (one["text"], one["system"], *one["results"]))
 
@@ -26,9 +26,7 @@ def turn(house: House, session: str, marker: str, *calls: dict[str, object]) -> 
     assert running.returncode == 0, out[-2000:]
 
 
-def test_two_sessions_that_write_one_file_are_merged_told_and_undone(
-    house: House, gateway: Gateway, model: Fake
-) -> None:
+def test_two_writers_of_one_file_are_merged_notified_and_undone(house: House, gateway: Gateway, model: Fake) -> None:
     file = house.workspace / PLAN
     file.write_text(TEXT)
     betas, alphas = TEXT.replace("line 2 ", "beta's line "), TEXT.replace("line 50 ", "alpha's line ")

@@ -1,4 +1,4 @@
-"""What the corpus tells of a real OpenClaw: all that the docs say its plugin tells, and nothing that they say it cannot."""
+"""Test that a real OpenClaw emits the corpus events that the docs name for its plugin, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at the hosts rests on: their transcripts, their switches, what was heard, what is told."""
+"""Test what the checkup of hosts reads: transcripts, switches, times of hook events, and its reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seen(facts: HostInspection, here: UserContext, since: float = 0) -> dict[str
     return {made.id: made.ran for made in facts.transcripts(here, since).calls}
 
 
-# --- transcripts ----------------------------------------------------------------------------------------
+# --- Transcripts --------------------------------------------------------------------------------------------
 
 
 def use(id: str, tool: str = "Bash", session: str = "s1", at: str = AT) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def result(id: str, content: Any, *, error: bool = False) -> dict[str, Any]:
     return {"type": "user", "sessionId": "s1", "message": {"content": [part]}}
 
 
-def test_claude_code(here: UserContext) -> None:
+def test_claude_code_transcript_calls_are_read(here: UserContext) -> None:
     folder = here.home / ".claude" / "projects" / "-work"
     lines(
         folder / "s1.jsonl",
@@ -79,7 +79,7 @@ def test_claude_code(here: UserContext) -> None:
     assert seen(claude_code, here, NOW + 1) == {}, "what was before is not looked at"
 
 
-def test_codex(here: UserContext) -> None:
+def test_codex_transcript_calls_are_read(here: UserContext) -> None:
     def item(**payload: Any) -> dict[str, Any]:
         return {"timestamp": AT, "type": "response_item", "payload": payload}
 
@@ -104,7 +104,7 @@ def test_codex(here: UserContext) -> None:
 
 
 @pytest.mark.parametrize("name", ["session-1.jsonl", "session-1.json"])
-def test_gemini(here: UserContext, name: str) -> None:
+def test_gemini_transcript_calls_are_read(here: UserContext, name: str) -> None:
     calls = [
         {"id": f"write_file__{status}", "name": "write_file", "status": status, "timestamp": AT}
         for status in ("success", "error", "cancelled")
@@ -118,7 +118,7 @@ def test_gemini(here: UserContext, name: str) -> None:
     assert [(made.session, made.id) for made in gemini.transcripts(here, 0).calls] == [("s1", "write_file__success")]
 
 
-def test_openclaw(here: UserContext) -> None:
+def test_openclaw_transcript_calls_are_read(here: UserContext) -> None:
     path = here.home / ".openclaw" / "agents" / "main" / "agent" / "openclaw-agent.sqlite"
     path.parent.mkdir(parents=True)
 
@@ -153,11 +153,11 @@ def test_openclaw(here: UserContext) -> None:
 
 
 @pytest.mark.parametrize("facts", HOSTS, ids=lambda facts: facts.host.name)
-def test_a_host_that_never_ran_has_no_calls(here: UserContext, facts: HostInspection) -> None:
+def test_host_that_never_ran_has_no_calls(here: UserContext, facts: HostInspection) -> None:
     assert facts.transcripts(here, 0).calls == ()
 
 
-# --- the comparison -------------------------------------------------------------------------------------
+# --- Comparison with the journal ---------------------------------------------------------------------------
 
 
 def entry(session: str, tool: str = "Bash", id: str | None = None, event: Event = Event.INTERCEPT) -> Entry:
@@ -177,7 +177,7 @@ def left(
     return [made.id for made in undecided(calls, JournalledCalls(entries, state), now, known)]
 
 
-def test_by_session_and_id(tmp_path: Path) -> None:
+def test_calls_are_matched_by_session_and_id(tmp_path: Path) -> None:
     entries = [entry("claude-code/s1", id="a"), entry("claude-code/s1:agent-7", id="b"), entry("mira/s2", id="c")]
     entries.append(entry("claude-code/s1", id="d", event=Event.COMPLETE))
     calls = [call("b"), call("a"), call("c"), call("d")]
@@ -187,26 +187,26 @@ def test_by_session_and_id(tmp_path: Path) -> None:
     assert left([call("a", "s9", at=NOW + 5), *calls[:2]], entries, "session and id", tmp_path) == ["a"]
 
 
-def test_a_call_under_way_is_let_be_for_a_minute(tmp_path: Path) -> None:
+def test_running_call_is_ignored_for_a_minute(tmp_path: Path) -> None:
     begun = [call("a", ran=None)]
     assert left(begun, [], "session and id", tmp_path, NOW + 59) == []
     assert left(begun, [], "session and id", tmp_path, NOW + 61) == ["a"]
 
 
-def test_by_how_many_of_a_tool(tmp_path: Path) -> None:
+def test_calls_are_matched_by_counts_of_a_tool(tmp_path: Path) -> None:
     calls = [call("third", at=NOW + 2), call("first"), call("second", at=NOW + 1), call("other", "s2")]
     entries = [entry("gemini/s1"), entry("gemini/s1"), entry("gemini/s2", "Read")]
     assert left(calls, entries, "session and tool", tmp_path) == ["first", "other"]
 
 
-def test_calls_that_wait_to_be_journalled_count(tmp_path: Path) -> None:
+def test_spooled_calls_count(tmp_path: Path) -> None:
     noted = {"call": {"instance": "codex", "session": "s1", "tool": "Bash", "callId": "a"}, "outcome": "done"}
     lines(tmp_path / "late.jsonl", noted, {"call": None}, {})
     assert left([call("a"), call("b")], [], "session and id", tmp_path) == ["b"]
     assert left([call("a"), call("b")], [], "id", tmp_path) == ["b"]
 
 
-# --- switches and versions ------------------------------------------------------------------------------
+# --- Switches and versions ----------------------------------------------------------------------------------
 
 
 def test_switches_are_found(here: UserContext) -> None:
@@ -227,7 +227,7 @@ def test_switches_are_found(here: UserContext) -> None:
 @pytest.mark.parametrize(
     ("version", "old"), [("2.1.294", True), ("2.1.295", False), ("2.1.330", False), ("3.0", False)]
 )
-def test_claude_code_before_the_fail_closed_form(version: str, old: bool) -> None:
+def test_claude_code_before_the_fail_closed_form_is_too_old(version: str, old: bool) -> None:
     assert bool(claude_code.too_old(program.numbers(version))) is old
 
 
@@ -235,7 +235,7 @@ def level(reviewed: ReviewState | None) -> str:
     return "" if reviewed is None else reviewed.level
 
 
-def test_codex_without_its_program_has_the_record_of_reviews(here: UserContext) -> None:
+def test_codex_without_its_program_uses_the_record_of_reviews(here: UserContext) -> None:
     hooks = here.home / ".codex" / "hooks.json"
     hooks.parent.mkdir()
     assert level(codex.reviewed(None, here, hooks)) == "wrong"
@@ -243,14 +243,14 @@ def test_codex_without_its_program_has_the_record_of_reviews(here: UserContext) 
     assert level(codex.reviewed(None, here, hooks)) == "advice", "whether the entry was changed since, nobody can say"
 
 
-def test_codex_that_hangs_or_babbles_is_no_answer(here: UserContext, tmp_path: Path) -> None:
+def test_hung_or_babbling_codex_gives_no_answer(here: UserContext, tmp_path: Path) -> None:
     fake = tmp_path / "codex"
     fake.write_text("#!/bin/sh\necho nonsense\n")
     fake.chmod(0o700)
     assert level(codex.reviewed(fake, here, here.home / ".codex" / "hooks.json")) == "wrong"
 
 
-def test_the_version_of_a_program(tmp_path: Path) -> None:
+def test_version_of_a_program_is_read(tmp_path: Path) -> None:
     installed = tmp_path / "node_modules" / "@google" / "gemini-cli" / "bundle" / "gemini.js"
     installed.parent.mkdir(parents=True)
     installed.write_text("#!/bin/sh\nexit 1\n")
@@ -267,10 +267,10 @@ def test_the_version_of_a_program(tmp_path: Path) -> None:
     assert program.numbers("") == ()
 
 
-# --- what was heard, and what is told -------------------------------------------------------------------
+# --- Times of hook events, and reports ----------------------------------------------------------------------
 
 
-def test_what_was_heard_is_kept_for_the_next_server(tmp_path: Path) -> None:
+def test_event_times_are_kept_for_the_next_server(tmp_path: Path) -> None:
     clock = iter([100.0, 101.0, 102.0, *[103.0] * 20])
     first = last_seen.LastSeen(tmp_path, lambda: next(clock))
     first.hook("codex", "PreToolUse", "s1")
@@ -283,7 +283,7 @@ def test_what_was_heard_is_kept_for_the_next_server(tmp_path: Path) -> None:
     assert set(last_seen.load(tmp_path)[0]) == {"codex", "gemini"}
 
 
-def test_two_servers_of_one_folder_keep_what_the_other_heard(tmp_path: Path) -> None:
+def test_two_servers_of_one_folder_keep_each_others_times(tmp_path: Path) -> None:
     one, other = last_seen.LastSeen(tmp_path, lambda: 100.0), last_seen.LastSeen(tmp_path, lambda: 90.0)
     one.hook("codex", "PreToolUse", "s1")
     one.save(now=True)
@@ -293,7 +293,7 @@ def test_two_servers_of_one_folder_keep_what_the_other_heard(tmp_path: Path) -> 
     assert last_seen.load(tmp_path)[0] == {"codex": {"PreToolUse": 100.0, "Stop": 90.0}}
 
 
-def test_what_is_made_up_or_too_much_is_not_heard(tmp_path: Path) -> None:
+def test_invented_or_excess_events_are_ignored(tmp_path: Path) -> None:
     ear = last_seen.LastSeen(tmp_path)
     ear.hook("codex", "PreToolUse", last_seen.PROBE)
     ear.hook("codex", {"a": 1}, "s1")
@@ -309,7 +309,7 @@ def test_what_is_made_up_or_too_much_is_not_heard(tmp_path: Path) -> None:
     assert (len(kept), min(kept.values())) == (200, 800.0), "what was heard longest ago gives way"
 
 
-def test_it_is_written_every_few_seconds_at_most(tmp_path: Path) -> None:
+def test_file_is_written_at_most_every_few_seconds(tmp_path: Path) -> None:
     moments = [1000.0]
     ear = last_seen.LastSeen(tmp_path, lambda: moments[0])
     for second in range(4):
@@ -323,12 +323,12 @@ def test_it_is_written_every_few_seconds_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"hooks": {"codex": 7}, "instances": {}}', b"\xff"])
-def test_a_broken_record_is_none(tmp_path: Path, content: bytes) -> None:
+def test_malformed_record_counts_as_empty(tmp_path: Path, content: bytes) -> None:
     (tmp_path / last_seen.FILE).write_bytes(content)
     assert last_seen.load(tmp_path) == ({}, {})
 
 
-def test_what_is_wrong_is_told_once(tmp_path: Path) -> None:
+def test_problem_is_reported_once(tmp_path: Path) -> None:
     wrong = [Finding("codex trust", "wrong", "not reviewed", host="codex")]
     assert report.take(tmp_path) == []
     report.leave(tmp_path, wrong, "work")
@@ -342,7 +342,7 @@ def test_what_is_wrong_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"wrong": [7], "namespace": "x"}', b'{"wrong": 7}'])
-def test_a_report_that_is_none_tells_nothing(tmp_path: Path, content: bytes) -> None:
+def test_malformed_report_changes_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / report.FILE).write_bytes(content)
     assert (report.take(tmp_path), list(tmp_path.iterdir())) == ([], [])
 
@@ -352,6 +352,6 @@ def test_a_report_that_is_none_tells_nothing(tmp_path: Path, content: bytes) -> 
     [(codex, "0.20.0", "0.124.0"), (gemini, "0.20.0", "0.26.0")],
     ids=["codex", "gemini"],
 )
-def test_a_version_without_hooks_is_too_old(facts: HostInspection, without: str, oldest: str) -> None:
+def test_version_without_hooks_is_too_old(facts: HostInspection, without: str, oldest: str) -> None:
     assert f"before {oldest} it calls no hooks" in facts.too_old(program.numbers(without))
     assert facts.too_old(program.numbers(oldest)) == ""

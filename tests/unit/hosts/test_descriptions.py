@@ -1,4 +1,4 @@
-"""A host is one description: nothing else in the package names it."""
+"""Test that a host is one description and that nothing else in the package names it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def module(host: Program) -> str:
 
 
 def naming(host: Program) -> set[str]:
-    """The files that name a host, but its own."""
+    """Return the files that name a host, except its own."""
     names = re.compile("|".join(map(re.escape, (host.program, host.name, module(host)))), re.IGNORECASE)
     found = {path.relative_to(PACKAGE) for path in SOURCES if names.search(path.read_text("utf-8"))}
     own = (Path("programs", f"{module(host)}.py"), Path("hosts", module(host)))
@@ -41,16 +41,16 @@ def naming(host: Program) -> set[str]:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_no_code_outside_of_its_own_names_a_host(host: Program) -> None:
+def test_only_a_hosts_own_code_names_it(host: Program) -> None:
     assert naming(host) - {*ALLOWED} == set()
 
 
-def test_every_exception_is_one() -> None:
+def test_every_exception_is_needed() -> None:
     assert set().union(*map(naming, HOSTS)) == {*ALLOWED}
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_a_description_guards_its_settings_and_names_code_that_is_there(host: Program) -> None:
+def test_description_guards_its_settings_and_names_existing_code(host: Program) -> None:
     settings = host.settings_path(Path("/home/ann"), {}).as_posix()
     assert any(settings.endswith(f"/{guard}") for guard in host.guards)
     for where in (host.hooks, host.checks, host.site, host.transcript):

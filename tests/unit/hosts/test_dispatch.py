@@ -1,4 +1,4 @@
-"""What is under way is settled once and by what the host told, whatever comes between."""
+"""Test that open calls are settled once, with the outcome that the host reported, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def host(tmp_path: Path) -> Iterator[Hooked]:
 
 
 class Away:
-    """A store that is away while ``is_away`` is set: every transaction of it says so."""
+    """A store that is unreachable while ``is_away`` is set: every transaction raises an error."""
 
     def __init__(self, host: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_away = False
@@ -61,7 +61,7 @@ def store(host: Hooked, monkeypatch: pytest.MonkeyPatch) -> Away:
     return Away(host, monkeypatch)
 
 
-def test_a_report_that_the_store_did_not_take_is_made_when_it_is_back(host: Hooked, store: Away) -> None:
+def test_report_rejected_by_the_store_is_sent_later(host: Hooked, store: Away) -> None:
     assert host.send(claude_code, call("PreToolUse")) == {}
     store.is_away = True
     with pytest.raises(StoreUnavailable):
@@ -83,14 +83,14 @@ DENIED = event("PostToolBatch", tool_calls=[{"tool_use_id": "a1", "tool_response
     [(DENIED, "cancelled"), (event("Stop"), "unknown"), (event("SessionEnd"), "unknown")],
     ids=["batch", "stop", "session end"],
 )
-def test_a_settlement_that_the_store_did_not_take_is_made_when_it_is_back(
+def test_settlement_rejected_by_the_store_is_sent_later(
     host: Hooked, store: Away, ends: dict[str, Any], outcome: str
 ) -> None:
     for id in ("a1", "a2"):
         tool = {"tool_input": {**MAIL, "to": f"{id}@example.com", "body": f"The plan of {id}"}, "tool_use_id": id}
         assert host.send(claude_code, {**call("PreToolUse"), **tool}) == {}
     store.is_away = True
-    with suppress(StoreUnavailable):  # at a session's end there is something else to be journalled
+    with suppress(StoreUnavailable):  # the end of a session is journalled too
         host.send(claude_code, ends)
     host.drive(host.dispatcher.make_good())
     assert host.outcomes() == []
@@ -102,8 +102,8 @@ def test_a_settlement_that_the_store_did_not_take_is_made_when_it_is_back(
     assert not host.dispatcher.owes
 
 
-def test_reports_that_the_store_did_not_take_outlive_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait in the spool of the state folder, whoever takes it in: a gate that is killed loses none."""
+def test_rejected_reports_outlive_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait in the spool of the state folder for any gate, so a killed gate loses none."""
     with hooked(tmp_path / "state", spools=True) as host:
         store = Away(host, monkeypatch)
         for id in ("a1", "a2"):
@@ -120,14 +120,14 @@ def test_reports_that_the_store_did_not_take_outlive_the_gate(tmp_path: Path, mo
         assert host.outcomes() == [("claude-code/A", "done"), ("claude-code/A", "unknown")]
 
 
-def test_what_is_said_of_a_call_after_it_was_given_up_stands(host: Hooked) -> None:
+def test_late_report_of_a_given_up_call_counts(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse"))
     host.send(claude_code, event("SessionEnd"))
     host.send(claude_code, DENIED)
     assert host.outcomes() == [("claude-code/A", "unknown"), ("claude-code/A", "cancelled")]
 
 
-def test_what_a_sub_agent_left_in_the_background_ends_with_its_notice(host: Hooked) -> None:
+def test_background_work_of_a_sub_agent_ends_with_its_notice(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse", agent_id="sub"))
     host.send(claude_code, call("PostToolUse", agent_id="sub", tool_response={"backgroundTaskId": "b1"}))
     assert host.outcomes() == []
@@ -165,7 +165,7 @@ def test_sessions_end_while_long_events_are_read_in_other_threads(host: Hooked) 
         sys.setswitchinterval(before)
 
 
-# --- what models make of calls ---
+# --- What models make of calls ---
 
 
 def command(id: str, command: str = "npm test", **more: Any) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def attempts(host: Hooked) -> list[tuple[str, int]]:
     return [(event.call_id or "", event.attempt) for event in host.heard if isinstance(event, ToolFailed)]
 
 
-def test_the_same_call_made_again_after_it_failed_is_another_attempt(host: Hooked) -> None:
+def test_repeat_of_a_failed_call_is_another_attempt(host: Hooked) -> None:
     for number in (1, 2, 3):
         host.send(claude_code, command(f"a{number}", description=f"Run the tests, take {number}"))
         host.send(claude_code, failed(f"a{number}", description=f"Run the tests, take {number}"))
@@ -194,7 +194,7 @@ def test_the_same_call_made_again_after_it_failed_is_another_attempt(host: Hooke
     assert [(event.resource, event.value) for event in warned] == [("tool", "Bash")]
 
 
-def test_after_something_was_changed_the_same_call_is_a_new_one(host: Hooked) -> None:
+def test_call_after_a_change_is_a_first_attempt(host: Hooked) -> None:
     host.send(claude_code, command("a1"))
     host.send(claude_code, failed("a1"))
     host.send(claude_code, command("a2", "echo x > a.txt"))
@@ -204,7 +204,7 @@ def test_after_something_was_changed_the_same_call_is_a_new_one(host: Hooked) ->
     assert attempts(host) == [("a1", 1), ("a3", 1)]
 
 
-def test_a_call_is_told_as_read_before_it_is_told_as_called(host: Hooked) -> None:
+def test_call_is_emitted_as_parsed_before_called(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse"))
     host.brain.flush()
     told = [event for event in host.heard if event.dotted.startswith("tool.")]
@@ -215,7 +215,7 @@ def test_a_call_is_told_as_read_before_it_is_told_as_called(host: Hooked) -> Non
     assert parsed.instance == "claude-code/A"
 
 
-# --- runs that outlast their call ---
+# --- Work that outlasts its call ---
 
 AGENT = {"tool_name": "Agent", "tool_input": {"prompt": "Look for it", "subagent_type": "Explore"}}
 LAUNCHED = {"tool_response": {"isAsync": True, "status": "async_launched", "agentId": "f3"}}
@@ -229,7 +229,7 @@ def notice(status: str, name: str = "b1") -> dict[str, Any]:
 
 
 def tasks(host: Hooked) -> list[tuple[str, dict[str, Any]]]:
-    """What was told of tasks and of the calls in them, without times."""
+    """Return the events of tasks and of their calls, without times."""
     host.brain.flush()
     wanted = [one for one in host.heard if one.dotted.startswith(("task.", "tool.called", "tool.completed"))]
     found = [(one.dotted, json.loads(encode(one))) for one in wanted]
@@ -237,7 +237,7 @@ def tasks(host: Hooked) -> list[tuple[str, dict[str, Any]]]:
     return [(name, {field: told[field] for field in kept if field in told}) for name, told in found]
 
 
-def test_a_sub_agent_is_a_task_and_its_calls_are_steps(host: Hooked) -> None:
+def test_sub_agent_is_a_task_and_its_calls_are_steps(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse", **AGENT))
     host.send(claude_code, call("PostToolUse", **AGENT, **LAUNCHED))
     host.send(claude_code, call("PreToolUse", **INNER))
@@ -268,7 +268,7 @@ def test_a_sub_agent_is_a_task_and_its_calls_are_steps(host: Hooked) -> None:
     ],
     ids=["done", "failed", "killed", "session end"],
 )
-def test_a_command_in_the_background_is_a_task_until_its_host_says_how_it_ended(
+def test_background_command_is_a_task_until_its_host_reports_the_end(
     host: Hooked, ends: list[dict[str, Any]], told: list[tuple[str, dict[str, Any]]]
 ) -> None:
     host.send(claude_code, call("PreToolUse", **WATCH))
@@ -281,7 +281,7 @@ def test_a_command_in_the_background_is_a_task_until_its_host_says_how_it_ended(
     ]
 
 
-def test_a_command_that_its_host_moves_into_the_background_becomes_a_task(host: Hooked) -> None:
+def test_command_moved_to_the_background_becomes_a_task(host: Hooked) -> None:
     host.send(claude_code, command("a1"))
     moved = {**ended("a1"), "tool_response": {"backgroundTaskId": "b1"}}
     host.send(claude_code, moved)
@@ -291,7 +291,7 @@ def test_a_command_that_its_host_moves_into_the_background_becomes_a_task(host: 
     ]  # fmt: skip
 
 
-def test_a_run_that_the_user_does_not_permit_is_stopped(host: Hooked) -> None:
+def test_task_without_permission_is_stopped(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse", **WATCH))
     host.send(claude_code, DENIED)
     assert tasks(host)[-1] == (
@@ -300,7 +300,7 @@ def test_a_run_that_the_user_does_not_permit_is_stopped(host: Hooked) -> None:
     )
 
 
-def test_a_to_do_list_and_a_job_of_a_scheduler_are_no_tasks(host: Hooked) -> None:
+def test_to_do_list_and_scheduled_job_are_no_tasks(host: Hooked) -> None:
     for tool in ("TodoWrite", "TaskCreate", "CronCreate"):
         mine = {"tool_name": tool, "tool_input": {"subject": "Write it"}, "tool_use_id": tool}
         host.send(claude_code, call("PreToolUse", **mine))
@@ -308,7 +308,7 @@ def test_a_to_do_list_and_a_job_of_a_scheduler_are_no_tasks(host: Hooked) -> Non
     assert [name for name, _ in tasks(host)] == ["tool.called", "tool.completed"] * 3
 
 
-def test_a_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
+def test_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
     codex = ADAPTERS["codex"]
     mine = {"tool_name": "spawn_agent", "tool_input": {"message": "Look for it"}}
     host.send(codex, call("PreToolUse", **mine))
@@ -321,16 +321,16 @@ def test_a_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
     ]  # fmt: skip
 
 
-# --- what the calls serve -------------------------------------------------------------------------------
+# --- The purpose of calls -----------------------------------------------------------------------------------
 
 
 def told_to(host: Hooked, session: str = "B") -> str:
-    """Return what another session is told that would do the same."""
+    """Return what another session reads that would make the same call."""
     denied = host.send(claude_code, call("PreToolUse", session=session, tool_use_id=f"{session}1"))
     return str(denied["hookSpecificOutput"]["permissionDecisionReason"])
 
 
-def test_other_sessions_are_told_what_a_person_asked_for(host: Hooked) -> None:
+def test_other_sessions_see_what_a_person_asked_for(host: Hooked) -> None:
     host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob about\nlunch\u202e on Friday"))
     host.send(claude_code, call("PreToolUse"))
     sentence = told_to(host)
@@ -346,27 +346,27 @@ def test_other_sessions_are_told_what_a_person_asked_for(host: Hooked) -> None:
         "",
     ],
 )
-def test_a_prompt_that_the_host_made_is_no_purpose(host: Hooked, made: str) -> None:
+def test_prompt_made_by_the_host_is_no_purpose(host: Hooked, made: str) -> None:
     host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
     host.send(claude_code, event("UserPromptSubmit", prompt=made))
     host.send(claude_code, call("PreToolUse"))
     assert '(asked: "Ask Bob")' in told_to(host)
 
 
-def test_a_sub_agent_serves_what_its_session_was_asked_for(host: Hooked) -> None:
+def test_sub_agent_has_the_purpose_of_its_session(host: Hooked) -> None:
     host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
     host.send(claude_code, call("PreToolUse", agent_id="helper"))
     assert '(asked: "Ask Bob")' in told_to(host)
 
 
-def test_a_session_that_ended_serves_nothing_when_it_is_resumed(host: Hooked) -> None:
+def test_resumed_session_has_no_purpose(host: Hooked) -> None:
     host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
     host.send(claude_code, event("SessionEnd", reason="exit"))
     host.send(claude_code, call("PreToolUse"))
     assert "asked" not in told_to(host)
 
 
-def test_a_purpose_holds_no_secret(host: Hooked) -> None:
+def test_purpose_contains_no_secret(host: Hooked) -> None:
     secret = "ghp_0123456789abcdefghij0123456789abcdef"
     host.send(claude_code, event("UserPromptSubmit", prompt=f"Log in with {secret} and ask Bob"))
     host.send(claude_code, call("PreToolUse"))
@@ -374,11 +374,11 @@ def test_a_purpose_holds_no_secret(host: Hooked) -> None:
     assert secret not in repr(host.gate.store.entries())
 
 
-# --- what a session is told after a compaction ---
+# --- The brief after a compaction ---
 
 
 @pytest.mark.parametrize(("source", "told"), [("compact", True), ("resume", False)])
-def test_a_session_that_was_compacted_is_told_what_it_has_in_hand_itself(host: Hooked, source: str, told: bool) -> None:
+def test_compacted_session_is_told_its_own_open_actions(host: Hooked, source: str, told: bool) -> None:
     host.send(claude_code, call("PreToolUse"))
     printed = host.send(claude_code, event("SessionStart", source=source))
     said = printed["hookSpecificOutput"]["additionalContext"]
@@ -386,10 +386,10 @@ def test_a_session_that_was_compacted_is_told_what_it_has_in_hand_itself(host: H
     assert '"email:bob@example.com"' in said
 
 
-# --- with what a session ends ---------------------------------------------------------------------------
+# --- The end of a session -----------------------------------------------------------------------------------
 
 
-def test_a_session_that_ends_is_summed_up_by_its_last_answer(host: Hooked) -> None:
+def test_ended_session_is_summarised_by_its_last_answer(host: Hooked) -> None:
     for answer in ("On it.", "Bob is asked;\nlunch is at ghp_0123456789abcdefghij0123456789abcdef\u202e."):
         host.send(claude_code, event("Stop", last_assistant_message=answer))
     host.send(claude_code, event("SessionEnd", reason="exit"))
@@ -398,8 +398,8 @@ def test_a_session_that_ends_is_summed_up_by_its_last_answer(host: Hooked) -> No
     assert [body.get("summary") for body in ends] == ["Bob is asked; lunch is at [redacted].", None]
 
 
-def test_the_last_answer_of_a_session_that_ended_is_shown(host: Hooked) -> None:
-    """To sessions in their brief, to people in ``status`` and on the pages of the day and the week."""
+def test_last_answer_of_an_ended_session_is_shown(host: Hooked) -> None:
+    """It is shown to sessions in their brief, and to people in ``status`` and on the pages of the day and the week."""
     host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
     host.send(claude_code, call("PreToolUse"))
     host.send(claude_code, event("Stop", last_assistant_message="Bob is asked."))
@@ -420,7 +420,7 @@ def test_the_last_answer_of_a_session_that_ended_is_shown(host: Hooked) -> None:
     assert ", asked `Ask Bob`: 1 act, and said at its end: `Bob is asked.`\n" in week.page({})
 
 
-def test_a_session_is_told_of_ends_since_it_acted_and_not_of_its_own(host: Hooked) -> None:
+def test_session_is_notified_of_later_ends_of_others_only(host: Hooked) -> None:
     def end(session: str) -> None:
         host.send(claude_code, event("Stop", session, last_assistant_message="All done."))
         host.send(claude_code, event("SessionEnd", session, reason="exit"))

@@ -1,4 +1,4 @@
-"""Settings files are written whole or not at all, and given back as they were."""
+"""Test that settings files are written whole or not at all, and restored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
     ],
     ids=["four spaces", "tab, no end", "one line", "byte order mark", "escaped"],
 )
-def test_taking_it_back_gives_the_very_bytes(tmp_path: Path, before: bytes) -> None:
+def test_reverting_restores_the_very_bytes(tmp_path: Path, before: bytes) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     path.write_bytes(before)
     path.chmod(0o640)
@@ -47,7 +47,7 @@ def test_taking_it_back_gives_the_very_bytes(tmp_path: Path, before: bytes) -> N
     assert not list((state / files.BEFORE).iterdir()), "what was kept is not needed any more"
 
 
-def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+def test_created_file_is_deleted_again(tmp_path: Path) -> None:
     path, state = tmp_path / "deep" / "settings.json", tmp_path / "state"
     files.install([changed(path, added)], state, "host")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -55,7 +55,7 @@ def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_others_wrote_since_stays(tmp_path: Path) -> None:
+def test_later_changes_by_others_stay(tmp_path: Path) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     path.write_text('{"a": 1}\n')
     files.install([changed(path, added)], state, "host")
@@ -64,7 +64,7 @@ def test_what_others_wrote_since_stays(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"a": 2, "mine": 3}
 
 
-def test_installing_twice_still_gives_back_the_first(tmp_path: Path) -> None:
+def test_second_installation_still_restores_the_original(tmp_path: Path) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     path.write_text('{ "a":1 }')
     files.install([changed(path, added)], state, "host")
@@ -84,7 +84,7 @@ def test_installing_twice_still_gives_back_the_first(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_settings_file_is_refused_and_left(tmp_path: Path, content: bytes, says: str) -> None:
+def test_invalid_settings_file_is_refused_and_left_untouched(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "settings.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=says) as refused:
@@ -93,7 +93,7 @@ def test_what_is_no_settings_file_is_refused_and_left(tmp_path: Path, content: b
     assert path.read_bytes() == content
 
 
-def test_a_file_that_changed_since_it_was_shown_is_not_written(tmp_path: Path) -> None:
+def test_file_that_changed_since_the_diff_is_not_written(tmp_path: Path) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     path.write_text("{}")
     change = changed(path, added)
@@ -103,7 +103,7 @@ def test_a_file_that_changed_since_it_was_shown_is_not_written(tmp_path: Path) -
     assert path.read_text() == '{"new": 1}'
 
 
-def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+def test_symbolic_link_stays_a_link(tmp_path: Path) -> None:
     real, path = tmp_path / "dotfiles.json", tmp_path / "settings.json"
     real.write_text("{}")
     path.symlink_to(real)
@@ -112,39 +112,39 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
     assert json.loads(real.read_text()) == {"gate": True}
 
 
-def test_a_home_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_unwritable_home_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written") as refused:  # not even root writes there
         files.install([changed(Path("/proc/home/settings.json"), added)], tmp_path / "state", "host")
     assert refused.value.at == "/proc/home/settings.json"
 
 
-def test_a_name_that_is_a_folder_says_so(tmp_path: Path) -> None:
+def test_path_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "settings.json").mkdir()
     with pytest.raises(ConfigError, match="cannot be read"):
         changed(tmp_path / "settings.json", added)
 
 
-def test_the_difference_is_what_changes() -> None:
+def test_diff_shows_the_change() -> None:
     change = FileChange(Path("/x/settings.json"), b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n')
     assert change.difference().splitlines()[-3:] == ['+  "a": 1,', '+  "b": 2', " }"]
     assert not FileChange(Path("/x"), b"{}", b"{}").difference()
 
 
 @pytest.mark.parametrize("before", [b'{"a": 1}', None], ids=["a file", "no file"])
-def test_what_was_written_between_two_installations_stays(tmp_path: Path, before: bytes | None) -> None:
+def test_changes_between_two_installations_stay(tmp_path: Path, before: bytes | None) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     if before is not None:
         path.write_bytes(before)
     files.install([changed(path, added)], state, "host")
     path.write_text(json.dumps({**json.loads(path.read_text()), "model": "large"}))
-    for _ in range(2):  # a new version of the gate changes the script alone
+    for _ in range(2):  # a new version of the gate changes only the script
         files.install([changed(path, added)], state, "host")
     files.uninstall([files.reverted(changed(path, removed), state)], state)
     assert json.loads(path.read_text()) == {**json.loads(before or b"{}"), "model": "large"}
 
 
-def test_what_happens_right_after_is_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else ``callosum doctor`` passes over the first calls."""
+def test_later_events_have_a_later_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise ``callosum doctor`` would skip the first calls."""
     path, state = tmp_path / "settings.json", tmp_path / "state"
     monkeypatch.setattr(time, "time", lambda: 1_700_000_000.96)
     files.install([changed(path, added)], state, "host")

@@ -1,4 +1,4 @@
-"""Our entries in a host's settings: put in once, taken out wholly, everything else as it was."""
+"""Test our entries in a host's settings: added once, removed completely, with everything else unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(request: pytest.FixtureRequest) -> dict[str, hook_entries.Group]:
 
 
 @pytest.mark.parametrize("settings", FOREIGN, ids=range(len(FOREIGN)))
-def test_in_and_out_again_gives_back_what_was_there(
+def test_removing_restores_the_original_settings(
     settings: dict[str, Any], wanted: dict[str, hook_entries.Group]
 ) -> None:
     before = copy.deepcopy(settings)
@@ -41,7 +41,7 @@ def test_in_and_out_again_gives_back_what_was_there(
     assert not hook_entries.missing(added, wanted)
     taken = hook_entries.removed(added)
     if before.get("hooks") == {}:
-        before.pop("hooks")  # an empty table may go with the entries
+        before.pop("hooks")  # an empty table may be removed with the entries
         taken.pop("hooks", None)
     for event, groups in before.get("hooks", {}).items():
         if groups == [] and event in wanted:
@@ -49,12 +49,12 @@ def test_in_and_out_again_gives_back_what_was_there(
     assert taken == before
 
 
-def test_twice_is_once(wanted: dict[str, hook_entries.Group]) -> None:
+def test_installing_twice_equals_installing_once(wanted: dict[str, hook_entries.Group]) -> None:
     once = hook_entries.installed(FOREIGN[3], wanted)
     assert hook_entries.installed(once, wanted) == once
 
 
-def test_an_older_entry_of_ours_is_replaced() -> None:
+def test_older_entry_of_ours_is_replaced() -> None:
     old = {"type": "command", "command": "/old/place/callosum-hook", "args": ["claude-code"]}
     other = {"type": "command", "command": "/usr/bin/lint"}
     settings = {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [old, other]}]}}
@@ -63,7 +63,7 @@ def test_an_older_entry_of_ours_is_replaced() -> None:
     assert "/old/place" not in str(made)
 
 
-def test_a_changed_entry_is_missing() -> None:
+def test_changed_entry_is_missing() -> None:
     made = copy.deepcopy(hook_entries.installed({}, WANTED["claude-code"]))
     made["hooks"]["PreToolUse"][0]["hooks"][0].pop("onFailure")
     assert hook_entries.missing(made, WANTED["claude-code"]) == ["PreToolUse"]
@@ -76,7 +76,7 @@ def test_hooks_of_another_shape_are_refused_with_their_place(hooks: object) -> N
     assert refused.value.at == "hooks"
 
 
-def test_what_asks_fails_closed_in_every_host() -> None:
+def test_asking_entries_fail_closed_in_every_host() -> None:
     before = WANTED["claude-code"]["PreToolUse"]["hooks"][0]
     assert before["onFailure"] == "block"
     for host, event in (("codex", "PreToolUse"), ("gemini", "BeforeTool")):

@@ -1,4 +1,4 @@
-"""What a hook process may write without the packages that know secrets."""
+"""Test what a hook process may write without the packages that recognise secrets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TOKEN = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLE"
 
 
 @pytest.mark.parametrize(("text", "secretive"), [("src/a.py", False), (TOKEN, True), ("read " + TOKEN, True)])
-def test_run_that_may_be_a_secret_is_found(text: str, secretive: bool) -> None:
+def test_possible_secret_is_found(text: str, secretive: bool) -> None:
     assert hook_spool._secretive(text) is secretive
 
 
 @pytest.mark.parametrize("piece", ["a", "/", "-"])
-def test_text_too_long_to_search_counts_as_secretive_at_once(piece: str) -> None:
+def test_text_too_long_to_search_counts_as_secret_at_once(piece: str) -> None:
     with cpu_within(0.05):
         assert hook_spool._secretive(piece * 4_000_000)
         hook_spool._secretive(piece * 4096)

@@ -1,4 +1,4 @@
-"""What is planned before anything is written."""
+"""Test the plan of an installation before anything is written."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from callosum.programs import NAMED
 from callosum.settings import Settings
 
 
-def test_without_the_server_a_host_would_be_held_for_ever_so_it_is_not_set_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_is_not_set_up_without_the_server_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where, settings = InstallTarget(home=tmp_path, environ={}), Settings(state=tmp_path / "state")
     assert plan_install("claude-code", settings, where).changes_something
     monkeypatch.setitem(sys.modules, "uvicorn", None)
@@ -27,7 +25,7 @@ def test_without_the_server_a_host_would_be_held_for_ever_so_it_is_not_set_up(
         plan_install("claude-code", settings, where)
 
 
-def test_hooks_over_http_act_under_the_names_of_the_settings_as_the_script_does(tmp_path: Path) -> None:
+def test_http_hooks_send_the_names_of_the_settings_like_the_script(tmp_path: Path) -> None:
     settings = Settings(state=tmp_path / "state", namespace="work & play", instance="mira")
     where = InstallTarget(home=tmp_path, environ={}, url="http://127.0.0.1:7700/")
     (change,) = plan_install("claude-code", settings, where).changes

@@ -1,4 +1,4 @@
-"""Command lines that would wait for what is typed into them, and such that would not."""
+"""Test which command lines wait for typed input."""
 
 from __future__ import annotations
 
@@ -204,23 +204,23 @@ OF_SEVERAL_LINES = (
 
 
 @pytest.mark.parametrize("line", WAITING.strip().splitlines())
-def test_it_waits(line: str) -> None:
+def test_command_line_waits(line: str) -> None:
     assert waits(line)
 
 
 @pytest.mark.parametrize("line", [*NOT_WAITING.strip().splitlines(), *OF_SEVERAL_LINES])
-def test_it_does_not(line: str) -> None:
+def test_command_line_does_not_wait(line: str) -> None:
     assert not waits(line)
 
 
-def test_whatever_it_is_given_it_answers() -> None:
+def test_any_text_gets_an_answer() -> None:
     chance = random.Random(7)
     parts = [*WAITING.split(), *NOT_WAITING.split(), *"|;&(){}<>\n'\"$`\\-", "$(", "<<", "\x00", "é"]
     for _ in range(2000):
         waits(" ".join(chance.choices(parts, k=chance.randrange(1, 30))))
 
 
-def test_what_is_nested_without_end_is_answered() -> None:
+def test_endless_nesting_gets_an_answer() -> None:
     waits("bash -c '" * 50 + "bash")
     waits("ssh host " * 500)
     waits("docker exec -it " + "bash " * 2000)

@@ -1,4 +1,4 @@
-"""The address of a server, from the command line into the hook script."""
+"""Test the URL of a server from the command line into the hook script."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def token_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "url", [*NO_ADDRESSES, "https://mira@gate", "https://gate?x=1", "https://gate#x", "https://a b"]
 )
-def test_what_is_no_address_is_refused_in_words(token_file: Path, url: str) -> None:
+def test_malformed_url_is_refused_with_a_sentence(token_file: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="expected the address of a server") as refused:
         remote_of(url, token_file, None)
     assert refused.value.at == "--url"
 
 
 @pytest.mark.parametrize("url", NO_ADDRESSES)
-def test_so_it_is_for_hooks_over_http(tmp_path: Path, url: str) -> None:
+def test_malformed_url_is_refused_for_http_hooks(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="expected the address of a server") as refused:
         plan_install("claude-code", Settings(state=tmp_path), InstallTarget(home=tmp_path, environ={}, url=url))
     assert refused.value.at == "--http"
 
 
-def test_nothing_in_the_address_is_a_word_of_the_shell(tmp_path: Path, token_file: Path) -> None:
-    """The script asks whom it was told to, and runs nothing that stands there."""
+def test_url_is_quoted_for_the_shell(tmp_path: Path, token_file: Path) -> None:
+    """The script asks exactly that server, and runs nothing in its URL."""
     trace = tmp_path / "trace"
     url = f"https://127.0.0.1:1/$(touch {trace})/`touch {trace}`/'\";$HOME".replace(f"touch {trace}", f">{trace}")
     script = tmp_path / "hook"

@@ -1,4 +1,4 @@
-"""Which events a host does not wait for: those that may arrive after the session's next call."""
+"""Test which events a host does not wait for: those that may arrive after the session's next call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_report(group: Group) -> bool:
 
 
 @pytest.mark.parametrize("host", WITH_HOOKS.values(), ids=WITH_HOOKS)
-def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(host: Program) -> None:
+def test_unawaited_event_names_its_calls_or_changes_none(host: Program) -> None:
     reports = [event for event, group in entries_of(host, "/state/callosum-hook").items() if is_report(group)]
     for event in reports:
         for told in ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, HostIdentity("host")):
@@ -33,7 +33,7 @@ def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(host: Prog
 
 
 @pytest.mark.parametrize("host", WITH_HOOKS.values(), ids=WITH_HOOKS)
-def test_event_that_is_journalled_alone_is_not_waited_for(host: Program) -> None:
+def test_event_that_is_only_journalled_is_not_awaited(host: Program) -> None:
     for event, group in entries_of(host, "/state/callosum-hook").items():
         told = ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, HostIdentity("host"))
         if all(isinstance(one, OtherEvent) for one in told) and not event.endswith("Start"):

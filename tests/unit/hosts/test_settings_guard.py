@@ -1,4 +1,4 @@
-"""A settings file that is about to take effect without the gate's entries is refused."""
+"""Test that a settings file without the gate's entries is refused before it takes effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ claude_code = ADAPTERS["claude-code"]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
-    """The user's settings file, with the gate's entries."""
+    """Return the user's settings file with the gate's entries."""
     home = tmp_path / "home"
     home.mkdir()
     known = Settings(state=tmp_path / "state")
@@ -26,7 +26,7 @@ def settings(tmp_path: Path) -> Path:
     return home / ".claude" / "settings.json"
 
 
-def test_the_entries_as_they_were_put_in_may_take_effect(settings: Path, tmp_path: Path) -> None:
+def test_installed_entries_may_take_effect(settings: Path, tmp_path: Path) -> None:
     assert fault_of(tmp_path / "state", claude_code, str(settings)) == ""
 
 
@@ -41,7 +41,7 @@ def test_the_entries_as_they_were_put_in_may_take_effect(settings: Path, tmp_pat
     ],
     ids=["nothing in it", "empty", "gone", "another hook", "long"],
 )
-def test_without_them_it_is_refused(settings: Path, tmp_path: Path, written: str | None) -> None:
+def test_settings_without_them_are_refused(settings: Path, tmp_path: Path, written: str | None) -> None:
     if written is None:
         settings.unlink()
     else:
@@ -49,14 +49,14 @@ def test_without_them_it_is_refused(settings: Path, tmp_path: Path, written: str
     assert "[Callosum]" in fault_of(tmp_path / "state", claude_code, str(settings))
 
 
-def test_a_file_is_the_same_by_another_name(settings: Path, tmp_path: Path) -> None:
+def test_file_is_recognised_by_another_name(settings: Path, tmp_path: Path) -> None:
     settings.write_text("{}")
     other = tmp_path / "link"
     other.symlink_to(settings.parents[1])
     assert "[Callosum]" in fault_of(tmp_path / "state", claude_code, str(other / ".claude" / "settings.json"))
 
 
-def test_a_file_of_others_needs_no_entries(settings: Path, tmp_path: Path) -> None:
+def test_file_without_our_installation_needs_no_entries(settings: Path, tmp_path: Path) -> None:
     other = settings.with_name("settings.local.json")
     assert fault_of(tmp_path / "state", claude_code, str(other)) == "", "it is not there"
     other.write_text("{}")

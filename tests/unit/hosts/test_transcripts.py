@@ -1,4 +1,4 @@
-"""What transcripts of hosts say of models: read as it comes, bounded, and by nobody but their user."""
+"""Test how hosts' transcripts are read: as they grow, within bounds, and only by their user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from callosum.process import host_of, this_process
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="a transcript's owner cannot be told here")
 
 NOW = 1795480517.0
-"""The end of what was recorded below, in Unix seconds."""
+"""Unix seconds of the end of the recordings below."""
 USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000, "output_tokens": 5}
 
 
@@ -174,7 +174,7 @@ FOLDERS = {"claude-code": ".claude/projects/-work", "codex": ".codex/sessions/20
 
 
 class Desk:
-    """A user's home with transcripts in it, and what is read of them."""
+    """A user's home with transcripts in it, and the events read from them."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.home, self.state = root, root / "home", root / "state"
@@ -193,7 +193,7 @@ class Desk:
             self._came.notify_all()
 
     def heard(self, count: int) -> bool:
-        """Whether so many events are told, by the thread, within a minute."""
+        """Return whether the thread emits this many events within a minute."""
         with self._came:
             return self._came.wait_for(lambda: len(self.told) >= count, 60)
 
@@ -212,7 +212,7 @@ class Desk:
         self.reading.look(ADAPTERS[host], payload, place, process if process is not None else this_process())
 
     def read(self, host: str, path: Path, **more: Any) -> list[tuple[str, dict[str, Any]]]:
-        """What is told after a hook event."""
+        """Return the events that follow a hook event."""
         self.told.clear()
         self.look(host, path, **more)
         self.reading.flush()
@@ -234,7 +234,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize(("host", "lines", "told"), WRITTEN.values(), ids=WRITTEN)
-def test_what_a_host_writes_is_told(
+def test_events_of_a_transcript_are_emitted(
     desk: Desk, host: str, lines: list[dict[str, Any]], told: list[tuple[str, dict[str, Any]]]
 ) -> None:
     path = desk.file(host)
@@ -245,7 +245,7 @@ def test_what_a_host_writes_is_told(
         assert NOW - 10 < event.at < NOW, "the transcript's own time"
 
 
-def test_only_what_is_new_is_told_and_a_line_once_it_is_whole(desk: Desk) -> None:
+def test_only_new_and_complete_lines_are_read(desk: Desk) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     assert len(desk.read("claude-code", path)) == 1
@@ -258,7 +258,7 @@ def test_only_what_is_new_is_told_and_a_line_once_it_is_whole(desk: Desk) -> Non
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_another_gate_goes_on_where_the_one_before_it_was(desk: Desk) -> None:
+def test_next_gate_continues_at_the_same_place(desk: Desk) -> None:
     path = desk.file("codex")
     desk.write(path, META, TURN, codex("token_usage_record", {"usage": used(10)}))
     assert len(desk.read("codex", path)) == 1
@@ -269,14 +269,14 @@ def test_another_gate_goes_on_where_the_one_before_it_was(desk: Desk) -> None:
     assert (told[1]["provider"], told[1]["context"]) == ("openai", 20), "and it knows whose model it is"
 
 
-def test_what_was_written_long_before_the_gate_heard_of_the_session_is_not_told(desk: Desk) -> None:
+def test_lines_long_before_the_first_hook_event_are_skipped(desk: Desk) -> None:
     path = desk.file("claude-code")
     old = claude("msg_1", timestamp="2026-11-23T00:35:10.000Z")
     desk.write(path, *[old] * 10, claude("msg_2"))
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_a_file_that_was_replaced_is_read_from_its_beginning(desk: Desk) -> None:
+def test_replaced_file_is_read_from_its_start(desk: Desk) -> None:
     path = desk.file("claude-code")
     desk.write(path, *[claude(f"msg_{number}") for number in range(9)])
     assert len(desk.read("claude-code", path)) == 9
@@ -286,7 +286,7 @@ def test_a_file_that_was_replaced_is_read_from_its_beginning(desk: Desk) -> None
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_a_line_that_is_too_long_or_none_is_passed_over(desk: Desk) -> None:
+def test_long_or_malformed_line_is_skipped(desk: Desk) -> None:
     path = desk.file("claude-code")
     long = claude("msg_1", note="x" * 3 * transcripts._LONGEST)
     desk.write(path, long, claude("msg_2"))
@@ -296,7 +296,7 @@ def test_a_line_that_is_too_long_or_none_is_passed_over(desk: Desk) -> None:
     assert len(desk.read("claude-code", path)) == 2
 
 
-def test_the_tokens_of_a_sub_agent_are_its_own(desk: Desk) -> None:
+def test_tokens_of_a_sub_agent_are_its_own(desk: Desk) -> None:
     path = desk.file("claude-code")
     own = path.with_suffix("") / "subagents" / "agent-a8e5.jsonl"
     own.parent.mkdir(parents=True)
@@ -305,7 +305,7 @@ def test_the_tokens_of_a_sub_agent_are_its_own(desk: Desk) -> None:
     assert desk.told[0].instance == "claude-code/s1:a8e5"
 
 
-def test_the_model_that_a_hook_names_is_told_with_its_provider(desk: Desk) -> None:
+def test_model_named_by_a_hook_is_emitted_with_its_provider(desk: Desk) -> None:
     path = desk.file("codex")
     desk.write(path, META)
     told = desk.read("codex", path, event="UserPromptSubmit", model="gpt-5.5")
@@ -313,10 +313,10 @@ def test_the_model_that_a_hook_names_is_told_with_its_provider(desk: Desk) -> No
     assert desk.read("codex", path, event="PreToolUse", model="gpt-5.5") == []
 
 
-# --- what is not read ---
+# --- Transcripts that are not read ---
 
 
-def test_no_file_outside_of_the_hosts_own_folder_is_read(desk: Desk) -> None:
+def test_no_file_outside_the_hosts_own_folder_is_read(desk: Desk) -> None:
     outside = desk.root / "secret.jsonl"
     desk.write(outside, claude("msg_1"))
     inside = desk.file("claude-code", "link.jsonl")
@@ -327,7 +327,7 @@ def test_no_file_outside_of_the_hosts_own_folder_is_read(desk: Desk) -> None:
         assert desk.read("claude-code", path) == []
 
 
-def test_a_process_that_ends_before_the_look_is_told_of(desk: Desk) -> None:
+def test_process_that_ends_before_the_read_is_reported(desk: Desk) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as host:
@@ -336,14 +336,14 @@ def test_a_process_that_ends_before_the_look_is_told_of(desk: Desk) -> None:
     assert len(desk.told) == 1
 
 
-def test_a_transcript_of_a_process_of_another_user_is_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcript_of_another_users_process_is_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert desk.read("claude-code", path) == []
 
 
-def test_what_a_transcript_says_is_cut_and_redacted(desk: Desk) -> None:
+def test_text_of_a_transcript_is_cut_and_redacted(desk: Desk) -> None:
     path = desk.file("claude-code")
     secret = "sk-ant-" + "a1B2" * 10
     error = {"formatted": f"401 of {secret}\u202e " + "x" * 5000}
@@ -353,10 +353,10 @@ def test_what_a_transcript_says_is_cut_and_redacted(desk: Desk) -> None:
     assert len(told["error"]) < 400
 
 
-def test_one_look_takes_no_more_than_its_budget_and_the_next_ones_read_the_rest(
+def test_one_pass_stays_within_its_budget_and_later_ones_read_the_rest(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the thread: here each look ends with its first line, whatever the machine's speed."""
+    """The thread reads. In this test each pass ends after its first line, whatever the machine's speed."""
     monkeypatch.setattr(transcripts, "BUDGET", 0.0)
     monkeypatch.setattr(transcripts, "REST", 0.001)
     path = desk.file("claude-code")

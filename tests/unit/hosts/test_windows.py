@@ -1,4 +1,4 @@
-"""What an installation on Windows writes, and that the package works without what Windows does not have."""
+"""Test what an installation on Windows writes, and that the package works without what Windows lacks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_configuration_names_the_server_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex", "gemini"])
-def test_refusal_is_what_the_offline_path_says(host: str) -> None:
+def test_refusal_equals_that_of_the_offline_path(host: str) -> None:
     lines = dict(line.split(" ", 1) for line in configuration(host=host)[1:])
     said = lines["refuse-3"].replace("@TOOL@", "message")
     assert said.encode() == refusal(host, 3, "message", "https://gate.example.com:8443/team")
@@ -60,12 +60,12 @@ def test_state_folder_that_is_not_ascii_guards_everything() -> None:
     assert windows.guarded(Path("/srv/Ärger")) == [""]
 
 
-def test_table_in_lines_has_the_tier_that_a_call_can_have() -> None:
+def test_table_lines_have_the_highest_tier_of_a_call() -> None:
     made = windows.tiers({"Read": 0, "Bash": 0, "a b": 2, "two\nlines": 0, "": 0}).decode()
     assert made == "callosum-tiers 1\n3 Bash\n0 Read\n2 a b\n"
 
 
-def test_lines_of_shells_mean_no_where_the_client_fails() -> None:
+def test_shell_lines_refuse_if_the_client_fails() -> None:
     codex = windows.closed("C:\\state\\callosum-hook-codex.exe", "codex", asks=True)
     assert codex.startswith("C:\\state\\callosum-hook-codex.exe codex || (echo ")
     assert codex.endswith("& exit 2)")
@@ -96,7 +96,7 @@ def test_certificates_are_the_systems_on_windows(tmp_path: Path, monkeypatch: py
         remote_of("https://gate.example.com", token, cert)
 
 
-def test_pure_wheel_has_no_client_to_look_at_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pure_wheel_has_no_client_to_check_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
     monkeypatch.setattr(windows, "is_here", lambda: True)
@@ -125,7 +125,7 @@ with CallosumClient("http://127.0.0.1:9", deadline=0.2) as client:
 """
 
 
-def test_client_and_installation_load_without_what_windows_does_not_have(tmp_path: Path) -> None:
+def test_client_and_installation_load_without_unix_modules(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,4 +1,4 @@
-"""What Claude Code's hooks say and are told: recorded payloads through the real dispatcher, over a real gate."""
+"""Test the adapter of Claude Code with recorded payloads, the real dispatcher and a real gate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hosts(tmp_path: Path) -> Iterator[Hooked]:
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
-    """An event with what Claude Code says in each, as recorded of version 2.1.330."""
+    """Return an event with the fields that Claude Code sends in each, as recorded from version 2.1.330."""
     common: Payload = {
         "session_id": session,
         "transcript_path": f"/home/ann/.claude/projects/-home-ann-shop/{session}.jsonl",
@@ -57,7 +57,7 @@ def after(session: str, id: str, tool: str, tool_input: Any, response: Any, **mo
 
 
 def reason(printed: Mapping[str, Any]) -> str:
-    """Why the tool may not run; the form is the one that Claude Code heeds."""
+    """Return why the tool may not run, from the form that Claude Code obeys."""
     said = printed["hookSpecificOutput"]
     assert set(printed) == {"hookSpecificOutput"}
     assert set(said) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
@@ -65,10 +65,10 @@ def reason(printed: Mapping[str, Any]) -> str:
     return str(said["permissionDecisionReason"])
 
 
-# --- what is read -------------------------------------------------------------------------------------------
+# --- Reading ------------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
+def test_call_has_its_session_folder_and_turn() -> None:
     (told,) = claude_code.read(before(ONE, "toolu_1", "Bash", {"command": "make"}), HostIdentity("claude-code", "team"))
     assert isinstance(told, CallStarting)
     call = told.call
@@ -76,14 +76,14 @@ def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
     assert (call.cwd, call.run, call.parent, call.pause) == ("/home/ann/shop", "bc67eab9-prompt", None, True)
 
 
-def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
+def test_sub_agent_is_a_session_of_its_own_with_a_parent() -> None:
     sub = before(ONE, "toolu_1", "Read", FILE, agent_id="af5bcda741eab5108", agent_type="general-purpose")
     (told,) = claude_code.read(sub, HostIdentity("claude-code"))
     assert isinstance(told, CallStarting)
     assert (told.call.session, told.call.parent) == (f"{ONE}:af5bcda741eab5108", A)
 
 
-def test_what_is_shown_of_an_answer_is_a_piece_of_it_without_secrets() -> None:
+def test_displayed_answer_is_cut_and_redacted() -> None:
     secret = "sk-ant-" + "a1B2" * 10
     (told,) = claude_code.read(event("MessageDisplay", index=0, delta=f"It is {secret}."), HostIdentity("claude-code"))
     assert isinstance(told, CorpusEmission)
@@ -94,7 +94,7 @@ def test_what_is_shown_of_an_answer_is_a_piece_of_it_without_secrets() -> None:
 
 
 @pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "CwdChanged", "MoonRise"])
-def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
+def test_unknown_event_is_journalled(what: str) -> None:
     (told,) = claude_code.read(event(what, trigger="auto"), HostIdentity("claude-code"))
     assert isinstance(told, OtherEvent)
     assert (told.what, told.details["trigger"]) == (what, "auto")
@@ -111,7 +111,7 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
         (event("PreToolUse", tool_name=7, tool_use_id="t"), "tool_name"),
     ],
 )
-def test_what_is_missing_is_named(payload: Payload, at: str) -> None:
+def test_missing_field_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as refused:
         claude_code.read(payload, HostIdentity("claude-code"))
     assert refused.value.at == at
@@ -128,7 +128,7 @@ def test_what_is_missing_is_named(payload: Payload, at: str) -> None:
         "Claude requested permissions to write to /etc/x, but you haven't granted it yet.",
     ],
 )
-def test_what_the_host_did_not_permit_never_ran(said: str) -> None:
+def test_call_without_permission_never_ran(said: str) -> None:
     batch = event("PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_use_id": "t", "tool_response": said}])
     assert [
         (told.calls, told.outcome)
@@ -138,14 +138,14 @@ def test_what_the_host_did_not_permit_never_ran(said: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["Sent.", {"ok": True}, None, ["x"], ""])
-def test_what_ran_and_was_not_reported_may_have_happened(said: object) -> None:
+def test_call_without_a_report_may_have_run(said: object) -> None:
     batch = event("PostToolBatch", tool_calls=[{"tool_name": MAIL, "tool_use_id": "t", "tool_response": said}, 7, {}])
     assert [told.outcome for told in claude_code.read(batch, HostIdentity("x")) if isinstance(told, CallsClosed)] == [
         Outcome.UNKNOWN
     ]
 
 
-def test_of_a_look_the_batch_tells_enough() -> None:
+def test_batch_is_enough_for_a_read() -> None:
     found = "x" * 2000 + " access denied"
     batch = event("PostToolBatch", tool_calls=[{"tool_name": "Read", "tool_use_id": "t", "tool_response": found}])
     assert [told.outcome for told in claude_code.read(batch, HostIdentity("x")) if isinstance(told, CallsClosed)] == [
@@ -158,52 +158,52 @@ def test_of_a_look_the_batch_tells_enough() -> None:
         assert matcher.match(tool)
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
+# --- Rendering ----------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_may_run_gets_no_word_so_the_users_own_permissions_stand() -> None:
+def test_allowed_call_gets_no_answer_so_the_users_permissions_apply() -> None:
     assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.ALLOW, "")) == {}
 
 
-def test_a_warning_goes_beside_the_call() -> None:
+def test_warning_accompanies_the_call() -> None:
     assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.WARN)) == {
         "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": SENTENCE}
     }
 
 
-def test_what_is_said_of_a_call_that_is_allowed_is_shown_to_the_person_alone() -> None:
+def test_warning_of_an_allowed_call_is_shown_only_to_the_person() -> None:
     assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.ALLOW)) == {"systemMessage": SENTENCE}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
-def test_a_no_is_a_denial_with_the_gates_sentence(verdict: Verdict) -> None:
+def test_blocked_call_is_denied_with_the_gates_sentence(verdict: Verdict) -> None:
     assert reason(claude_code.render(before(ONE, "t", "Bash", {}), answer_of(verdict))) == SENTENCE
     assert reason(claude_code.render(before(ONE, "t", "Bash", {}), answer_of(verdict, "")))
 
 
-def test_settings_that_may_not_take_effect_are_blocked() -> None:
+def test_refused_settings_are_blocked() -> None:
     printed = claude_code.render(event("ConfigChange"), HookAnswer(refuse=SENTENCE))
     assert printed == {"decision": "block", "reason": SENTENCE}
 
 
 @pytest.mark.parametrize("what", ["SessionStart", "UserPromptSubmit", "SubagentStart", "PostToolUse"])
-def test_the_brief_goes_into_the_context(what: str) -> None:
+def test_brief_goes_into_the_context(what: str) -> None:
     printed = claude_code.render(event(what), HookAnswer(inform="Others are at work."))
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": "Others are at work."}}
     assert claude_code.render(event("SessionEnd"), HookAnswer(inform="Others are at work.")) == {}
 
 
-# --- all the way --------------------------------------------------------------------------------------------
+# --- End to end ---------------------------------------------------------------------------------------------
 
 
-def test_the_same_mail_of_two_sessions(hosts: Hooked) -> None:
+def test_equal_mail_of_two_sessions_conflicts(hosts: Hooked) -> None:
     assert hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB)) == {}
     assert A in reason(hosts.send(claude_code, before(TWO, "t2", MAIL, TO_BOB)))
     assert hosts.send(claude_code, after(ONE, "t1", MAIL, TO_BOB, "Sent.")) == {}
     assert hosts.outcomes() == [(A, "done")]
 
 
-def test_a_call_that_the_host_denied_leaves_no_trace_for_others(hosts: Hooked) -> None:
+def test_call_denied_by_the_host_affects_no_other_session(hosts: Hooked) -> None:
     hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
     batch = [{"tool_name": MAIL, "tool_input": TO_BOB, "tool_use_id": "t1", "tool_response": DENIED}]
     hosts.send(claude_code, event("PostToolBatch", tool_calls=batch))
@@ -211,7 +211,7 @@ def test_a_call_that_the_host_denied_leaves_no_trace_for_others(hosts: Hooked) -
     assert hosts.send(claude_code, before(TWO, "t2", MAIL, TO_BOB)) == {}
 
 
-def test_a_call_whose_report_was_lost_is_unknown_to_the_others(hosts: Hooked) -> None:
+def test_call_with_a_lost_report_is_unknown_to_others(hosts: Hooked) -> None:
     hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
     batch = [{"tool_name": MAIL, "tool_input": TO_BOB, "tool_use_id": "t1", "tool_response": "Sent."}]
     hosts.send(claude_code, event("PostToolBatch", tool_calls=batch))
@@ -227,7 +227,7 @@ def test_a_call_whose_report_was_lost_is_unknown_to_the_others(hosts: Hooked) ->
         ({"error": "The user interrupted", "is_interrupt": True}, "unknown"),
     ],
 )
-def test_how_a_failure_ends(hosts: Hooked, said: Payload, outcome: str) -> None:
+def test_failure_has_its_outcome(hosts: Hooked, said: Payload, outcome: str) -> None:
     command = {"command": "make deploy", "description": "deploy"}
     hosts.send(claude_code, before(ONE, "t1", "Bash", command))
     failure = {"tool_name": "Bash", "tool_input": command, "tool_use_id": "t1", **said}
@@ -235,7 +235,7 @@ def test_how_a_failure_ends(hosts: Hooked, said: Payload, outcome: str) -> None:
     assert hosts.outcomes() == [(A, outcome)]
 
 
-def test_a_background_command_is_open_until_its_notice(hosts: Hooked) -> None:
+def test_background_command_is_open_until_its_notice(hosts: Hooked) -> None:
     command = {"command": "make watch", "run_in_background": True}
     hosts.send(claude_code, before(ONE, "t1", "Bash", command))
     hosts.send(claude_code, after(ONE, "t1", "Bash", command, {"stdout": "", "backgroundTaskId": "b1x2"}))
@@ -247,7 +247,7 @@ def test_a_background_command_is_open_until_its_notice(hosts: Hooked) -> None:
     assert not hosts.emitted, "a notice is no person's input"
 
 
-def test_a_prompt_settles_what_was_broken_off_and_is_told(hosts: Hooked) -> None:
+def test_prompt_settles_interrupted_calls_and_gets_a_brief(hosts: Hooked) -> None:
     hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
     hosts.send(
         claude_code, event("UserPromptSubmit", prompt="Forget it; token=ghp_0123456789abcdefghij0123456789abcdef")
@@ -259,7 +259,7 @@ def test_a_prompt_settles_what_was_broken_off_and_is_told(hosts: Hooked) -> None
     assert "ghp_0123" not in said.content
 
 
-def test_the_end_of_a_session_ends_its_sub_agents_calls_and_nobody_elses(hosts: Hooked) -> None:
+def test_end_of_a_session_ends_only_its_own_sub_agents_calls(hosts: Hooked) -> None:
     hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB, agent_id="sub"))
     hosts.send(claude_code, before(TWO, "t2", MAIL, {**TO_BOB, "to": "carol@example.com"}))
     hosts.send(claude_code, event("SessionEnd", reason="other"))

@@ -1,4 +1,4 @@
-"""What Codex CLI's hooks say and are told: recorded payloads through the real dispatcher, over a real gate."""
+"""Test the adapter of Codex CLI with recorded payloads, the real dispatcher and a real gate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hosts(tmp_path: Path) -> Iterator[Hooked]:
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
-    """An event with what Codex says in each, as recorded of version 0.169."""
+    """Return an event with the fields that Codex sends in each, as recorded from version 0.169."""
     common: Payload = {
         "session_id": session,
         "transcript_path": f"/home/ann/.codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-{session}.jsonl",
@@ -58,7 +58,7 @@ def shell(session: str, id: str, command: str, **more: Any) -> Payload:
 
 
 def reason(printed: Mapping[str, Any]) -> str:
-    """Why the tool may not run; the form is the one that Codex heeds."""
+    """Return why the tool may not run, from the form that Codex obeys."""
     said = printed["hookSpecificOutput"]
     assert said["hookEventName"] == "PreToolUse"
     assert said["permissionDecision"] == "deny"
@@ -84,10 +84,10 @@ PATCH = """*** Begin Patch
 """
 
 
-# --- what is read -------------------------------------------------------------------------------------------
+# --- Reading ------------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
+def test_call_has_its_session_folder_and_turn() -> None:
     (told,) = codex.read(shell(ONE, "call_1", "make"), HostIdentity("codex", "team"))
     assert isinstance(told, CallStarting)
     call = told.call
@@ -96,7 +96,7 @@ def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
     assert (call.tool, call.params) == ("Bash", {"command": "make"})
 
 
-def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
+def test_sub_agent_is_a_session_of_its_own_with_a_parent() -> None:
     (told,) = codex.read(shell(ONE, "call_1", "make", agent_id="agent-7", agent_type="worker"), HostIdentity("codex"))
     assert isinstance(told, CallStarting)
     assert (told.call.session, told.call.parent) == (f"{ONE}:agent-7", A)
@@ -106,7 +106,7 @@ def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
 
 
 @pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "StopFailure", "MoonRise"])
-def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
+def test_unknown_event_is_journalled(what: str) -> None:
     (told,) = codex.read(event(what, trigger="auto"), HostIdentity("codex"))
     assert isinstance(told, OtherEvent)
     assert (told.what, told.details["trigger"]) == (what, "auto")
@@ -123,26 +123,26 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
         (event("PostToolUse", tool_name=7), "tool_name"),
     ],
 )
-def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
+def test_missing_field_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as raised:
         codex.read(payload, HostIdentity("codex"))
     assert raised.value.at == at
 
 
 @pytest.mark.parametrize("params", [None, "text", 7, ["a"], {"command": ["bash"]}, {"command": None}])
-def test_odd_params_are_read_all_the_same(params: Any) -> None:
+def test_odd_params_are_read(params: Any) -> None:
     (told,) = codex.read(before(ONE, "call_1", "Bash", params), HostIdentity("codex"))
     assert isinstance(told, CallStarting)
 
 
-def test_a_shell_that_would_wait_is_turned_down_and_only_in_the_tool_for_commands() -> None:
+def test_waiting_shell_is_refused_only_in_the_command_tool() -> None:
     (told,) = codex.read(shell(ONE, "call_1", "bash -i"), HostIdentity("codex"))
     assert isinstance(told, CallRefused)
     (told,) = codex.read(before(ONE, "call_1", "apply_patch", {"command": "bash -i"}), HostIdentity("codex"))
     assert isinstance(told, CallStarting)
 
 
-def test_a_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
+def test_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
     assert codex.read(event("Stop"), HostIdentity("codex")) == (
         SessionIdle(codex.actor(event("Stop"), HostIdentity("codex")), but="Bash"),
     )
@@ -155,17 +155,17 @@ def test_a_turn_ends_without_its_commands_and_an_interruption_with_them() -> Non
     assert ended.all
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
+# --- Rendering ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one.proceed])
-def test_what_may_not_run_is_denied_with_the_sentence(verdict: Verdict) -> None:
+def test_blocked_call_is_denied_with_the_sentence(verdict: Verdict) -> None:
     printed = codex.render(shell(ONE, "call_1", "make"), answer_of(verdict))
     assert reason(printed) == SENTENCE
     assert reason(codex.render(shell(ONE, "call_1", "make"), answer_of(verdict, "")))
 
 
-def test_what_may_run_gets_no_word_and_a_warning_as_context() -> None:
+def test_allowed_call_gets_no_answer_and_a_warning_as_context() -> None:
     payload = shell(ONE, "call_1", "make")
     assert codex.render(payload, answer_of(Verdict.ALLOW, "")) == {}, "an allow of ours would be a fault, or too much"
     warned = codex.render(payload, answer_of(Verdict.WARN))
@@ -173,14 +173,14 @@ def test_what_may_run_gets_no_word_and_a_warning_as_context() -> None:
 
 
 @pytest.mark.parametrize("what", ["Stop", "SessionEnd", "Interrupt", "SubagentStop", "PermissionRequest", "PreCompact"])
-def test_where_codex_takes_no_context_none_is_printed(what: str) -> None:
+def test_no_context_is_printed_where_codex_takes_none(what: str) -> None:
     assert codex.render(event(what), HookAnswer(inform=SENTENCE)) == {}
 
 
-# --- through the gate ---------------------------------------------------------------------------------------
+# --- Through the gate ---------------------------------------------------------------------------------------
 
 
-def test_two_sessions_and_one_file(hosts: Hooked) -> None:
+def test_two_sessions_on_one_file_conflict(hosts: Hooked) -> None:
     for session, command in ((ONE, "cat notes.txt"), (TWO, "cat notes.txt"), (TWO, "echo b > notes.txt")):
         assert hosts.send(codex, shell(session, f"{session}-{command}", command)) == {}
         assert hosts.send(codex, after(session, f"{session}-{command}", "Bash", {"command": command})) == {}
@@ -192,7 +192,7 @@ def test_two_sessions_and_one_file(hosts: Hooked) -> None:
     assert hosts.outcomes() == [(A, "done"), (B, "done"), (B, "done"), (A, "done")]
 
 
-def test_a_patch_has_the_keys_of_its_files(hosts: Hooked) -> None:
+def test_patch_has_the_keys_of_its_files(hosts: Hooked) -> None:
     assert hosts.send(codex, before(ONE, "call_1", "apply_patch", {"command": PATCH})) == {}
     (entry,) = hosts.journal("intercept")
     folder = "file:/home/ann/shop"
@@ -203,7 +203,7 @@ def test_a_patch_has_the_keys_of_its_files(hosts: Hooked) -> None:
     assert hosts.outcomes() == [(A, "done")]
 
 
-def test_a_patch_that_says_it_failed_has_failed_and_a_command_s_words_are_its_own(hosts: Hooked) -> None:
+def test_failed_patch_is_failed_and_the_output_of_a_command_is_not_judged(hosts: Hooked) -> None:
     failed = "Exit code: 1\nWall time: 0 seconds\nOutput:\nFailed to find the lines\n"
     hosts.send(codex, before(ONE, "call_1", "apply_patch", {"command": PATCH}))
     hosts.send(codex, after(ONE, "call_1", "apply_patch", {"command": PATCH}, failed))
@@ -212,7 +212,7 @@ def test_a_patch_that_says_it_failed_has_failed_and_a_command_s_words_are_its_ow
     assert hosts.outcomes() == [(A, "failed"), (A, "done")]
 
 
-def test_the_nested_calls_of_a_script_are_judged_each(hosts: Hooked) -> None:
+def test_nested_calls_of_a_script_are_decided_each(hosts: Hooked) -> None:
     ids = ("exec-0a6f1c1e-58a4-4bb0-8c2e-6f7a1d1f0001", "exec-0a6f1c1e-58a4-4bb0-8c2e-6f7a1d1f0002")
     assert hosts.send(codex, shell(ONE, ids[0], "touch a.txt")) == {}
     assert "typed into it" in reason(hosts.send(codex, shell(ONE, ids[1], "bash")))
@@ -223,7 +223,7 @@ def test_the_nested_calls_of_a_script_are_judged_each(hosts: Hooked) -> None:
     assert kept["body"]["params"]["params"] == {"command": "bash"}
 
 
-def test_a_mail_is_confirmed_by_its_repeat_and_not_by_an_equal_call_of_the_same_turn(hosts: Hooked) -> None:
+def test_mail_is_confirmed_by_a_repeat_but_not_within_the_same_turn(hosts: Hooked) -> None:
     assert hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB)) == {}
     hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB, [{"type": "text", "text": "sent"}]))
     other = {**TO_BOB, "body": "Can you send me the numbers for the third quarter?"}
@@ -232,7 +232,7 @@ def test_a_mail_is_confirmed_by_its_repeat_and_not_by_an_equal_call_of_the_same_
     assert hosts.send(codex, before(TWO, "call_2", MAIL, other)) == {}
 
 
-def test_what_is_two_minutes_old_is_a_warning_that_the_model_gets_with_the_call(hosts: Hooked) -> None:
+def test_conflict_of_two_minutes_ago_warns_with_the_call(hosts: Hooked) -> None:
     hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
     hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB))
     hosts.clock.advance(180)
@@ -244,7 +244,7 @@ def test_what_is_two_minutes_old_is_a_warning_that_the_model_gets_with_the_call(
     assert hosts.outcomes() == [(A, "done"), (B, "done")]
 
 
-def test_what_a_person_must_decide_and_what_nobody_may(hosts: Hooked) -> None:
+def test_approval_and_block_are_denials(hosts: Hooked) -> None:
     assert "[Callosum]" in reason(hosts.send(codex, before(ONE, "call_1", "bank_transfer", {"amount": 5})))
     hosts.gate.lock("codex", "email:bob@example.com", 4, session=ONE)
     assert A in reason(hosts.send(codex, before(TWO, "call_1", MAIL, TO_BOB)))
@@ -252,7 +252,7 @@ def test_what_a_person_must_decide_and_what_nobody_may(hosts: Hooked) -> None:
     assert A in reason(hosts.send(codex, before(TWO, "call_2", MAIL, TO_BOB))), "a repeat confirms nothing here"
 
 
-def test_a_command_that_runs_on_holds_its_key_over_turns_and_prompts(hosts: Hooked) -> None:
+def test_long_command_holds_its_key_over_turns_and_prompts(hosts: Hooked) -> None:
     push = "git push origin main"
     hosts.send(codex, shell(ONE, "call_1", push))
     hosts.send(codex, before(ONE, "call_2", "apply_patch", {"command": PATCH}))  # fails: Codex reports nothing
@@ -265,7 +265,7 @@ def test_a_command_that_runs_on_holds_its_key_over_turns_and_prompts(hosts: Hook
 
 
 @pytest.mark.parametrize("end", ["SessionEnd", "Interrupt"])
-def test_a_command_that_never_comes_back_is_unknown_in_the_end(hosts: Hooked, end: str) -> None:
+def test_command_that_never_returns_becomes_unknown(hosts: Hooked, end: str) -> None:
     hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
     hosts.send(codex, shell(ONE, "call_2", "sleep 1000"))
     assert hosts.send(codex, event(end, reason="other")) == {}
@@ -273,7 +273,7 @@ def test_a_command_that_never_comes_back_is_unknown_in_the_end(hosts: Hooked, en
     assert "never reported" in reason(hosts.send(codex, before(TWO, "call_1", MAIL, TO_BOB)))
 
 
-def test_a_sub_agent_ends_alone_and_its_parent_with_it(hosts: Hooked) -> None:
+def test_sub_agent_ends_alone_and_its_parent_with_it(hosts: Hooked) -> None:
     child = {"agent_id": "agent-7", "agent_type": "worker"}
     hosts.send(codex, event("SubagentStart", **child))
     hosts.send(codex, shell(ONE, "call_1", "sleep 1000", **child))
@@ -285,7 +285,7 @@ def test_a_sub_agent_ends_alone_and_its_parent_with_it(hosts: Hooked) -> None:
     assert sorted(hosts.outcomes()[1:]) == [(A, "unknown"), (f"{A}:agent-7", "unknown")]
 
 
-def test_the_others_are_told_of_at_the_prompt_once_and_after_a_compaction(hosts: Hooked) -> None:
+def test_brief_comes_once_at_the_prompt_and_after_a_compaction(hosts: Hooked) -> None:
     hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
     assert hosts.send(codex, event("SessionStart", TWO, source="startup")) == {}
     for payload in (
@@ -304,7 +304,7 @@ def test_the_others_are_told_of_at_the_prompt_once_and_after_a_compaction(hosts:
     )
 
 
-def test_an_answer_that_is_asked_for_twice_opens_one_action(hosts: Hooked) -> None:
+def test_answer_requested_twice_opens_one_action(hosts: Hooked) -> None:
     for _ in range(2):
         assert hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB)) == {}
     hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB))

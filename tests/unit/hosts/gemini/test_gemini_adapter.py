@@ -1,4 +1,4 @@
-"""What Gemini CLI's hooks say and are told: recorded payloads through the real dispatcher, over a real gate."""
+"""Test the adapter of Gemini CLI with recorded payloads, the real dispatcher and a real gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hosts(tmp_path: Path) -> Iterator[Hooked]:
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
-    """An event with what Gemini CLI says in each, as recorded of version 0.61."""
+    """Return an event with the fields that Gemini CLI sends in each, as recorded from version 0.61."""
     return {
         "session_id": session,
         "transcript_path": f"/home/ann/.gemini/tmp/shop/chats/session-2026-11-20T09-00-{session[:8]}.jsonl",
@@ -56,7 +56,7 @@ def command(text: str, **more: Any) -> Payload:
 
 
 def shown(text: str) -> Payload:
-    """The answer of a shell command; the model gets it in a wrapping, the user bare."""
+    """Return the result of a shell command; the model gets it wrapped, the user unwrapped."""
     return {"llmContent": f"<untrusted_context>\nOutput: {text}\n</untrusted_context>", "returnDisplay": text}
 
 
@@ -71,10 +71,10 @@ def reason(printed: Mapping[str, Any]) -> str:
     return str(printed["reason"])
 
 
-# --- what is read -------------------------------------------------------------------------------------------
+# --- Reading ------------------------------------------------------------------------------------------------
 
 
-def test_a_call_has_no_id_and_is_its_sessions_in_its_folder() -> None:
+def test_call_has_no_id_but_its_session_and_folder() -> None:
     (told,) = gemini.read(
         before(ONE, "write_file", {"file_path": "a.txt", "content": "x"}), HostIdentity("gemini", "team")
     )
@@ -95,14 +95,14 @@ def test_a_call_has_no_id_and_is_its_sessions_in_its_folder() -> None:
         ("list_directory", "web", "/home/ann/shop"),
     ],
 )
-def test_a_command_may_have_a_folder_of_its_own(tool: str, folder: Any, cwd: str) -> None:
+def test_command_may_name_its_own_folder(tool: str, folder: Any, cwd: str) -> None:
     (told,) = gemini.read(before(ONE, tool, {"command": "make", "dir_path": folder}), HostIdentity("gemini"))
     assert isinstance(told, CallStarting)
     assert told.call.cwd == cwd
 
 
 @pytest.mark.parametrize("what", ["Notification", "PreCompress", "BeforeModel", "MoonRise"])
-def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
+def test_unknown_event_is_journalled(what: str) -> None:
     (told,) = gemini.read(event(what, trigger="auto"), HostIdentity("gemini"))
     assert isinstance(told, OtherEvent)
     assert (told.what, told.details) == (what, {"trigger": "auto"})
@@ -117,7 +117,7 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
         (event("AfterTool", tool_name=""), "tool_name"),
     ],
 )
-def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
+def test_missing_field_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as raised:
         gemini.read(payload, HostIdentity("gemini"))
     assert raised.value.at == at
@@ -139,7 +139,7 @@ def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
         ({"returnDisplay": {"fileDiff": "..."}}, Outcome.DONE),
     ],
 )
-def test_how_a_command_came_back(response: Any, outcome: Outcome) -> None:
+def test_command_result_has_its_outcome(response: Any, outcome: Outcome) -> None:
     payload = {**after(ONE, "run_shell_command", command("make")), "tool_response": response}
     (told,) = gemini.read(payload, HostIdentity("gemini"))
     assert isinstance(told, CallReturned)
@@ -147,34 +147,34 @@ def test_how_a_command_came_back(response: Any, outcome: Outcome) -> None:
     assert told.background == ""
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
+# --- Rendering ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one.proceed])
-def test_what_may_not_run_is_denied_with_the_sentence(verdict: Verdict) -> None:
+def test_blocked_call_is_denied_with_the_sentence(verdict: Verdict) -> None:
     payload = before(ONE, "run_shell_command", command("make"))
     assert reason(gemini.render(payload, answer_of(verdict))) == SENTENCE
     assert reason(gemini.render(payload, answer_of(verdict, "")))
 
 
-def test_what_may_run_gets_no_word() -> None:
+def test_allowed_call_gets_no_answer() -> None:
     payload = before(ONE, "run_shell_command", command("make"))
     assert gemini.render(payload, answer_of(Verdict.ALLOW, "")) == {}
     assert gemini.render(payload, answer_of(Verdict.WARN)) == {}, "no context reaches the model before a tool runs"
 
 
 @pytest.mark.parametrize("what", ["AfterTool", "BeforeAgent"])
-def test_where_the_model_takes_context(what: str) -> None:
+def test_context_is_printed_where_the_model_takes_it(what: str) -> None:
     printed = gemini.render(event(what), HookAnswer(inform=SENTENCE))
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": SENTENCE}}
     for other in ("SessionEnd", "AfterAgent", "Notification", "PreCompress"):
         assert gemini.render(event(other), HookAnswer(inform=SENTENCE)) == {}
 
 
-# --- through the gate ---------------------------------------------------------------------------------------
+# --- Through the gate ---------------------------------------------------------------------------------------
 
 
-def test_two_sessions_and_one_file_whose_path_is_relative(hosts: Hooked) -> None:
+def test_two_sessions_on_one_relative_path_conflict(hosts: Hooked) -> None:
     path = {"file_path": "notes.txt"}
     for session, tool, params in ((ONE, "read_file", path), (TWO, "write_file", {**path, "content": "b"})):
         assert hosts.send(gemini, before(session, tool, params)) == {}
@@ -185,7 +185,7 @@ def test_two_sessions_and_one_file_whose_path_is_relative(hosts: Hooked) -> None
     assert hosts.outcomes() == [(A, "done"), (B, "done")]
 
 
-def test_equal_calls_at_once_are_one_action_each(hosts: Hooked) -> None:
+def test_equal_simultaneous_calls_are_one_action_each(hosts: Hooked) -> None:
     for _ in range(2):
         assert hosts.send(gemini, before(ONE, "run_shell_command", command("make"))) == {}
     for text in ("first", "second"):
@@ -196,7 +196,7 @@ def test_equal_calls_at_once_are_one_action_each(hosts: Hooked) -> None:
     assert hosts.outcomes() == [(A, "done")] * 2, "nothing was left"
 
 
-def test_a_report_finds_its_call_among_others_of_its_tool(hosts: Hooked) -> None:
+def test_report_finds_its_call_among_others_of_its_tool(hosts: Hooked) -> None:
     hosts.send(gemini, before(ONE, MAIL, TO_BOB))
     hosts.send(gemini, before(ONE, "run_shell_command", command("make")))
     hosts.send(gemini, before(ONE, "run_shell_command", command("make test")))
@@ -209,7 +209,7 @@ def test_a_report_finds_its_call_among_others_of_its_tool(hosts: Hooked) -> None
     ]
 
 
-def test_a_warning_is_handed_over_with_the_result(hosts: Hooked) -> None:
+def test_warning_comes_with_the_result(hosts: Hooked) -> None:
     hosts.send(gemini, before(ONE, MAIL, TO_BOB))
     hosts.send(gemini, after(ONE, MAIL, TO_BOB))
     hosts.clock.advance(180)
@@ -221,7 +221,7 @@ def test_a_warning_is_handed_over_with_the_result(hosts: Hooked) -> None:
     assert hosts.send(gemini, after(TWO, "read_file", {"file_path": "a.txt"})) == {}, "and only once"
 
 
-def test_a_mail_is_confirmed_by_its_repeat(hosts: Hooked) -> None:
+def test_mail_is_confirmed_by_its_repeat(hosts: Hooked) -> None:
     hosts.send(gemini, before(ONE, MAIL, TO_BOB))
     hosts.send(gemini, after(ONE, MAIL, TO_BOB))
     assert "bob@example.com" in reason(hosts.send(gemini, before(TWO, MAIL, OTHER)))
@@ -229,7 +229,7 @@ def test_a_mail_is_confirmed_by_its_repeat(hosts: Hooked) -> None:
     assert hosts.send(gemini, before(TWO, MAIL, OTHER)) == {}
 
 
-def test_what_a_person_must_decide_and_what_nobody_may(hosts: Hooked) -> None:
+def test_approval_and_block_are_denials(hosts: Hooked) -> None:
     assert "[Callosum]" in reason(hosts.send(gemini, before(ONE, "bank_transfer", {"amount": 5})))
     hosts.gate.lock("gemini", "email:bob@example.com", 4, session=ONE)
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_what_a_person_must_decide_and_what_nobody_may(hosts: Hooked) -> None:
         hosts.clock.advance(5)
 
 
-def test_a_command_in_the_background_is_held_until_the_list_says_that_it_ended(hosts: Hooked) -> None:
+def test_background_command_is_open_until_the_list_says_that_it_ended(hosts: Hooked) -> None:
     push = command("git push origin main", is_background=True)
     hosts.send(gemini, before(ONE, "run_shell_command", push))
     hosts.send(gemini, after(ONE, "run_shell_command", push, moved(4711)))
@@ -259,7 +259,7 @@ def test_a_command_in_the_background_is_held_until_the_list_says_that_it_ended(h
         assert ended == left
 
 
-def test_what_still_runs_in_the_background_is_unknown_with_the_session(hosts: Hooked) -> None:
+def test_running_background_command_is_unknown_at_the_end_of_the_session(hosts: Hooked) -> None:
     serve = command("make serve", is_background=True)
     hosts.send(gemini, before(ONE, "run_shell_command", serve))
     hosts.send(gemini, after(ONE, "run_shell_command", serve, moved(4711)))
@@ -267,14 +267,14 @@ def test_what_still_runs_in_the_background_is_unknown_with_the_session(hosts: Ho
     assert hosts.outcomes() == [(A, "unknown")]
 
 
-def test_a_call_that_its_user_turned_down_is_settled_with_the_turn(hosts: Hooked) -> None:
+def test_call_refused_by_its_user_is_settled_with_the_turn(hosts: Hooked) -> None:
     hosts.send(gemini, before(ONE, MAIL, TO_BOB))
     hosts.send(gemini, event("AfterAgent", prompt="", prompt_response="", stop_hook_active=False))
     assert hosts.outcomes() == [(A, "unknown")]
     assert "never reported" in reason(hosts.send(gemini, before(TWO, MAIL, TO_BOB)))
 
 
-def test_the_others_are_told_of_at_the_prompt_and_not_twice(hosts: Hooked) -> None:
+def test_brief_comes_once_at_the_prompt(hosts: Hooked) -> None:
     hosts.send(gemini, before(ONE, MAIL, TO_BOB))
     assert hosts.send(gemini, event("SessionStart", TWO, source="startup")) == {}
     prompt = "<hook_context>[Callosum] Something was said before.</hook_context>\n\nWrite to bob"

@@ -1,4 +1,4 @@
-"""The list of a server's tools, page by page."""
+"""Test the list of a server's tools, page by page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def page(*tools: Any, cursor: str | None = None) -> bytes:
     return json.dumps({"tools": tools, **({"nextCursor": cursor} if cursor else {})}).encode()
 
 
-def test_pages_add_up_until_the_last() -> None:
+def test_pages_are_collected_until_the_last() -> None:
     catalogue = ToolCatalogue()
     assert catalogue.learn(page({"name": "a", "annotations": {"readOnlyHint": True}}, cursor="2")) == "2"
     assert not catalogue.fresh
@@ -23,7 +23,7 @@ def test_pages_add_up_until_the_last() -> None:
     assert catalogue.find("c") is None
 
 
-def test_a_list_that_changed_is_kept_until_it_is_said_anew() -> None:
+def test_changed_list_is_kept_until_it_is_read_again() -> None:
     catalogue = ToolCatalogue()
     catalogue.learn(page({"name": "a", "description": "old"}))
     catalogue.changed()
@@ -33,7 +33,7 @@ def test_a_list_that_changed_is_kept_until_it_is_said_anew() -> None:
     assert catalogue.find("a") == CatalogueTool("a", "new")
 
 
-def test_a_tool_that_is_none_does_not_spoil_the_others() -> None:
+def test_malformed_tool_does_not_spoil_the_others() -> None:
     catalogue = ToolCatalogue()
     odd = [5, {}, {"name": 7}, {"name": "x", "annotations": "all"}, None]
     catalogue.learn(page(*odd, {"name": "a"}))
@@ -42,7 +42,7 @@ def test_a_tool_that_is_none_does_not_spoil_the_others() -> None:
     assert catalogue.find("x") is None
 
 
-def test_what_is_no_page_teaches_nothing() -> None:
+def test_malformed_page_changes_nothing() -> None:
     catalogue = ToolCatalogue()
     for text in (
         b"",
@@ -57,7 +57,7 @@ def test_what_is_no_page_teaches_nothing() -> None:
     assert not catalogue.fresh
 
 
-def test_a_schema_that_is_too_long_for_every_call_is_left_out() -> None:
+def test_schema_too_long_for_every_call_is_left_out() -> None:
     catalogue = ToolCatalogue()
     catalogue.learn(page({"name": "a", "description": "A", "inputSchema": {"x": "y" * MAX_SCHEMA}}))
     assert catalogue.find("a") == CatalogueTool("a", "A")

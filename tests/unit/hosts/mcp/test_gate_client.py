@@ -1,4 +1,4 @@
-"""What the gate is shown of params that are too long for it, and how often a gate that hangs is asked."""
+"""Test how long params are cut for the gate, and how often a hung gate is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from callosum.model import Call, Decision, Verdict
 from callosum.sockets import HUNG_SECONDS
 
 
-def test_long_texts_are_cut_wherever_they_stand_and_told_apart() -> None:
+def test_long_texts_are_cut_at_any_depth_and_stay_distinct() -> None:
     long, other = "x" * (LONG_TEXT + 1), "x" * LONG_TEXT + "y"
     one = shortened({"path": "/a", "text": long, "parts": [{"t": long}, 7]})
     two = shortened({"path": "/a", "text": other, "parts": [{"t": other}, 7]})
@@ -24,12 +24,12 @@ def test_long_texts_are_cut_wherever_they_stand_and_told_apart() -> None:
 
 
 @pytest.mark.parametrize(("said", "tier"), [(None, 3), (0, 3), (4, 4), ("4", 3), (9, 3)])
-def test_what_is_not_seen_whole_is_grave(said: Any, tier: int) -> None:
+def test_cut_call_counts_as_risky(said: Any, tier: int) -> None:
     assert shortened({"_tier": said, "text": ""})["_tier"] == tier
 
 
 class HungClient:
-    """A client whose gate takes ``seconds`` to answer, and gives up after its deadline."""
+    """Return a client whose gate takes ``seconds`` to answer, and which gives up after its deadline."""
 
     deadline = 1.0
 
@@ -60,7 +60,7 @@ class HungClient:
 
 
 @pytest.mark.parametrize("tool", ["read", "delete"])
-def test_gate_that_hangs_is_asked_once_in_five_seconds(tool: str) -> None:
+def test_hung_gate_is_asked_once_in_five_seconds(tool: str) -> None:
     clock = [100.0]
     client: Any = HungClient(clock)
     gate_client = GateClient(lambda: client, lambda _: (4, "write"), lambda: clock[0])

@@ -1,4 +1,4 @@
-"""Headers that a user gives for a server."""
+"""Test the headers that a user gives for a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_values_come_from_the_environment() -> None:
         ([], ["A=NONE"], "NONE"),
     ],
 )
-def test_faults_are_named_without_the_value(given: list[str], named: list[str], word: str) -> None:
+def test_errors_hide_the_value(given: list[str], named: list[str], word: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_headers(given, named, ENVIRON)
     assert word in str(caught.value)

@@ -1,4 +1,4 @@
-"""Who acts, and what a tool is called."""
+"""Test the identity of callers and the names of tools."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
         (NameSources(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("cl\\u202eient", "started")),
     ],
 )
-def test_the_first_that_says_something_wins(names: NameSources, said: Any, client: str, who: tuple[str, str]) -> None:
+def test_first_source_wins(names: NameSources, said: Any, client: str, who: tuple[str, str]) -> None:
     found = actor_of(names, said, client, "started")
     assert (found.instance, found.session) == who
 
 
-def test_the_rest_of_what_meta_says() -> None:
+def test_other_fields_of_meta_are_read() -> None:
     said = meta(io_callosum__run="r", io_callosum__parent="p/s", io_callosum__origin="cron:1", io_callosum__call="c9")
     assert actor_of(ALL, said, "", "x") == CallerIdentity("arg", "s-arg", "r", "p/s", "cron:1", "c9")
 
 
-def test_a_host_is_the_same_session_for_all_its_servers() -> None:
+def test_host_is_one_session_for_all_its_servers() -> None:
     assert parent_process() == parent_process()
     assert "-" in parent_process()
 
@@ -72,7 +72,7 @@ def test_a_host_is_the_same_session_for_all_its_servers() -> None:
         (("--", "…"), "server"),
     ],
 )
-def test_a_server_is_named_by_its_command(command: tuple[str, ...], name: str) -> None:
+def test_server_is_named_by_its_command(command: tuple[str, ...], name: str) -> None:
     assert named_by_command(command) == name
 
 
@@ -84,10 +84,10 @@ def test_a_server_is_named_by_its_command(command: tuple[str, ...], name: str) -
         ("http://127.0.0.1/", "127_0_0_1"),
     ],
 )
-def test_a_server_is_named_by_its_address(url: str, name: str) -> None:
+def test_server_is_named_by_its_url(url: str, name: str) -> None:
     assert named_by_url(url) == name
 
 
-def test_names_of_tools_are_as_the_rules_expect_them() -> None:
+def test_tool_names_have_the_form_that_rules_expect() -> None:
     assert tool_name(server_name("My Shop! "), "delete_all") == "mcp__My_Shop__delete_all"
     assert len(tool_name("s", "x" * 5000)) == MAX_NAME

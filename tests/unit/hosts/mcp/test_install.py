@@ -1,4 +1,4 @@
-"""The servers of a configuration, put behind the gate and back."""
+"""Test that the servers of a configuration are put behind the gate and restored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ENTRIES: dict[str, Any] = {
         {},
     ],
 )
-def test_there_and_back_is_where_it_was(config: dict[str, Any]) -> None:
+def test_removing_restores_the_original(config: dict[str, Any]) -> None:
     before = json.dumps(config)
     there = installed(config)
     assert json.dumps(config) == before
@@ -58,7 +58,7 @@ def test_there_and_back_is_where_it_was(config: dict[str, Any]) -> None:
     assert json.dumps(removed(config)) == before
 
 
-def test_a_command_is_wrapped_with_all_else_as_it_was() -> None:
+def test_wrapped_command_keeps_all_other_fields() -> None:
     found = installed({"mcpServers": {"files": FILES}})["mcpServers"]["files"]
     assert found == {
         "command": "callosum",
@@ -69,7 +69,7 @@ def test_a_command_is_wrapped_with_all_else_as_it_was() -> None:
     assert list(found) == list(FILES)
 
 
-def test_an_address_is_wrapped_and_its_secrets_stay_out_of_the_arguments() -> None:
+def test_wrapped_url_keeps_its_secrets_out_of_the_arguments() -> None:
     found = installed({"mcpServers": {"web": REMOTE}}, command=("/opt/bin/callosum",))["mcpServers"]["web"]
     assert found["type"] == "stdio"
     assert found["command"] == "/opt/bin/callosum"
@@ -84,7 +84,7 @@ def test_an_address_is_wrapped_and_its_secrets_stay_out_of_the_arguments() -> No
     assert "headers" not in found
 
 
-def test_what_was_changed_meanwhile_stays() -> None:
+def test_later_changes_stay() -> None:
     there = installed({"mcpServers": {"files": FILES, "web": REMOTE}})
     there["mcpServers"]["files"]["env"]["B"] = "2"
     there["mcpServers"]["web"]["env"]["R"] = "3"
@@ -103,7 +103,7 @@ def test_what_was_changed_meanwhile_stays() -> None:
         {"command": "uvx", "args": ["callosum-protocol", "mcp", "--instance", "a", "--", "npx"]},
     ],
 )
-def test_a_wrap_by_hand_is_known(entry: dict[str, Any]) -> None:
+def test_manual_wrap_is_recognised(entry: dict[str, Any]) -> None:
     config = {"mcpServers": {"a": entry}}
     assert installed(config) == config
     assert covered(config) == {"a": True}
@@ -118,7 +118,7 @@ def test_a_wrap_by_hand_is_known(entry: dict[str, Any]) -> None:
         ("/opt/bin/python", "-I", "/opt/callosum/launch.py", "--import", "/home/ann/site"),
     ],
 )
-def test_entry_of_an_earlier_installation_is_started_by_this_one(before: tuple[str, ...]) -> None:
+def test_entry_of_an_earlier_installation_is_updated(before: tuple[str, ...]) -> None:
     command = ("/usr/bin/python3", "-I", "/usr/lib/callosum/launch.py")
     config = {"mcpServers": {"files": FILES, "bare": {"command": "x"}, "web": REMOTE}}
     there = installed(config, before)
@@ -126,7 +126,7 @@ def test_entry_of_an_earlier_installation_is_started_by_this_one(before: tuple[s
     assert removed(installed(there, command)) == config
 
 
-def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
+def test_ungated_server_is_listed_with_the_reason() -> None:
     assert skipped({"mcpServers": ENTRIES}) == [
         SkippedServer("socket", "its type is not known: ws"),
         SkippedServer("nothing", "it has neither a command nor a url"),

@@ -1,4 +1,4 @@
-"""What a wrap loads before the first call: nothing that would make its server start late."""
+"""Test that a wrap loads nothing before the first call that would delay its server's start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEAVY = "asyncio callosum.corpus callosum.gate callosum.rules callosum.stores ht
 MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.proxy callosum.client.local callosum.client.client"
 
 
-def test_a_wrapped_command_needs_neither_the_sdk_nor_the_gate() -> None:
+def test_wrapped_command_loads_neither_the_sdk_nor_the_gate() -> None:
     text = (
         f"import sys, {MODULES.replace(' ', ', ')}; print([name for name in '{HEAVY}'.split() if name in sys.modules])"
     )

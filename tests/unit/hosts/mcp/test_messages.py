@@ -1,4 +1,4 @@
-"""Lines of JSON-RPC: what is read of them, and what is written instead."""
+"""Test how JSON-RPC lines are read, and how answers are written."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def one(line: bytes) -> Message:
     ("written", "key"),
     [(b"1", 1), (b"1.0", 1), (b'"a"', "a"), (b'"\\u0061"', "a"), (b"null", None), (b"[1]", b"[1]"), (b"true", b"true")],
 )
-def test_an_id_is_found_however_it_is_spelled(written: bytes, key: object) -> None:
+def test_id_is_found_in_every_spelling(written: bytes, key: object) -> None:
     assert one(b'{"id":%s,"method":"x"}' % written).key == key
 
 
-def test_names_beside_those_that_matter_change_nothing() -> None:
+def test_other_names_change_nothing() -> None:
     found = one(b' {"x":[{"method":"tools/call"}],"method":"ping","id":7}\r\n')
     assert (found.method, found.key, messages.raw_id(found)) == ("ping", 7, b"7")
 
 
-def test_of_a_name_that_stands_twice_the_last_counts_as_for_the_server() -> None:
+def test_last_of_two_equal_names_counts_as_for_the_server() -> None:
     line = b'{"method":"ping","method":"tools/call","id":1}'
     assert one(line).method == json.loads(line)["method"]
 
 
 @pytest.mark.parametrize("line", [b"", b"  \r\n"])
-def test_an_empty_line_is_no_message(line: bytes) -> None:
+def test_empty_line_is_no_message(line: bytes) -> None:
     assert messages.read(line) is None
 
 
@@ -56,7 +56,7 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
         b"7",
     ],
 )
-def test_what_is_no_message_is_unreadable(line: bytes) -> None:
+def test_malformed_message_is_rejected(line: bytes) -> None:
     with pytest.raises(MalformedMessage):
         messages.read(line)
 
@@ -79,17 +79,17 @@ def test_what_is_no_message_is_unreadable(line: bytes) -> None:
         (b"", None),
     ],
 )
-def test_a_call_is_seen_in_a_line_that_cannot_be_read(line: bytes, found: object) -> None:
+def test_call_is_found_in_an_unreadable_line(line: bytes, found: object) -> None:
     assert messages.call_inside(line) == found
 
 
-def test_the_era_of_a_call_that_cannot_be_read_is_seen_too() -> None:
+def test_protocol_of_an_unreadable_call_is_found() -> None:
     meta = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
     line = b'{"method":"tools/call","id":1,"params":{"arguments":%s,"_meta":%s,"name":"t"}}' % (DEEP, meta)
     assert messages.call_inside(line) == (b"1", "t", True)
 
 
-def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+def test_unpaired_surrogate_becomes_a_question_mark() -> None:
     params = messages.params_of(one(b'{"params":{"name":"t","arguments":{"a":"x\\ud83d"}}}'))
     assert params is not None
     assert messages.arguments_of(params) == {"a": "x?"}
@@ -99,7 +99,7 @@ def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     ("written", "found"),
     [(b"null", {}), (b'{"a":1}', {"a": 1}), (b'"text"', {"arguments": "text"}), (b"[1]", {"arguments": [1]})],
 )
-def test_arguments_are_always_named(written: bytes, found: object) -> None:
+def test_arguments_always_have_names(written: bytes, found: object) -> None:
     params = messages.params_of(one(b'{"params":{"name":"t","arguments":%s}}' % written))
     assert params is not None
     assert messages.arguments_of(params) == found
@@ -110,7 +110,7 @@ def test_params_of_another_form_are_left_to_the_server() -> None:
         assert messages.params_of(one(b'{"params":%s}' % params)) is None
 
 
-def test_a_text_is_added_and_all_else_stays_as_it_was() -> None:
+def test_text_is_appended_and_everything_else_stays() -> None:
     line = (
         b'{"jsonrpc":"2.0","result":{"n":1.50,"content":[ {"type":"text","text":"\\u0061"} ],"isError":false},"id":1}'
     )
@@ -123,25 +123,25 @@ def test_a_text_is_added_and_all_else_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("result", [b"{}", b'{"content":5}', b"7"])
-def test_a_result_without_content_gets_no_text(result: bytes) -> None:
+def test_result_without_content_gets_no_text(result: bytes) -> None:
     assert messages.with_text(b'{"id":1,"result":%s}' % result, "x") is None
 
 
-def test_an_empty_content_gets_its_first_block() -> None:
+def test_empty_content_gets_its_first_block() -> None:
     told = messages.with_text(b'{"id":1,"result":{"content":[]}}', "x")
     assert told is not None
     assert json.loads(told)["result"]["content"] == [{"type": "text", "text": "x"}]
 
 
 @pytest.mark.parametrize(("failed", "said"), [(b"true", True), (b"false", False)])
-def test_an_answer_that_cannot_be_read_still_says_whose_it_is_and_whether_it_failed(failed: bytes, said: bool) -> None:
+def test_unreadable_answer_shows_its_id_and_whether_it_failed(failed: bytes, said: bool) -> None:
     found = messages.read_answer(b'{"id":"a","result":{"isError":%s,"deep":%s}}' % (failed, DEEP))
     assert isinstance(found, Message)
     assert found.key == "a"
     assert msgspec.json.decode(found.result) == {"isError": said}  # type: ignore[arg-type]
 
 
-def test_what_is_no_answer_is_none() -> None:
+def test_malformed_answer_is_none() -> None:
     assert messages.read_answer(b"garbage") is None
     assert messages.read_answer(b'{"result":%s}' % DEEP) is None
 
@@ -150,7 +150,7 @@ ARGUMENTS = b'{"path" : "\\u002fa", "content":"mine", "n":1.0}'
 LINE = b'{"id":7, "method":"tools/call","params":{"arguments":%s,"name":"write_file","_meta":{"x":1e0}}}\n'
 
 
-def test_arguments_are_replaced_where_they_differ_and_nothing_else() -> None:
+def test_only_differing_arguments_are_replaced() -> None:
     params = {"path": "/a", "content": "mine", "n": 1.0}
     other = messages.replaced(LINE % ARGUMENTS, params, {**params, "content": 'mine\nand "yours"'})
     assert other is not None
@@ -168,12 +168,12 @@ def test_arguments_are_replaced_where_they_differ_and_nothing_else() -> None:
     ],
     ids=["one more", "one less", "no object"],
 )
-def test_arguments_that_cannot_be_replaced(arguments: bytes, by: dict[str, Any]) -> None:
+def test_some_arguments_cannot_be_replaced(arguments: bytes, by: dict[str, Any]) -> None:
     params = {"path": "/a", "content": "mine", "n": 1.0}
     assert messages.replaced(LINE % arguments, params, by) is None
 
 
-def test_the_first_round_of_a_call_is_the_call_without_what_was_answered() -> None:
+def test_first_round_is_the_call_without_responses() -> None:
     params = b'{"name":"deploy","inputResponses":{"a":{}},"arguments":{"host":1.0},"requestState":"s"}'
     line = messages.first_round(b'{"id":7,"method":"tools/call","params":%s}' % params)
     assert line == b'{"id":7,"method":"tools/call","params":{"name":"deploy","arguments":{"host":1.0}}}'

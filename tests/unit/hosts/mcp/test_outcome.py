@@ -1,4 +1,4 @@
-"""What an answer tells of how a call ended."""
+"""Test how the outcome of a call is read from its answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def content(*texts: str) -> list[Any]:
         ({"result": {"resultType": "task", "taskId": "t2"}}, CallOutcome(task="t2")),
     ],
 )
-def test_how_a_call_ended(parts: dict[str, Any], ended: CallOutcome) -> None:
+def test_call_outcome_is_read(parts: dict[str, Any], ended: CallOutcome) -> None:
     assert read_outcome(answered(**parts)) == ended
 
 
@@ -57,6 +57,6 @@ def test_how_a_call_ended(parts: dict[str, Any], ended: CallOutcome) -> None:
     ],
 )
 @pytest.mark.parametrize("form", [lambda task: task, lambda task: {"task": task}])
-def test_how_a_task_ended(form: Any, status: Any, ended: CallOutcome | None) -> None:
+def test_task_outcome_is_read(form: Any, status: Any, ended: CallOutcome | None) -> None:
     told = msgspec.Raw(msgspec.json.encode(form({"taskId": "t", "status": status})))
     assert read_status(told) == ("t", ended)

@@ -1,4 +1,4 @@
-"""Calls go to the server in the order in which they came, whatever becomes of those between."""
+"""Test that calls reach the server in their order of arrival, whatever happens to the calls in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second"
 
 
 class Delayed(GateClient):
-    """Asks of the first tool only when it is told to."""
+    """Decide the first tool only when told to."""
 
     go: threading.Event
 
@@ -33,8 +33,8 @@ def line(name: str, id: int) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).encode() + b"\n"
 
 
-def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> None:
-    table = {FIRST: 0, THIRD: 0}  # no gate is there: the second tool is not known, and so refused
+def test_refused_call_lets_no_later_call_overtake_an_earlier_one(tmp_path: Path) -> None:
+    table = {FIRST: 0, THIRD: 0}  # without a gate the second tool is unknown and therefore refused
     gate_client = Delayed(
         lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path, fallback=table), lambda _: (3, "write")
     )
@@ -70,7 +70,7 @@ def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> 
 
 
 class Rewriting(GateClient):
-    """Lets every call run with another text."""
+    """Allow every call with another text."""
 
     def ask(self, call: Call, size: int) -> GateAnswer:
         params = {**call.params, "content": "merged\ntext"}
@@ -80,7 +80,7 @@ class Rewriting(GateClient):
         pass
 
 
-def test_a_batch_of_calls_with_other_arguments_stays_one_line(tmp_path: Path) -> None:
+def test_rewritten_batch_stays_one_line(tmp_path: Path) -> None:
     gate_client = Rewriting(
         lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write")
     )

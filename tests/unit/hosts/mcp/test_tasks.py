@@ -1,4 +1,4 @@
-"""A task of a server keeps its call open until its end is known, whoever asks."""
+"""Test that a task of a server keeps its call open until its outcome is known, whoever asks for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reporting(GateClient):
 
 
 class Desk:
-    """A wrap of which both ends are the test's."""
+    """A proxy whose two ends belong to the test."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         gate_client = Reporting(
@@ -62,7 +62,7 @@ class Desk:
         self.proxy._listed = True
 
     def begin(self) -> None:
-        """A call that is answered with the name of a task."""
+        """Make a call that is answered with the name of a task."""
         self.ask("tools/call", {"name": "index", "arguments": {}})
         self.answer({"resultType": "task", **TASK})
         assert self.client.get(timeout=LIMIT)["result"]["taskId"] == "t-1"
@@ -72,7 +72,7 @@ class Desk:
         self.proxy.from_client(json.dumps(request).encode() + b"\n")
 
     def answer(self, result: Any = None, *, error: Any = None) -> Any:
-        """Answer the next request that reaches the server; return it."""
+        """Answer the next request that reaches the server, and return the request."""
         asked = self.server.get(timeout=LIMIT)
         said = {"error": error} if error is not None else {"result": result}
         self.proxy.from_server(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}).encode() + b"\n")
@@ -107,14 +107,12 @@ FAILED = {"status": "failed", "error": {"code": -32603, "message": "the disk is 
         ({"status": "input_required", "inputRequests": {}}, None),
     ],
 )
-def test_from_2026_on_a_status_holds_how_the_call_ended(over: dict[str, Any], ended: CallOutcome | None) -> None:
+def test_status_from_2026_on_has_the_outcome(over: dict[str, Any], ended: CallOutcome | None) -> None:
     assert read_status(msgspec.Raw(msgspec.json.encode({**TASK, **over}))) == ("t-1", ended)
 
 
 @pytest.mark.parametrize("told", ["notifications/tasks", "notifications/tasks/status", "tasks/get"])
-def test_the_end_is_heard_from_notifications_and_from_what_the_client_asks(
-    desks: Callable[..., Desk], told: str
-) -> None:
+def test_end_is_read_from_notifications_and_from_the_clients_requests(desks: Callable[..., Desk], told: str) -> None:
     handlers = desks()
     handlers.begin()
     assert handlers.told.empty()
@@ -127,7 +125,7 @@ def test_the_end_is_heard_from_notifications_and_from_what_the_client_asks(
     assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
-def test_of_a_task_that_its_client_has_left_the_wrap_asks_itself(desks: Callable[..., Desk]) -> None:
+def test_proxy_asks_about_a_task_that_its_client_abandoned(desks: Callable[..., Desk]) -> None:
     handlers = desks(0.05)
     handlers.begin()
     asked = handlers.answer({"resultType": "complete", **TASK})
@@ -137,7 +135,7 @@ def test_of_a_task_that_its_client_has_left_the_wrap_asks_itself(desks: Callable
     assert handlers.client.empty(), "what the wrap asked is not the client's"
 
 
-def test_wrap_keeps_only_its_last_question_about_a_task_and_asks_again_after_a_fault(
+def test_proxy_keeps_only_its_last_status_request_and_asks_again_after_an_error(
     desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = desks(0.05)
@@ -153,14 +151,14 @@ def test_wrap_keeps_only_its_last_question_about_a_task_and_asks_again_after_a_f
     for _ in range(4):
         assert handlers.server.get(timeout=LIMIT)["method"] == "tasks/get"
     assert len(handlers.proxy._own) <= 1
-    while handlers.proxy._tasks:  # a late answer, whose question was asked again, counts for nothing
+    while handlers.proxy._tasks:  # a late answer to a repeated status request counts for nothing
         handlers.answer({"resultType": "complete", **TASK, **DONE})
     assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
     assert handlers.client.empty()
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
-def test_a_task_that_the_server_has_forgotten_has_an_unknown_end(desks: Callable[..., Desk], method: str) -> None:
+def test_forgotten_task_is_unknown(desks: Callable[..., Desk], method: str) -> None:
     handlers = desks()
     handlers.begin()
     handlers.ask("tasks/cancel", {"taskId": "t-1"})
@@ -170,7 +168,7 @@ def test_a_task_that_the_server_has_forgotten_has_an_unknown_end(desks: Callable
     assert handlers.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
 
 
-def test_a_fault_on_the_way_ends_no_task(desks: Callable[..., Desk]) -> None:
+def test_connection_error_ends_no_task(desks: Callable[..., Desk]) -> None:
     handlers = desks()
     handlers.begin()
     handlers.ask("tasks/get", {"taskId": "t-1"})
@@ -181,14 +179,14 @@ def test_a_fault_on_the_way_ends_no_task(desks: Callable[..., Desk]) -> None:
     assert handlers.told.empty()
 
 
-def test_a_task_that_is_over_when_it_is_named_is_none(desks: Callable[..., Desk]) -> None:
+def test_task_that_has_already_ended_is_no_task(desks: Callable[..., Desk]) -> None:
     handlers = desks()
     handlers.ask("tools/call", {"name": "index", "arguments": {}})
     handlers.answer({"resultType": "task", **TASK, **DONE})
     assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
-def test_a_task_whose_server_goes_away_has_an_unknown_end(desks: Callable[..., Desk]) -> None:
+def test_task_of_a_lost_server_is_unknown(desks: Callable[..., Desk]) -> None:
     handlers = desks()
     handlers.begin()
     handlers.proxy.lost()

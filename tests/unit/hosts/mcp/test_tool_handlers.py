@@ -1,4 +1,4 @@
-"""The keys that an agent writes: they must be those which calls have, or a lease holds nobody off."""
+"""Test that keys written by an agent equal those of calls; otherwise a lease would block nobody."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from callosum.settings import Settings
         ("file:\u202e", "file:/w/\u202e"),
     ],
 )
-def test_a_key_is_spelled_as_calls_have_it(written: str, meant: str) -> None:
+def test_key_is_normalised_as_in_calls(written: str, meant: str) -> None:
     assert canonical(written, "/w") == meant
 
 
 @pytest.mark.parametrize("written", ["nothing", "", "email:a@x.org, b@x.org"])
-def test_what_is_not_one_key_is_refused(written: str) -> None:
+def test_anything_but_one_key_is_refused(written: str) -> None:
     with pytest.raises(ConfigError, match="expected"):
         canonical(written)
 
 
-def test_a_lease_on_a_key_as_it_is_written_is_met_by_the_call(tmp_path: Path) -> None:
+def test_lease_on_a_written_key_meets_the_call(tmp_path: Path) -> None:
     mail = Call("bob", "send_email", {"to": "alice@example.com", "body": "Hello"})
     with LocalGate(settings=Settings(state=tmp_path)) as gate:
         handlers = ToolHandlers(gate)  # type: ignore[arg-type] # it answers all that a handlers asks

@@ -1,4 +1,4 @@
-"""What a wrapped server's calls are judged by where no gate answers: by everything that its gate would judge them by."""
+"""Test that a wrapped server's calls are classified without a gate by the same settings as its gate would use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callosum.settings import Settings
 
 
 @pytest.mark.parametrize("over", [2, 4])
-def test_the_rules_without_a_gate_are_those_of_all_settings(tmp_path: Path, over: int) -> None:
+def test_rules_without_a_gate_follow_all_settings(tmp_path: Path, over: int) -> None:
     lines = {"force_push": over, "force_push_protected": over}
     settings = Settings(state=tmp_path / "state", shell=lines)
     wrap = Wrap(settings=settings, names=NameSources())

@@ -1,4 +1,4 @@
-"""The plugin's entry in OpenClaw's settings: there and back."""
+"""Test that the plugin's entry is added to OpenClaw's settings and removed again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("options", [LOCAL, REMOTE])
-def test_what_is_put_in_is_sound_and_taken_out_again(settings: dict[str, Any], options: OpenClawOptions) -> None:
+def test_installed_plugin_is_valid_and_removed_again(settings: dict[str, Any], options: OpenClawOptions) -> None:
     before = repr(settings)
     made = installed(settings, options)
     assert faults(made) == []
@@ -36,11 +36,11 @@ def test_what_is_put_in_is_sound_and_taken_out_again(settings: dict[str, Any], o
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_nothing_is_taken_out_where_nothing_is(settings: dict[str, Any]) -> None:
+def test_removing_changes_nothing_without_the_plugin(settings: dict[str, Any]) -> None:
     assert removed(settings) == settings
 
 
-def test_local_and_remote() -> None:
+def test_local_and_remote_modes_replace_each_other() -> None:
     config = installed({}, LOCAL)["plugins"]["entries"]["callosum"]["config"]
     assert config == {"instanceId": "mira", "mode": "local", "state": "/srv/callosum", "command": ["callosum"]}
     moved = installed(installed({}, LOCAL), REMOTE)["plugins"]["entries"]["callosum"]["config"]
@@ -49,7 +49,7 @@ def test_local_and_remote() -> None:
     assert back == config
 
 
-def test_what_a_person_has_set_stays() -> None:
+def test_users_settings_stay() -> None:
     mine = {"config": {"failMode": "closed", "deadlineMs": 500}, "hooks": {"timeouts": {"before_tool_call": 30_000}}}
     made = installed({"plugins": {"entries": {"callosum": mine}}}, LOCAL)["plugins"]["entries"]["callosum"]
     assert (made["config"]["failMode"], made["config"]["deadlineMs"]) == ("closed", 500)
@@ -57,7 +57,7 @@ def test_what_a_person_has_set_stays() -> None:
     assert made["hooks"]["allowPromptInjection"] is True
 
 
-def test_the_entry_of_the_first_openclaw_is_brought_up_to_date() -> None:
+def test_outdated_entry_is_updated() -> None:
     old = {"enabled": True, "source": "/path/to/callosum/plugin", "config": {"instanceId": "mira", "mode": "local"}}
     made = installed({"plugins": {"entries": {"callosum": old}}}, OpenClawOptions())
     entry = made["plugins"]["entries"]["callosum"]
@@ -66,7 +66,7 @@ def test_the_entry_of_the_first_openclaw_is_brought_up_to_date() -> None:
     assert made["plugins"]["load"]["paths"] == [str(FOLDER)]
 
 
-def test_another_installations_folder_gives_way() -> None:
+def test_folder_of_another_installation_is_replaced() -> None:
     paths = ["/old/site-packages/callosum/hosts/openclaw/", "/mine"]
     made = installed({"plugins": {"load": {"paths": paths}}}, LOCAL)
     assert made["plugins"]["load"]["paths"] == ["/mine", str(FOLDER)]
@@ -105,7 +105,7 @@ def test_settings_of_another_shape_are_refused_with_the_place(settings: dict[str
         (lambda plugins: plugins.update(allow=["telegram"]), "plugins.allow does not name callosum"),
     ],
 )
-def test_what_keeps_the_plugin_from_gating_is_said(change: Any, says: str) -> None:
+def test_faults_are_listed(change: Any, says: str) -> None:
     made = installed({}, LOCAL)
     change(made["plugins"])
     assert any(says in fault for fault in faults(made)), faults(made)
@@ -119,5 +119,5 @@ def test_what_keeps_the_plugin_from_gating_is_said(change: Any, says: str) -> No
         ({"OPENCLAW_STATE_DIR": "/srv/oc", "OPENCLAW_CONFIG_PATH": "/etc/oc.json"}, "/etc/oc.json"),
     ],
 )
-def test_the_settings_in_force_are_meant(environ: dict[str, str], path: str) -> None:
+def test_settings_path_follows_the_environment(environ: dict[str, str], path: str) -> None:
     assert settings_path(Path("/home/ann"), environ) == Path(path)
