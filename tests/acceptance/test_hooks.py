@@ -100,8 +100,8 @@ def event(name: str, session: str, tool: str = "", params: Payload | None = None
 
 
 BOTH = frozenset((
-    "test_two_sessions_on_one_file_conflict", "test_payload_of_five_megabytes_is_decided_by_the_gate", "test_nonsense_on_the_socket_is_no_answer",
-    "test_gate_stopped_in_the_middle_is_given_up", "test_reports_are_not_waited_for_and_arrive",
+    "test_two_sessions_on_one_file_conflict", "test_payload_of_five_megabytes_is_decided_by_the_gate",
+    "test_nonsense_on_the_socket_is_no_answer", "test_gate_stopped_in_the_middle_is_given_up", "test_reports_are_not_waited_for_and_arrive",
     "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
     "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
     "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",

@@ -163,9 +163,7 @@ def test_without_the_gate_reads_continue_and_no_mail_is_sent(home: CodexHome, sc
     session = home.begin(prompt)
     scripted.wait("alone", 1)
     home.kill_gate()
-    with impostor(
-        socket_path(home.state), lambda channel: None
-    ):  # no other gate can start, and this one is silent
+    with impostor(socket_path(home.state), lambda channel: None):  # no other gate can start, and this one is silent
         dead.set()
         session.end()
     heard = scripted.heard("alone")

@@ -382,7 +382,7 @@ def test_compacted_session_is_told_its_own_open_actions(host: Hooked, source: st
     host.send(claude_code, call("PreToolUse"))
     printed = host.send(claude_code, event("SessionStart", source=source))
     said = printed["hookSpecificOutput"]["additionalContext"]
-    assert ("This session's open calls from before the compaction" in said) is told
+    assert ("This session's open actions from before the compaction" in said) is told
     assert '"email:bob@example.com"' in said
 
 
