@@ -227,7 +227,7 @@ test("a report that the gate does not get is in the spool, and so is a call that
     const [pid] = await gatesOf(state);
     process.kill(pid, "SIGSTOP");
     const hung = new Host({ state, command: COMMAND, deadlineMs: 300 });
-    assert.match(await judged(hung, ["message", { action: "send", target: "8", message: "hi" }]), /cannot be asked/);
+    assert.match(await judged(hung, ["message", { action: "send", target: "8", message: "hi" }]), /is unreachable/);
     assert.deepEqual(spooled(state).map((record) => record.kind), ["cancel"]);
     process.kill(pid, "SIGKILL");
     fs.rmSync(path.join(state, "servers", `${pid}.json`), { force: true });
