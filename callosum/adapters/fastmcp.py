@@ -29,6 +29,7 @@ from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormPar
 
 from callosum.adapters.core import Adapter, Attempt, Options, Refused, Running, Seen, hints_of
 from callosum.adapters.lost import Lost
+from callosum.elicitation import FIELD, INPUT_SECONDS, MOST, agreed, form
 from callosum.gate import Gate
 from callosum.model import MAX_NAME, TRACE
 
@@ -40,13 +41,6 @@ _PER_REQUEST: Final = "2026"
 """From versions that begin so on every request says its version and its client."""
 _CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-_FORM: Final = "callosum"
-_MOST: Final = 256
-"""Most questions, and most calls, whose next round is awaited; of more the oldest is given up."""
-INPUT_SECONDS: Final = 600.0
-"""How long a call stays open while its client collects what the tool has asked for."""
-_SHOWN: Final = 2000
-"""Most characters of a call's arguments that a form shows."""
 
 _Same: TypeAlias = tuple[str, str, str, str]
 """Instance, session, tool and arguments, by which a call that comes again is known."""
@@ -143,7 +137,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         expires = loop.call_later(INPUT_SECONDS, self._give_up, key)
         left = [self._waiting.pop(key, None)]
         self._waiting[key] = running, expires
-        if len(self._waiting) > _MOST:
+        if len(self._waiting) > MOST:
             left.append(self._waiting.popitem(last=False)[1])
         for one in left:
             if one is not None:
@@ -167,22 +161,10 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         """Put a question to the person behind the client."""
         state = os.urandom(12).hex()
         self._questions[state] = call.same, call.call_id
-        while len(self._questions) > _MOST:
+        while len(self._questions) > MOST:
             self._questions.popitem(last=False)
-        shown = call.same[3]
-        if len(shown) > _SHOWN:
-            shown = f"{shown[:_SHOWN]}… ({len(shown)} characters)"
-        approve = {
-            "type": "boolean",
-            "title": "Let this call run",
-            "description": "Once, as it is shown.",
-            "default": False,
-        }
-        params = ElicitRequestFormParams(
-            message=f"{call.tool} {shown}\n\n{no.sentence}",
-            requested_schema={"type": "object", "properties": {"approve": approve}, "required": ["approve"]},
-        )
-        asked = InputRequiredResult(input_requests={_FORM: ElicitRequest(params=params)}, request_state=state)
+        params = ElicitRequestFormParams.model_validate(form(call.tool, call.params, no.sentence))
+        asked = InputRequiredResult(input_requests={FIELD: ElicitRequest(params=params)}, request_state=state)
         return InputRequiredToolResult(asked)
 
 
@@ -286,11 +268,9 @@ def _shows_forms(meta: Mapping[str, Any]) -> bool:
 
 def _answer(responses: Mapping[str, Any] | None) -> bool | None:
     """What a person said; None where the form was dismissed."""
-    said = (responses or {}).get(_FORM)
-    action = getattr(said, "action", None)
-    if action == "accept":
-        return (getattr(said, "content", None) or {}).get("approve") is True
-    return False if action == "decline" else None
+    said = (responses or {}).get(FIELD)
+    content = getattr(said, "content", None) or {}
+    return agreed(getattr(said, "action", None), approve=content.get("approve") is True)
 
 
 async def _is_cut(request: Any) -> bool:

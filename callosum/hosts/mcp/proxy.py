@@ -33,7 +33,7 @@ from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
 from callosum.hosts.mcp.identity import NameSources, actor_of, server_name, tool_name, trace_of
 from callosum.hosts.mcp.messages import Id, MalformedMessage, Message, Params
 from callosum.hosts.mcp.outcome import CallOutcome, is_unknown_task, read_outcome, read_status
-from callosum.hosts.mcp.rounds import OURS, Answer, Question, Rounds, form, takes_forms
+from callosum.hosts.mcp.rounds import OURS, Answer, Question, Rounds, asking, takes_forms
 from callosum.model import Call, Host, Outcome
 
 logger = logging.getLogger("callosum")
@@ -102,7 +102,7 @@ class _PendingCall:
         """Return the answer for the client if the call may not run."""
         text = self.gate_answer.text if self.gate_answer is not None else ""
         if self.state:
-            return messages.asked(self.id, form(self.call, text), self.state)
+            return messages.asked(self.id, asking(self.call, text), self.state)
         return messages.refusal(self.id, text, modern=messages.is_modern(self.meta))
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct, UnsetType
 
-from callosum.characters import escaped
+from callosum.elicitation import FIELD, INPUT_SECONDS, MOST, agreed, form
 from callosum.hosts.mcp import messages
 from callosum.model import Call
 
@@ -29,14 +29,6 @@ F = TypeVar("F")
 
 OURS: Final = "callosum-"
 """How the ``requestState`` of a question of the gate begins."""
-FIELD: Final = "callosum"
-"""The name of the gate's form among ``inputRequests``."""
-INPUT_SECONDS: Final = 600.0
-"""How long a call stays open while its client collects what the server has asked for."""
-MOST: Final = 256
-"""Most rounds that are awaited; of more the oldest is given up."""
-SHOWN: Final = 2000
-"""Most characters of a call's arguments that the form shows."""
 
 _Same = tuple[str, str, str, bytes]
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
@@ -97,11 +89,9 @@ class Rounds(Generic[F]):
                 return Answer(None, None)
             del self._questions[state]
         said = messages.fields_of(messages.fields_of(responses).get(FIELD, msgspec.UNSET))
-        action = messages.text_of(said.get("action"))
-        if action == "accept":
-            content = messages.fields_of(said.get("content", msgspec.UNSET))
-            return Answer(question, bytes(content.get("approve", b"")) == b"true")
-        return Answer(question, False if action == "decline" else None)
+        content = messages.fields_of(said.get("content", msgspec.UNSET))
+        yes = bytes(content.get("approve", b"")) == b"true"
+        return Answer(question, agreed(messages.text_of(said.get("action")), approve=yes))
 
     def wait(self, call: Call, state: bytes, flight: F) -> None:
         """Keep a call open whose server has asked its client for input."""
@@ -157,17 +147,6 @@ def takes_forms(meta: Mapping[str, Raw] | None) -> bool:
     return not modes or "form" in modes
 
 
-def form(call: Call, text: str) -> dict[str, Any]:
-    """Return the question as the request of an elicitation: what would run, why it is asked, and a yes or no."""
-    shown = escaped(_canonical(call.params).decode())
-    if len(shown) > SHOWN:
-        shown = f"{shown[:SHOWN]}… ({len(shown)} characters)"
-    approve = {
-        "type": "boolean",
-        "title": "Let this call run",
-        "description": "Once, as it is shown.",
-        "default": False,
-    }
-    schema = {"type": "object", "properties": {"approve": approve}, "required": ["approve"]}
-    params = {"mode": "form", "message": f"{call.tool} {shown}\n\n{text}", "requestedSchema": schema}
-    return {FIELD: {"method": "elicitation/create", "params": params}}
+def asking(call: Call, text: str) -> dict[str, Any]:
+    """Return the question as the input request of a result."""
+    return {FIELD: {"method": "elicitation/create", "params": form(call.tool, call.params, text)}}
