@@ -24,13 +24,11 @@ from typing import Any, TypeAlias, Unpack
 from agno.exceptions import RunCancelledException
 from agno.tools.function import FunctionCall, FunctionExecutionResult
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Noted, Options, Refused, Running, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Kept, Noted, Options, Refused, Running, Seen, turn_of
 from callosum.gate import Gate
 
 Result: TypeAlias = FunctionExecutionResult
 
-_LOOKED_BACK = 40
-"""How many messages are looked back over."""
 _execute, _aexecute = FunctionCall.execute, FunctionCall.aexecute
 
 
@@ -90,7 +88,7 @@ class _Call(Attempt[Result]):
     def seen(self) -> Seen:
         call, function = self._call, self._call.function
         context = function._run_context  # noqa: SLF001 - where Agno says what a call belongs to
-        turn, read = _turns(getattr(context, "messages", None) or [], call.call_id)
+        turn, read = turn_of(getattr(context, "messages", None) or [], _calls, call.call_id)
         return Seen(
             tool=function.name,
             params=dict(call.arguments or {}),
@@ -190,14 +188,5 @@ def _known(error: BaseException) -> BaseException:
     return asyncio.CancelledError() if isinstance(error, RunCancelledException) else error
 
 
-def _turns(messages: list[Any], call_id: str | None) -> tuple[str, tuple[str, ...]]:
-    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
-    turn = ""
-    read: list[str] = []
-    for message in messages[: -_LOOKED_BACK - 1 : -1]:
-        calls = [call.get("id") for call in message.tool_calls or () if isinstance(call, Mapping)]
-        if not turn and call_id in calls:
-            turn = message.id
-        elif turn:
-            read += [identity_of(message.id, call) or "" for call in calls]
-    return turn, tuple(read)
+def _calls(message: Any) -> tuple[str, list[Any]]:
+    return message.id, [call.get("id") for call in message.tool_calls or () if isinstance(call, Mapping)]

@@ -19,11 +19,13 @@ Nothing here imports a framework.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
@@ -40,10 +42,12 @@ from callosum.process import own_session, this_process
 logger = logging.getLogger("callosum")
 
 K = TypeVar("K")
+M = TypeVar("M")
 R = TypeVar("R")
 V = TypeVar("V")
 
 _Enter = Callable[[guard], Awaitable[guard]]
+_Do = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 Session = str | Callable[[], str | None] | None
 """A session's name, or a function that is asked for it at each call."""
@@ -67,6 +71,8 @@ class Options(TypedDict, total=False):
 _KEPT: Final = 256
 """Results that an adapter keeps for calls that come again, and refusals for calls that confirm them."""
 _LONGEST_ID: Final = 200
+_LOOKED_BACK: Final = 80
+"""How many messages of a conversation are looked back over."""
 _MARK: Final = "[Callosum]"
 """How every sentence begins."""
 _HINTS: Final = {
@@ -128,6 +134,25 @@ class Seen(Struct, frozen=True, kw_only=True):
 def identity_of(turn: str, call_id: str | None) -> str | None:
     """Return what makes a call the same call when it comes again; None where the framework gives no id."""
     return f"{turn}:{call_id}"[-_LONGEST_ID:] if turn and call_id else call_id
+
+
+def turn_of(
+    messages: Sequence[M], calls_of: Callable[[M], tuple[str, Sequence[str]]], call_id: str | None
+) -> tuple[str, tuple[str, ...] | None]:
+    """Return the id of the message in which the model made the call, and the calls before it, which it has read of.
+
+    ``messages`` are a conversation's, newest last; ``calls_of`` says a message's id and the ids of the calls in it.
+    Of a call that is in no message, nothing is known.
+    """
+    turn: str | None = None
+    read: list[str] = []
+    for message in messages[: -_LOOKED_BACK - 1 : -1]:
+        own, calls = calls_of(message)
+        if turn is not None:
+            read += [identity_of(own, call) or "" for call in calls]
+        elif call_id in calls:
+            turn = own
+    return ("", None) if turn is None else (turn, tuple(read))
 
 
 def hints_of(annotations: Any) -> Mapping[str, bool] | None:
@@ -307,22 +332,25 @@ class Adapter:
 
         A call that runs must be ended: by ``end`` with its result, or by ``fail`` with what the tool raised.
         """
-        return _at_once(self._begun(attempt, _enter_in_this_thread))
+        return _at_once(self._begun(attempt, _enter_in_this_thread, _in_this_thread))
 
     async def abegin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
         """As ``begin``; the event loop does not wait for the gate."""
-        return await self._begun(attempt, guard.__aenter__)
+        return await self._begun(attempt, guard.__aenter__, asyncio.to_thread)
 
     def answer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
         """Enter a person's answer to a question, and ask the gate about its call once more."""
         return _at_once(self._entered(attempt, self._answered(no, agreed=agreed), _enter_in_this_thread))
 
-    async def _begun(self, attempt: Attempt[R], enter: _Enter) -> Running[R] | Refused | Kept[R]:
+    async def _begun(self, attempt: Attempt[R], enter: _Enter, do: _Do) -> Running[R] | Refused | Kept[R]:
         begun = await self._entered(attempt, self.call_of(attempt.seen()), enter)
         if not isinstance(begun, Refused) or not begun.asks:
             return begun
         agreed = attempt.asked(begun)
-        return begun if agreed is None else await self._entered(attempt, self._answered(begun, agreed=agreed), enter)
+        if agreed is None:
+            return begun
+        call = await do(partial(self._answered, begun, agreed=agreed))
+        return await self._entered(attempt, call, enter)
 
     async def _entered(self, attempt: Attempt[R], call: Call, enter: _Enter) -> Running[R] | Refused | Kept[R]:
         try:
@@ -473,6 +501,10 @@ def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
     kept[name] = value
     while len(kept) > _KEPT:
         kept.popitem(last=False)
+
+
+async def _in_this_thread(work: Callable[[], R]) -> R:
+    return work()
 
 
 async def _enter_in_this_thread(running: guard) -> guard:

@@ -22,15 +22,13 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools import AgentTool, BaseTool, ToolContext
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, identity_of
+from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, turn_of
 from callosum.gate import Gate
 
 _OWN = frozenset({"set_model_response", "transfer_to_agent"})
 """Tools by which ADK itself hands an agent's answer or its turn on."""
 _MOST_ASKED = 1000
 """Most questions that are remembered until somebody answers; the oldest are forgotten."""
-_LOOKED_BACK = 80
-"""How many events of a session are looked back over."""
 _nested: ContextVar[bool] = ContextVar("callosum_adk_nested", default=False)
 """Whether this code is run by an ``AgentTool``."""
 
@@ -122,7 +120,7 @@ class _ToolCall(Attempt[Any]):
 
     def seen(self) -> Seen:
         tool, context = self._tool, self._context
-        turn, read = _turns(context.session.events, context.function_call_id)
+        turn, read = turn_of(context.session.events, _calls, context.function_call_id)
         return Seen(
             tool=tool.name,
             params=dict(self._args),
@@ -188,14 +186,5 @@ def _schema_of(tool: BaseTool) -> Mapping[str, Any] | None:
     return _schemas[tool]
 
 
-def _turns(events: list[Any], call_id: str | None) -> tuple[str, tuple[str, ...]]:
-    """The id of the event in which the model made the call, and the newest calls before it, which it has read of."""
-    turn = ""
-    read: list[str] = []
-    for event in events[: -_LOOKED_BACK - 1 : -1]:
-        calls = [call.id for call in event.get_function_calls()]
-        if not turn and call_id in calls:
-            turn = event.id
-        elif turn:
-            read += [identity_of(event.id, call) or "" for call in calls]
-    return turn, tuple(read)
+def _calls(event: Any) -> tuple[str, list[Any]]:
+    return event.id, [call.id for call in event.get_function_calls()]

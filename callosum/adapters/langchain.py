@@ -27,12 +27,10 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of, turn_of
 from callosum.gate import Gate
 
 Result: TypeAlias = ToolMessage | Command[Any]
-_LOOKED_BACK = 40
-"""How many messages are looked back over."""
 _SLOTS = ("__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__")
 """What pydantic keeps of a tool beside its ``__dict__``."""
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -261,19 +259,14 @@ def _noting(tool: BaseTool, noted: Noted) -> BaseTool:
     return copied
 
 
-def _turns(state: Any, call_id: str | None) -> tuple[str, tuple[str, ...]]:
-    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
+def _turns(state: Any, call_id: str | None) -> tuple[str, tuple[str, ...] | None]:
     if isinstance(state, Mapping):
         messages = state.get("messages")
     else:
         messages = state if isinstance(state, list) else getattr(state, "messages", None)
-    turn = ""
-    read: list[str] = []
-    for message in (messages or [])[: -_LOOKED_BACK - 1 : -1]:
-        if not isinstance(message, AIMessage):
-            continue
-        if any(call["id"] == call_id for call in message.tool_calls) and not turn:
-            turn = message.id or ""
-        else:
-            read += [identity_of(message.id or "", call["id"]) or "" for call in message.tool_calls]
-    return turn, tuple(read)
+    return turn_of(messages or [], _calls, call_id)
+
+
+def _calls(message: Any) -> tuple[str, list[Any]]:
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    return message.id or "", [call["id"] for call in calls]

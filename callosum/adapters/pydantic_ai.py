@@ -25,11 +25,8 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, T
 from pydantic_ai.messages import ModelResponse, ToolReturn
 from pydantic_core import to_jsonable_python
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, turn_of
 from callosum.gate import Gate, LocalGate
-
-_LOOKED_BACK = 40
-"""How many messages are looked back over."""
 
 
 @dataclass(init=False)
@@ -131,7 +128,7 @@ class _ToolCall(Attempt[Any]):
         self._capability, self._ctx, self._call, self._tool, self._args = capability, ctx, call, tool_def, args
 
     def seen(self) -> Seen:
-        turn, read = _turns(self._ctx.messages)
+        turn, read = turn_of(self._ctx.messages, _calls, self._call.tool_call_id)
         return Seen(
             tool=self._call.tool_name,
             params=self._params(),
@@ -197,15 +194,7 @@ def _name_timeout(error: ToolRetryError) -> None:
         retry.__cause__ = retry.__context__
 
 
-def _turns(messages: list[Any]) -> tuple[str, tuple[str, ...]]:
-    """What tells the newest answer of the model from others, and the calls of those before it, which it has read of."""
-    answers = [one for one in messages[-_LOOKED_BACK:] if isinstance(one, ModelResponse)]
-    if not answers:
-        return "", ()
-    read = [identity_of(_turn(one), call.tool_call_id) or "" for one in answers[:-1] for call in one.tool_calls]
-    return _turn(answers[-1]), tuple(read)
-
-
-def _turn(answer: ModelResponse) -> str:
-    moment: str = answer.timestamp.isoformat()
-    return moment
+def _calls(message: Any) -> tuple[str, list[str]]:
+    if not isinstance(message, ModelResponse):
+        return "", []
+    return message.timestamp.isoformat(), [call.tool_call_id for call in message.tool_calls]

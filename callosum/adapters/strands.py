@@ -22,15 +22,13 @@ from strands.hooks import AfterInvocationEvent, AfterToolCallEvent, AfterToolsEv
 from strands.interventions import Confirm, Deny, Guide, InterventionHandler, Proceed, Transform
 from strands.interventions.actions import default_evaluate
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, identity_of
+from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, turn_of
 from callosum.gate import Gate
 from callosum.model import Verdict
 
 Result: TypeAlias = dict[str, Any]
 Action: TypeAlias = Proceed | Deny | Guide | Confirm | Transform
 
-_LOOKED_BACK = 40
-"""How many messages are looked back over."""
 _ANSWERS = "structured_output"
 """The type of the tools by which a model gives its final answer in a form."""
 
@@ -150,7 +148,7 @@ class _ToolCall(Attempt[Result]):
         use, tool, agent = event.tool_use, event.selected_tool, event.agent
         spec: Mapping[str, Any] = tool.tool_spec if tool is not None else {}
         params = use["input"] if isinstance(use["input"], Mapping) else {"input": use["input"]}
-        turn, read = _turns(agent.messages, use["toolUseId"])
+        turn, read = turn_of(agent.messages, _calls, use["toolUseId"])
         schema = spec.get("inputSchema", {})
         return Seen(
             tool=use["name"],
@@ -208,15 +206,6 @@ def _becomes(result: Result) -> Transform:
     return Transform(apply=lambda after: setattr(after, "result", result))
 
 
-def _turns(messages: list[Any], call_id: str) -> tuple[str, tuple[str, ...] | None]:
-    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
-    turn: str | None = None
-    read: list[str] = []
-    for message in messages[: -_LOOKED_BACK - 1 : -1]:
-        calls = [block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block]
-        own = message.get("tracking_id", "")
-        if turn is None and call_id in calls:
-            turn = own
-        elif turn is not None:
-            read += [identity_of(own, call) or "" for call in calls]
-    return (turn, tuple(read)) if turn is not None else ("", None)  # a call that no model made is in no message
+def _calls(message: Any) -> tuple[str, list[str]]:
+    calls = [block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block]
+    return message.get("tracking_id", ""), calls

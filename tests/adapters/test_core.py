@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from callosum import LocalGate
-from callosum.adapters.core import Adapter, Attempt, Noted, Refused, Seen
+from callosum.adapters.core import Adapter, Attempt, Noted, Refused, Seen, turn_of
 from callosum.model import Outcome
 from callosum.settings import Settings
 
@@ -88,3 +90,38 @@ def test_of_several_runs_within_a_call_a_success_counts_and_else_the_error_that_
 
     assert Adapter(gate).run(Noting("chat", "c1"), tool) == "text"
     assert [entry.outcome for entry in gate.entries() if entry.outcome is not None] == [outcome]
+
+
+def test_a_persons_answer_in_an_async_run_is_entered_off_the_event_loop(tmp_path: Path) -> None:
+    class Approved(Mail):
+        def asked(self, _no: Refused) -> bool | None:
+            return True
+
+    class Watched(LocalGate):
+        def approve(self, *args: Any, **options: Any) -> Any:
+            entered_in.append(threading.current_thread())
+            return super().approve(*args, **options)
+
+    async def sent(_params: object) -> str:
+        return "sent"
+
+    async def whole() -> str:
+        return await Adapter(gate).arun(Approved("chat", "c1"), sent)
+
+    entered_in: list[threading.Thread] = []
+    (tmp_path / "tiers.json").write_text(
+        '{"rules": [{"name": "mail", "tool": "send_email", "tier": 3, "verdict": "ask", "contextKey": "email:{params.to}"}]}'
+    )
+    with Watched(settings=Settings(state=tmp_path, host_approvals=True)) as gate:
+        assert asyncio.run(whole()).startswith("sent")
+        Adapter(gate).run(Approved("chat", "c2"), lambda _params: "sent")
+    assert entered_in[0] is not threading.main_thread()
+    assert entered_in[1] is threading.main_thread()
+
+
+def test_the_turn_of_a_call_is_its_message_and_what_was_called_before_was_read() -> None:
+    said = [("m1", ["a"]), ("user", []), ("m2", ["b", "c"]), ("m3", ["a", "d"])]
+    assert turn_of(said, lambda message: message, "d") == ("m3", ("m2:b", "m2:c", "m1:a"))
+    assert turn_of(said, lambda message: message, "a") == ("m3", ("m2:b", "m2:c", "m1:a"))
+    assert turn_of(said[:3], lambda message: message, "a") == ("m1", ())
+    assert turn_of(said, lambda message: message, "nowhere") == ("", None)
