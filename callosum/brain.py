@@ -143,7 +143,7 @@ class Brain:
                     store=gate.store,
                     secrets=gate.rules.secrets,
                     shares=gate.settings.journal_share_purposes,
-                    merges=gate.courses.writers.merges.heads if gate.courses.writers is not None else tuple,
+                    merges=gate.operations.writers.merges.heads if gate.operations.writers is not None else tuple,
                 )
             )
         if self._on("budget"):

@@ -7,10 +7,10 @@
                 ├── stdio        its JSON-RPC methods, one for each struct of ``rpc``
                 └── clients      how a request is sent and its reply read
 
-    gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── its course, or the wire
+    gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── it, or the wire
 
-To add an operation, add its request to ``wire``, its row and its keywords here, what serves it to ``gate/course.py``,
-and whose token may ask for it to ``server/app.py``.
+To add an operation, add its request to ``wire``, its row and its keywords here, what serves it to
+``gate/operations.py``, and whose token may ask for it to ``server/app.py``.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
         store=gate.store,
         secrets=gate.rules.secrets,
         shares=gate.settings.journal_share_purposes,
-        merges=gate.courses.writers.merges.heads if gate.courses.writers is not None else tuple,
+        merges=gate.operations.writers.merges.heads if gate.operations.writers is not None else tuple,
     )
     ras = RAS(corpus, gate.settings.brief_budget)
 

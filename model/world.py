@@ -16,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.gate.course import Course, Courses, Pause
+from callosum.gate.operations import Effects, Operations, Sleep
 from callosum.model import SECOND, Applied, Call, Change, Commits, Decision, Outcome, Report, Verdict
 from callosum.model import State as Stage
-from callosum.policy.ask import Ask, Ruling
+from callosum.policy.call_facts import CallFacts, Decided
 from callosum.policy.evidence import horizon
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
@@ -184,17 +184,17 @@ class Bounds(Struct, frozen=True, kw_only=True):
     states: int = 1_000_000
 
 
-class _Operations(Courses):
+class _Operations(Operations):
     """The gate's operations; what the rules make of a call is computed once for each of its forms."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._asked: dict[Any, tuple[Ask, bytes | None]] = {}
+        self._asked: dict[Any, tuple[CallFacts, bytes | None]] = {}
 
-    def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
+    def _facts_of(self, call: Call, *, here: bool = False) -> tuple[CallFacts, bytes | None]:
         form = (call.instance, call.tool, *call.params.values(), call.call_id, call.pause, call.wait, call.commits)
         if form not in self._asked:
-            self._asked[form] = super()._ask(call, here=here)
+            self._asked[form] = super()._facts_of(call, here=here)
         return self._asked[form]
 
 
@@ -264,7 +264,7 @@ class World:
         after = _forget(replace(taken.after, held=self.store._held), self.bounds)
         return replace(taken, after=after)
 
-    def _drive(self, operation: Course[Any]) -> tuple[Any, Applied | None]:
+    def _drive(self, operation: Effects[Any]) -> tuple[Any, Applied | None]:
         """Run an operation as far as it goes without sleeping; return what it returned, and its last transaction.
 
         An operation that would sleep returns None.
@@ -276,7 +276,7 @@ class World:
                 wanted = operation.send(reply)
             except StopIteration as ended:
                 return ended.value, applied
-            if isinstance(wanted, Pause):
+            if isinstance(wanted, Sleep):
                 operation.close()
                 return None, applied
             if not isinstance(wanted, tuple) or len(wanted) == 1:
@@ -303,21 +303,21 @@ class World:
         """Run the waiting operation from one sleep to the next: it starts again from what it had."""
         waiting = state.sessions[transition.who].waiting
         assert waiting is not None
-        ask, identity = self.gate._ask(_call(transition.who, waiting.choice, waiting.call_id))
+        facts, identity = self.gate._facts_of(_call(transition.who, waiting.choice, waiting.call_id))
         left = (waiting.ends - waiting.polled) / SECOND
-        ask = replace(ask, call=replace(ask.call, wait=left))
+        facts = replace(facts, call=replace(facts.call, wait=left))
         before = Applied(Change(), (), waiting.polled)
-        waits = self.gate._wait(ask, identity, None, [before], waiting.place, set())
+        waits = self.gate._wait(facts, identity, None, [before], waiting.place, set())
         next(waits)  # the sleep that ends now
-        ruling, applied = self._drive(waits)
+        decided, applied = self._drive(waits)
         assert applied is not None
-        if ruling is None:
+        if decided is None:
             return self._queued(state, transition, waiting, applied)
-        return self._decided(state, transition, waiting.choice, ruling.decision, applied)
+        return self._decided(state, transition, waiting.choice, decided.decision, applied)
 
     def _queued(self, state: State, transition: Transition, waiting: Waiting, applied: Applied) -> Taken:
-        ruling: Ruling = applied.change.answer
-        waiting = replace(waiting, place=ruling.place, polled=applied.now)
+        decided: Decided = applied.change.answer
+        waiting = replace(waiting, place=decided.place, polled=applied.now)
         after = _with(state, transition.who, replace(state.sessions[transition.who], waiting=waiting))
         return Taken(state, transition, after, applied.now, choice=waiting.choice)
 

@@ -14,7 +14,7 @@ from bench.harness import Case, Operation, Report, side_by_side
 from callosum import Call, LocalGate
 from callosum.model import Change, View
 from callosum.policy.admit import admit
-from callosum.policy.ask import scope_of
+from callosum.policy.call_facts import scope_of
 
 KINDS: dict[str, calls.Make] = {"tier 0": calls.read, "tier 1": calls.write, "tier 2": calls.post}
 
@@ -32,7 +32,7 @@ def judge(gate: LocalGate, make: calls.Make) -> Operation:
 
 def prepare(gate: LocalGate, make: calls.Make) -> Operation:
     """Judging, and besides it checking, redacting and naming the call: all that comes before the transaction."""
-    asked = gate.courses._ask
+    asked = gate.operations._facts_of
 
     def operation(count: int) -> None:
         tool, params = make(count)
@@ -44,18 +44,18 @@ def prepare(gate: LocalGate, make: calls.Make) -> Operation:
 def decide(gate: LocalGate, make: calls.Make) -> Operation:
     """From a view of the store to the decision and to what is to be written."""
     tool, params = make(0)
-    ask, identity = gate.courses._ask(Call(instance="mira", tool=tool, params=params, call_id="decided"))
+    facts, identity = gate.operations._facts_of(Call(instance="mira", tool=tool, params=params, call_id="decided"))
     seen: list[View] = []
 
     def look(view: View) -> Change:
         seen[:] = [view]
         return Change()
 
-    gate.store.transact([(scope_of(ask, identity), look)])
+    gate.store.transact([(scope_of(facts, identity), look)])
     view = seen[0]
 
     def operation(_: int) -> None:
-        admit(ask, view)
+        admit(facts, view)
 
     return operation
 

@@ -36,7 +36,7 @@ from callosum.errors import Blocked, CallosumError, Repeated
 from callosum.gate import Gate
 from callosum.guards import UNNAMED, AsyncGate, guard, outcome_of_error, result_of_error
 from callosum.model import DEFAULT_NAMESPACE, Call, Conflict, Decision, Outcome, State, Verdict
-from callosum.policy.settle import HOST
+from callosum.policy.lifecycle import HOST
 from callosum.process import own_session, this_process
 
 logger = logging.getLogger("callosum")

@@ -1,7 +1,7 @@
 """The gate: what stands between a tool call and its execution.
 
 ``Gate`` is what every gate does (``callosum.operations``); ``LocalGate`` is the embedded one, over a store in the state
-folder. What the methods do is written once, as courses (``callosum.gate.course``), which a server
+folder. What the methods do is written once, as generators of effects (``callosum.gate.operations``), which a server
 drives in its own way.
 
 ``intercept``, ``complete``, ``lock``, ``release``, ``renew``, ``resolve`` and ``approve`` are the same
@@ -11,8 +11,8 @@ raises only when the gate itself failed (``StoreUnavailable``) or the input cann
 """
 
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of
-from callosum.gate.course import Caller, Course, Courses, Look, Observer, Pause
 from callosum.gate.local import UPKEEP_EVERY, LocalGate
+from callosum.gate.operations import Caller, Effects, Observer, Operations, Read, Sleep
 from callosum.operations import Gate, Standby
 from callosum.stores.opening import DATABASE
 from callosum.wire import MAX_WAIT
@@ -24,13 +24,13 @@ __all__ = [
     "MAX_WAIT",
     "UPKEEP_EVERY",
     "Caller",
-    "Course",
-    "Courses",
+    "Effects",
     "Gate",
     "LocalGate",
-    "Look",
     "Observer",
-    "Pause",
+    "Operations",
+    "Read",
+    "Sleep",
     "Standby",
     "outcome_of",
 ]

@@ -25,7 +25,7 @@ from callosum.model import (
     Outcome,
     Worktree,
 )
-from callosum.policy.settle import Who
+from callosum.policy.lifecycle import Who
 from callosum.redact import SecretDigests, redact_text, said, summarise
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named

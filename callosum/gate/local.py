@@ -17,7 +17,7 @@ from callosum.corpus.embedded_log import EmbeddedLog
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
-from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
+from callosum.gate.operations import SERVED, UNKNOWN, Caller, Effects, Observer, Operations, Read, Sleep
 from callosum.journal import Journal, Rotation
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
@@ -35,7 +35,7 @@ from callosum.model import (
 )
 from callosum.operations import Gate
 from callosum.person import require_person
-from callosum.policy import settle
+from callosum.policy import lifecycle
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
 from callosum.redact import summarise
@@ -97,10 +97,10 @@ class LocalGate(Gate):
             secret = content_secret(folder) if store is None else b""
             rules = Rulebook.of(settings, secret=secret)
         self.rules = rules
-        self.courses = Courses(settings, self.store, rules, observer)
-        self.courses.refused = Refusals()
+        self.operations = Operations(settings, self.store, rules, observer)
+        self.operations.refused = Refusals()
         if settings.snapshots and not isinstance(self.store, Fleeting):
-            self.courses.merge_with(WriteMerger(folder, self.store, rules))
+            self.operations.merge_with(WriteMerger(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
         """What hooks, clients and this gate could not tell a gate; taken in before each decision."""
@@ -119,20 +119,20 @@ class LocalGate(Gate):
     def close(self) -> None:
         """Write the daily log and the copies of files, and close the store's connections. Idempotent."""
         self._end_log()
-        if self.courses.writers is not None:
-            self.courses.writers.close()
+        if self.operations.writers is not None:
+            self.operations.writers.close()
         self.store.close()
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
         """Has one more handed what is decided and journalled, behind those before it; returns what ends that."""
-        courses = self.courses
-        courses.observers = (*courses.observers, observer)
+        operations = self.operations
+        operations.observers = (*operations.observers, observer)
 
         def remove() -> None:
-            left = list(courses.observers)
+            left = list(operations.observers)
             if observer in left:
                 left.remove(observer)
-                courses.observers = tuple(left)
+                operations.observers = tuple(left)
 
         return remove
 
@@ -147,12 +147,12 @@ class LocalGate(Gate):
         if self._daily is None and settings.corpus_log and not isinstance(self.store, Fleeting):
             state = Path(settings.state)
             self._daily = EmbeddedLog(Journal(self.store, state).entry, state, size=settings.corpus_size)
-            self.courses.tail = self._daily.take
+            self.operations.tail = self._daily.take
 
     def _end_log(self) -> None:
         daily, self._daily = self._daily, None
         if daily is not None:
-            self.courses.tail = None
+            self.operations.tail = None
             daily.close()
 
     located = staticmethod(located)
@@ -165,14 +165,14 @@ class LocalGate(Gate):
     def intercept(self, call: Call) -> Decision:
         if self._backlog or self.spool.waiting():
             self.take_in()
-        decision = self._drive(self.courses.intercept(self.located(call), here=self.here))
+        decision = self._drive(self.operations.intercept(self.located(call), here=self.here))
         if decision.id % UPKEEP_EVERY == 0:
             self.upkeep()
         return decision
 
     def explain(self, call: Call) -> tuple[Classification, Decision]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        return self._drive(self.courses.explain(self.located(call), here=self.here))
+        return self._drive(self.operations.explain(self.located(call), here=self.here))
 
     def handle(self, request: GateRequest[R], caller: Caller = UNKNOWN) -> R:
         """As in ``Gate``. ``caller`` is what is known of the caller besides; of a call's, what the call says counts."""
@@ -186,9 +186,9 @@ class LocalGate(Gate):
         serve = SERVED.get(operation)
         if serve is None:
             raise ConfigError(f"an embedded gate does not serve {operation}", at="request")
-        course: Course[R] = serve(self.courses, request, caller)
+        effects: Effects[R] = serve(self.operations, request, caller)
         try:
-            return self._drive(course)
+            return self._drive(effects)
         except StoreUnavailable as error:
             if not isinstance(request, wire.Complete):
                 raise
@@ -210,7 +210,7 @@ class LocalGate(Gate):
                     return replace(caller, person=False)  # ``by`` names a session
             case wire.ReleaseAt(force=True):
                 ancestry = self.require_person("release another's lease")
-            case wire.Approve(channel=settle.HOST):
+            case wire.Approve(channel=lifecycle.HOST):
                 return caller  # no person's word; whether it counts is for the settings to say
             case wire.Approve():
                 ancestry = self.require_person("approve a call" if request.agrees else "refuse a call")
@@ -231,7 +231,7 @@ class LocalGate(Gate):
 
         Once a session has ended, any session of its instance owns what it has committed to.
         """
-        self._drive(self.courses.heard(instance, what, details, session=session, namespace=namespace))
+        self._drive(self.operations.heard(instance, what, details, session=session, namespace=namespace))
 
     def release(
         self,
@@ -248,7 +248,7 @@ class LocalGate(Gate):
         asked = wire.ReleaseAt(
             instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
         )
-        return self._drive(self.courses.release(asked, self._proven(asked, UNKNOWN), id=id))
+        return self._drive(self.operations.release(asked, self._proven(asked, UNKNOWN), id=id))
 
     def resolve(
         self,
@@ -271,7 +271,7 @@ class LocalGate(Gate):
         stopped.
         """
         ancestry = self.require_person("switch the gate off") if seconds else ()
-        return self._drive(self.courses.observe(seconds, by=by, namespace=namespace, ancestry=ancestry))
+        return self._drive(self.operations.observe(seconds, by=by, namespace=namespace, ancestry=ancestry))
 
     def revoke(self, id: int, *, by: str, namespace: str = DEFAULT_NAMESPACE) -> StandingApproval:
         """End a standing approval, and journal who did. Raises ``ConfigError`` if there is none of this id."""
@@ -302,7 +302,7 @@ class LocalGate(Gate):
 
     def sweep(self) -> int:
         """Settles leases, waiters and questions that ran out and that nobody has met since; returns how many."""
-        return self._drive(self.courses.sweep())
+        return self._drive(self.operations.sweep())
 
     # --- when the store is away -------------------------------------------------------------------
 
@@ -396,7 +396,7 @@ class LocalGate(Gate):
     def _enter(self, lines: Sequence[bytes]) -> None:
         for record in intake.records_of(lines):
             try:
-                self._drive(self.courses.take_in(record))
+                self._drive(self.operations.take_in(record))
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
@@ -404,15 +404,15 @@ class LocalGate(Gate):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _drive(self, course: Course[T]) -> T:
-        """Runs a course to its end, with calls that block."""
+    def _drive(self, effects: Effects[T]) -> T:
+        """Run an operation to its end, with calls that block."""
         answer: Any
         try:
-            need = course.send(None)
+            need = effects.send(None)
             while True:
-                if type(need) is Look:
+                if type(need) is Read:
                     answer = need.read()
-                elif type(need) is Pause:
+                elif type(need) is Sleep:
                     answer = self._sleep(need.seconds)
                 else:
                     try:
@@ -420,9 +420,9 @@ class LocalGate(Gate):
                         if type(answer) is not Applied:
                             raise answer
                     except CallosumError as error:
-                        need = course.throw(error)  # it may undo what it did, or keep what it could not say
+                        need = effects.throw(error)  # it may undo what it did, or keep what it could not say
                         continue
-                need = course.send(answer)
+                need = effects.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -436,8 +436,8 @@ class LocalGate(Gate):
             self._rotation.run(before)
         except StoreError as error:
             logger.warning("upkeep put off: %s", error)
-        if self.courses.writers is not None:
-            self.courses.writers.prune()
+        if self.operations.writers is not None:
+            self.operations.writers.prune()
         self.register()
 
     def register(self) -> None:

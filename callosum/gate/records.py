@@ -29,8 +29,8 @@ from callosum.model import (
 )
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lost
+from callosum.policy.lifecycle import visible
 from callosum.policy.sentence import decided_by
-from callosum.policy.settle import visible
 from callosum.policy.summary import NOTHING_KEPT, Kept, kept_in, kept_of, shown, summary_of
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store

@@ -35,7 +35,7 @@ from callosum.corpus.events import CorpusEvent
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import intake
-from callosum.gate.course import Course, Courses, Look
+from callosum.gate.operations import Effects, Operations, Read
 from callosum.hosts.events import (
     BackgroundEnded,
     BriefRequested,
@@ -172,7 +172,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        courses: Courses,
+        operations: Operations,
         *,
         brief: Callable[[BriefRequested], Brief],
         emit: Callable[[CorpusEvent], object],
@@ -183,7 +183,7 @@ class Dispatcher:
         tell: Callable[[CorpusEvent], object] | None = None,
     ) -> None:
         self._tasks = TaskReporter(tell or emit)
-        self._courses = courses
+        self._courses = operations
         self._parsed = parsed
         self._keep = keep
         self._decided = decided
@@ -205,7 +205,7 @@ class Dispatcher:
         *,
         here: bool = True,
         expiry: Expiry | None = None,
-    ) -> Course[Mapping[str, Any]]:
+    ) -> Effects[Mapping[str, Any]]:
         """Handle a hook event and return what the hook prints.
 
         ``host`` is the host's process on this machine; leases end with it. ``here`` says that the host's files are on
@@ -225,7 +225,7 @@ class Dispatcher:
         """Return True if there are reports that the store has not recorded yet."""
         return bool(self._owed)
 
-    def make_good(self) -> Course[None]:
+    def make_good(self) -> Effects[None]:
         """Send the reports that the store lacks, oldest first, until the store rejects one."""
         while self.owes:
             with self._remembering:
@@ -233,7 +233,7 @@ class Dispatcher:
             if owed is not None and not (yield from self._tell(owed, again=True)):
                 return
 
-    def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity) -> Course[None]:
+    def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity) -> Effects[None]:
         """Undo what an event opened, because its answer reached no hook and the host continued without it."""
         for event in adapter.read(payload, place):
             if isinstance(event, CallStarting):
@@ -252,7 +252,7 @@ class Dispatcher:
         home: str | None,
         *,
         here: bool,
-    ) -> Course[HookAnswer]:
+    ) -> Effects[HookAnswer]:
         match event:
             case CallStarting():
                 return (yield from self._before(adapter, at_home(event.call, home), host, expiry))
@@ -282,7 +282,7 @@ class Dispatcher:
                 with self._remembering:
                     self._calls(event.actor).purpose = event.prompt
             case BriefRequested():
-                brief: Brief = yield Look(lambda: self._brief(event))
+                brief: Brief = yield Read(lambda: self._brief(event))
                 return HookAnswer(inform=_together(self._unsaid(event.actor), brief.text))
             case OtherEvent():
                 yield from self._heard(event.actor, event.what, event.details, self._last_answer(event))
@@ -296,7 +296,9 @@ class Dispatcher:
                 self._emit(event.event)
         return HookAnswer()
 
-    def _before(self, adapter: HookAdapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[HookAnswer]:
+    def _before(
+        self, adapter: HookAdapter, call: Call, host: Host | None, expiry: Expiry | None
+    ) -> Effects[HookAnswer]:
         if host is not None:
             call = located(replace(call, host=host))  # the host runs on this machine, so its folder exists here
         actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
@@ -329,7 +331,7 @@ class Dispatcher:
             return HookAnswer(decision)
         return HookAnswer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
 
-    def _after(self, adapter: HookAdapter, returned: CallReturned) -> Course[HookAnswer]:
+    def _after(self, adapter: HookAdapter, returned: CallReturned) -> Effects[HookAnswer]:
         actor = returned.actor
         identity = returned.call_id or _identity(returned.tool, returned.params)
         with self._remembering:
@@ -380,13 +382,13 @@ class Dispatcher:
                 calls.unsaid.clear()
         return _together(*texts)
 
-    def _changed(self, adapter: HookAdapter, event: SettingsChanging) -> Course[HookAnswer]:
-        reason: str = yield Look(lambda: self._look_at_change(adapter, event.path))
+    def _changed(self, adapter: HookAdapter, event: SettingsChanging) -> Effects[HookAnswer]:
+        reason: str = yield Read(lambda: self._look_at_change(adapter, event.path))
         if reason:
             yield from self._heard(event.actor, "refused settings", {"path": event.path, "reason": reason})
         return HookAnswer(refuse=reason)
 
-    def _heard(self, actor: HostSession, what: str, details: Mapping[str, Any], summary: str = "") -> Course[None]:
+    def _heard(self, actor: HostSession, what: str, details: Mapping[str, Any], summary: str = "") -> Effects[None]:
         return self._courses.heard(
             actor.instance, what, details, session=actor.session, namespace=actor.namespace, summary=summary
         )
@@ -403,7 +405,7 @@ class Dispatcher:
         with self._remembering:
             return self._answers.pop((event.actor.namespace, event.actor.name), "") if event.ends else ""
 
-    def _settle(self, event: SessionIdle) -> Course[None]:
+    def _settle(self, event: SessionIdle) -> Effects[None]:
         with self._remembering:
             sessions = list(self._with_children(event.actor)) if event.all else [self._calls(event.actor)]
             given_up = [(session_calls.actor, session_calls.give_up(event.but)) for session_calls in sessions]
@@ -431,7 +433,7 @@ class Dispatcher:
             if namespace == actor.namespace and (name == actor.name or name.startswith(f"{actor.name}:")):
                 yield calls
 
-    def _report(self, reports: list[_Owed]) -> Course[None]:
+    def _report(self, reports: list[_Owed]) -> Effects[None]:
         """Report each call. A failure to report one call does not affect the others."""
         remaining = deque(reports)
         for actor, call, outcome, error, why, _ in reports:
@@ -444,7 +446,7 @@ class Dispatcher:
             for owed in remaining:  # interrupted
                 self._owe(owed)
 
-    def _tell(self, owed: _Owed, *, again: bool = False) -> Course[bool]:
+    def _tell(self, owed: _Owed, *, again: bool = False) -> Effects[bool]:
         """Report one call and return whether the store recorded it. Keep the report if the store rejects it for now."""
         actor, call, outcome, *_ = owed
         must_keep, first = True, False

@@ -21,7 +21,7 @@ from callosum.merging.secret_check import looks_secret
 from callosum.merging.snapshots import Snapshots, base_of, copy_of
 from callosum.merging.three_way import merge, parses
 from callosum.model import Action, Call, Classification, Event, Key, Mode, State
-from callosum.policy.ask import Ask, Ruling
+from callosum.policy.call_facts import CallFacts, Decided
 from callosum.policy.sentence import name
 from callosum.policy.unread import Prepared
 from callosum.redact import redact_text
@@ -88,40 +88,40 @@ class WriteMerger:
 
     # --- unread changes --------------------------------------------------------------------------
 
-    def prepare(self, ask: Ask, ruling: Ruling) -> Prepared:
+    def prepare(self, facts: CallFacts, decided: Decided) -> Prepared:
         """Return the result of comparing a call's writes with the unread changes in the ruling."""
-        nothing = Prepared(ruling.unread)
-        keys = sorted({key for key, _, _, _ in ruling.unread})
+        nothing = Prepared(decided.unread)
+        keys = sorted({key for key, _, _, _ in decided.unread})
         notes, lines = [], []
         for key in keys:
-            comparison = self._compared(ask, ruling, key)
+            comparison = self._compared(facts, decided, key)
             if not comparison.passes or comparison.params is not None:
-                return replace(comparison, changes=ruling.unread) if len(keys) == 1 else nothing
+                return replace(comparison, changes=decided.unread) if len(keys) == 1 else nothing
             notes += [comparison.note] * bool(comparison.note)
             lines += [comparison.shown] * bool(comparison.shown)
-        return Prepared(ruling.unread, passes=True, note=" ".join(notes), shown="\n".join(lines))
+        return Prepared(decided.unread, passes=True, note=" ".join(notes), shown="\n".join(lines))
 
-    def _compared(self, ask: Ask, ruling: Ruling, key: str) -> Prepared:
+    def _compared(self, facts: CallFacts, decided: Decided, key: str) -> Prepared:
         path = key[len(FILE) :]
-        write = proposed_write(ask.call, ask.found, key)
+        write = proposed_write(facts.call, facts.classification, key)
         disk = copy_of(path) if write is not None else None
         if write is None or disk is None:
             return Prepared()
-        base = self._base(ask, path, ruling.own.get(key, 0))
+        base = self._base(facts, path, decided.own.get(key, 0))
         if base is None:
             return Prepared()
-        sentence = self._told(ruling, ask.actor)
+        sentence = self._told(decided, facts.actor)
         if disk.text in (base, write.whole) or (write.whole is None and are_apart(write.edits, base, disk.text)):
             return Prepared(passes=True, note=sentence)
         merged = Prepared()
         if write.param and (proposal := write.applied(base)) is not None:
-            merged = self._merged(ask, ruling, path, write, proposal, base, disk.text)
+            merged = self._merged(facts, decided, path, write, proposal, base, disk.text)
         if merged == Prepared() and not looks_secret(path, disk.text):
             merged = Prepared(shown=f"What changed there since this session read it:\n{shown(base, disk.text)}")
         return replace(merged, note=" ".join(filter(None, (merged.note, sentence))))
 
     def _merged(
-        self, ask: Ask, ruling: Ruling, path: str, write: ProposedWrite, proposal: str, base: str, disk: str
+        self, facts: CallFacts, decided: Decided, path: str, write: ProposedWrite, proposal: str, base: str, disk: str
     ) -> Prepared:
         """Merge ``proposal``, the base with the call's write applied, with the text on disk."""
         if max(len(proposal), len(disk)) > MAX_FILE or looks_secret(path, disk) or looks_secret(path, proposal):
@@ -139,20 +139,20 @@ class WriteMerger:
             why = "does not parse" if parsing == "no" else "takes too long to parse"
             note = f"This call's text and the other change touch different lines, but the merged file {why}."
             return Prepared(conflicting=True, note=note, shown=shown(proposal, result.text))
-        if not ask.call.rewrite:
+        if not facts.call.rewrite:
             note = "This call's text and the other change merge: the lines below would be merged into it."
             return Prepared(note=note, shown=shown(proposal, result.text))
-        params = rewritten(ask.call.params, path, write, disk, result.text)
+        params = rewritten(facts.call.params, path, write, disk, result.text)
         if params is None:
             return Prepared()
-        others = tuple(sorted({session for _, _, _, session in ruling.unread}))
+        others = tuple(sorted({session for _, _, _, session in decided.unread}))
         merged = MergeRecord(
-            ask.actor, ask.call.tool, path, time.time(), others, proposal, disk, result.text, ask.call.namespace
+            facts.actor, facts.call.tool, path, time.time(), others, proposal, disk, result.text, facts.call.namespace
         )
         prepared = self.merges.prepare(merged)
         if not prepared:
             return Prepared()
-        whole = self._rules.current().classify(replace(ask.call, params=params)).content.whole
+        whole = self._rules.current().classify(replace(facts.call, params=params)).content.whole
         sessions = ", ".join(map(name, others)) or "another session"
         note = (
             f"Changes that {sessions} made there were merged into this call's text, and the merged text is what runs. "
@@ -162,9 +162,9 @@ class WriteMerger:
             passes=True, params=params, whole=whole, note=note, shown=shown(proposal, result.text), kept=prepared
         )
 
-    def _base(self, ask: Ask, path: str, own_write: int) -> str | None:
+    def _base(self, facts: CallFacts, path: str, own_write: int) -> str | None:
         """Return the file as the session knows it; None if nothing proves it."""
-        call, actor = ask.call, ask.actor
+        call, actor = facts.call, facts.actor
         last = self._store.action(call.namespace, own_write) if own_write else None
         if last is not None and last.state in _HAPPENED:
             newest = self.snapshots.write_of(call.namespace, actor, path, last.content.digest)
@@ -197,9 +197,9 @@ class WriteMerger:
             if action is not None and action.state in (*_HAPPENED, State.UNKNOWN):
                 yield action
 
-    def _told(self, ruling: Ruling, me: str) -> str:
+    def _told(self, decided: Decided, me: str) -> str:
         """Return the sentence about a merge among the changes that the session has not read."""
-        for _, id, _, _ in sorted(ruling.unread, key=lambda change: -change[1]):
+        for _, id, _, _ in sorted(decided.unread, key=lambda change: -change[1]):
             merged = self.merges.get(id)
             if merged is not None:
                 return merge_sentence(merged, me)

@@ -47,9 +47,10 @@ from callosum.model import (
     View,
 )
 from callosum.policy.answer import again, body_of, draft, entry_of, told_of
-from callosum.policy.ask import Ask, Case, Ruling, prints_of
+from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
 from callosum.policy.commitments import dated, ended_by
 from callosum.policy.evidence import Asking, Evidence, Many, gather, gather_more, lost
+from callosum.policy.lifecycle import EXPIRED, lapses
 from callosum.policy.marks import (
     attempt_of,
     lately_told,
@@ -62,7 +63,6 @@ from callosum.policy.marks import (
     was_told,
 )
 from callosum.policy.sentence import no_key
-from callosum.policy.settle import EXPIRED, lapses
 from callosum.policy.summary import note_in
 from callosum.policy.table import cell, committed, observe
 from callosum.policy.unread import Prepared, is_among, is_paused, must_wait, passing, unread_changes
@@ -82,11 +82,11 @@ MOST_CONFLICTS: Final = 10
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
 _OPENED, _DONE, _CANCELLED, _FAILED = State.OPEN, State.DONE, State.CANCELLED, State.FAILED
 _INTERCEPT = Event.INTERCEPT
-_CLEAR: Final = Case(_ALLOW)
+_CLEAR: Final = Assessment(_ALLOW)
 
 
-def admit(ask: Ask, view: View) -> Change:
-    """Decides the call; the change's answer is a ``Ruling``. Pure."""
+def admit(facts: CallFacts, view: View) -> Change:
+    """Decides the call; the change's answer is a ``Decided``. Pure."""
     earlier = view.earlier
     if earlier is not None:
         if view.now - earlier.started >= DAY:
@@ -95,38 +95,38 @@ def admit(ask: Ask, view: View) -> Change:
             view = replace(view, earlier=None)  # nothing happened, so this attempt is decided anew
         elif not lost(earlier, view.now):
             decision = again(earlier)
-            return Change(answer=Ruling(decision, undecided=decision.merged))
-    if ask.found.verdict is None and not ask.waiter and _alone(view):
-        return _open(ask, view, _CLEAR)
-    return _weigh(ask, view)
+            return Change(answer=Decided(decision, undecided=decision.merged))
+    if facts.classification.verdict is None and not facts.waiter and _alone(view):
+        return _open(facts, view, _CLEAR)
+    return _weigh(facts, view)
 
 
-def admit_or_doubt(ask: Ask, looked: AbstractSet[int], view: View) -> Change:
+def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Change:
     """Decide the call as ``admit`` does, unless an action in its way may have been refused by a person.
 
-    Then nothing is written and the ``Ruling`` names these actions, except those in ``looked``: the gate looks at the
+    Then nothing is written and the ``Decided`` names these actions, except those in ``looked``: the gate looks at the
     host's transcript and decides again. Pure.
     """
-    change = admit(ask, view)
-    ruling: Ruling = change.answer
-    if not ruling.queued and (not ruling.decision.conflicts or ruling.decision.repeated):
+    change = admit(facts, view)
+    decided: Decided = change.answer
+    if not decided.queued and (not decided.decision.conflicts or decided.decision.repeated):
         return change
-    if ruling.undecided:
+    if decided.undecided:
         return change
-    doubtful = _unreported(ruling, view) - looked
+    doubtful = _unreported(decided, view) - looked
     if not doubtful:
         return change
     newest = tuple(sorted(doubtful, reverse=True)[:MOST_CONFLICTS])
-    return Change(answer=Ruling(ruling.decision, doubtful=newest, undecided=True))
+    return Change(answer=Decided(decided.decision, doubtful=newest, undecided=True))
 
 
-def _unreported(ruling: Ruling, view: View) -> set[int]:
+def _unreported(decided: Decided, view: View) -> set[int]:
     """Return the ids of conflicting actions of host sessions that have no definite report."""
-    shown = {conflict.id for conflict in ruling.decision.conflicts}
+    shown = {conflict.id for conflict in decided.decision.conflicts}
     places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
     left = set(shown)
     for more in (more for place in view.keys for more in place.more):
-        if ruling.queued:
+        if decided.queued:
             places += more.actions
         elif met := left.intersection(more.ids):
             places += [more.actions[bisect_left(more.ids, id)] for id in met]
@@ -136,7 +136,7 @@ def _unreported(ruling: Ruling, view: View) -> set[int]:
     return {
         action.id
         for action in (*places, *own, *view.twins, *earlier)
-        if (action.id in shown or ruling.queued)
+        if (action.id in shown or decided.queued)
         and (not action.ended or action.state is State.UNKNOWN)
         and action.state in (State.OPEN, State.DONE, State.UNKNOWN)
         and not action.lock
@@ -154,23 +154,25 @@ def _alone(view: View) -> bool:
     return True
 
 
-def _weigh(ask: Ask, view: View) -> Change:
-    call, found = ask.call, ask.found
-    if ask.waiter and _place_in_queue(ask, view) is None:
-        ask = replace(ask, waiter=0)  # it was given up: who came meanwhile comes first
+def _weigh(facts: CallFacts, view: View) -> Change:
+    call, found = facts.call, facts.classification
+    if facts.waiter and _place_in_queue(facts, view) is None:
+        facts = replace(facts, waiter=0)  # it was given up: who came meanwhile comes first
     left = None
-    if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
-        ask = replace(ask, waiter=left.id)
-    asking = Asking(ask.actor, call.run or "", call.host, found, call.instance)
-    evidence = gather(asking, view, ask.waiter)
+    if facts.waits and not facts.waiter and (left := _left_place(facts, view)) is not None:
+        facts = replace(facts, waiter=left.id)
+    asking = Asking(facts.actor, call.run or "", call.host, found, call.instance)
+    evidence = gather(asking, view, facts.waiter)
     prepared = None
-    if ask.here and found.tier < Tier.HIGH and (unread := unread_changes(ask, view, evidence)):
-        prepared = ask.prepared
+    if facts.here and found.tier < Tier.HIGH and (unread := unread_changes(facts, view, evidence)):
+        prepared = facts.prepared
         if prepared is None or (prepared.changes != unread and not prepared.changing):
             own = {place.key.name: place.own.id for place in view.keys if place.own is not None}
-            return Change(answer=Ruling(draft(ask, Case(Verdict.BLOCK), 0), undecided=True, unread=unread, own=own))
+            return Change(
+                answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, unread=unread, own=own)
+            )
         if prepared.passes:
-            evidence = [item for item in evidence if not is_among(ask, unread, item)]
+            evidence = [item for item in evidence if not is_among(facts, unread, item)]
     earlier = view.earlier
     if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
         evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
@@ -185,22 +187,22 @@ def _weigh(ask: Ask, view: View) -> Change:
     ]
     many = [
         (one, verdict)
-        for one in (gather_more(asking, view, evidence, ask.waiter) if _is_crowded(view) else ())
+        for one in (gather_more(asking, view, evidence, facts.waiter) if _is_crowded(view) else ())
         if (verdict := cell(found.tier, one.item.kind, one.item.action.tier, found.cells)) is not Verdict.ALLOW
     ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     held += [one.item for one, _ in many if one.item.kind is Kind.HELD]
     note = ""
-    if held and ask.waits:
+    if held and facts.waits:
         if not _deadlocks(held, view):
-            return _queue(ask, view, takes_up=left is not None)
+            return _queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
-    shown, more = _shown(ask, view, cells, many, prepared)
-    return _judged(ask, view, shown, more, evidence, prepared, note)
+    shown, more = _shown(facts, view, cells, many, prepared)
+    return _judged(facts, view, shown, more, evidence, prepared, note)
 
 
 def _judged(
-    ask: Ask,
+    facts: CallFacts,
     view: View,
     shown: list[tuple[Evidence, Verdict]],
     more: int,
@@ -209,10 +211,10 @@ def _judged(
     note: str,
 ) -> Change:
     """Decide by what the session is to be told of, and by ``more`` that is only counted."""
-    found = ask.found
+    found = facts.classification
     verdict = max(map(_second, shown), key=_gravity, default=_ALLOW)
     floor = found.verdict
-    confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
+    confirmed = floor is Verdict.CONFIRM and lately_told(facts, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _required(found, floor)
@@ -223,19 +225,23 @@ def _judged(
         by_place = sorted(map(_first, shown), key=_place)
         items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
         compared = prepared.shown if prepared is not None else ""  # which is more than the journal has
-        conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask, compared)
+        conflicts, details = told_of(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
     if prepared is not None:
         note = " ".join(filter(None, (note, prepared.note)))
         if prepared.passes:
             passed = prepared
             verdict = Verdict.WARN if note and verdict is Verdict.ALLOW else verdict
-    case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details, passed=passed)
-    return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
+    assessment = Assessment(verdict, items, conflicts, tuple(evidence), note, more, details=details, passed=passed)
+    return (
+        _needs_a_person(facts, view, assessment)
+        if verdict.gravity >= Verdict.ASK.gravity
+        else _conclude(facts, view, assessment)
+    )
 
 
 def _shown(
-    ask: Ask,
+    facts: CallFacts,
     view: View,
     cells: list[tuple[Evidence, Verdict]],
     many: Sequence[tuple[Many, Verdict]],
@@ -247,35 +253,35 @@ def _shown(
     """
     shown = []
     for item, verdict in cells:
-        if must_wait(ask, view, prepared, item):
+        if must_wait(facts, view, prepared, item):
             shown.append((item, max(verdict, Verdict.CONFIRM, key=_gravity)))
             continue
         if verdict is Verdict.ALLOW:
             continue
-        answer = paused(ask, view, item, verdict) if ask.call.pause else verdict
-        if answer is Verdict.WARN and is_paused(ask, prepared, item):
+        answer = paused(facts, view, item, verdict) if facts.call.pause else verdict
+        if answer is Verdict.WARN and is_paused(facts, prepared, item):
             answer = Verdict.CONFIRM
-        if was_told(ask, view, item) and (answer is not Verdict.CONFIRM or shown_enough(ask, view, item)):
+        if was_told(facts, view, item) and (answer is not Verdict.CONFIRM or shown_enough(facts, view, item)):
             continue
         shown.append((item, answer))
     more = 0
     for one, verdict in many:
-        answer = paused(ask, view, one.item, verdict) if ask.call.pause else verdict
-        unseen, others = _unseen(ask, view, one, pauses=answer is Verdict.CONFIRM)
+        answer = paused(facts, view, one.item, verdict) if facts.call.pause else verdict
+        unseen, others = _unseen(facts, view, one, pauses=answer is Verdict.CONFIRM)
         shown += [(item, answer) for item in unseen]
         more += others
     return shown, more
 
 
-def _unseen(ask: Ask, view: View, many: Many, *, pauses: bool) -> tuple[list[Evidence], int]:
+def _unseen(facts: CallFacts, view: View, many: Many, *, pauses: bool) -> tuple[list[Evidence], int]:
     """Return the newest evidence of many actions that the session is to be told of, and how many more there are.
 
     ``pauses``: the call is paused for it, so a change that replacing a file would undo may have to be shown again.
     """
-    told = told_until(ask, view, many.item)
-    if pauses and replaces(ask, many.item):
+    told = told_until(facts, view, many.item)
+    if pauses and replaces(facts, many.item):
         again = many.each(many.actions, view.now)
-        return [item for item in again if item.action.id > told or not shown_enough(ask, view, item)], 0
+        return [item for item in again if item.action.id > told or not shown_enough(facts, view, item)], 0
     first = bisect_right(many.ids, told)
     newest = max(first, len(many.ids) - MOST_CONFLICTS)
     return many.each(many.actions[newest:], view.now), newest - first
@@ -304,16 +310,16 @@ _second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
 _place, _action_id, _kind_gravity = attrgetter("place"), attrgetter("action.id"), attrgetter("kind.gravity")
 
 
-def expire(ask: Ask, view: View) -> Change:
+def expire(facts: CallFacts, view: View) -> Change:
     """Journal a call that nobody waits for any more. It opens nothing, notifies nobody and leaves the queue. Pure."""
     settles: list[Settle] = []
-    if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
-        ask = replace(ask, waiter=left.id)
-    _give_up_place(ask, view, settles)
-    decision = draft(ask, Case(Verdict.BLOCK), view.now)
-    body = {"reason": EXPIRED, **body_of(ask, replace(decision, warning=None))}
-    entry = entry_of(ask, Event.REFUSE, None, body)
-    return Change((entry,), settles=tuple(settles), answer=Ruling(decision, expired=True))
+    if facts.waits and not facts.waiter and (left := _left_place(facts, view)) is not None:
+        facts = replace(facts, waiter=left.id)
+    _give_up_place(facts, view, settles)
+    decision = draft(facts, Assessment(Verdict.BLOCK), view.now)
+    body = {"reason": EXPIRED, **body_of(facts, replace(decision, warning=None))}
+    entry = entry_of(facts, Event.REFUSE, None, body)
+    return Change((entry,), settles=tuple(settles), answer=Decided(decision, expired=True))
 
 
 # --- the ways a decision ends ----------------------------------------------------------------------
@@ -323,74 +329,76 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
     return any(item.action.session in view.wanted for item in held)
 
 
-def _queue(ask: Ask, view: View, *, takes_up: bool) -> Change:
+def _queue(facts: CallFacts, view: View, *, takes_up: bool) -> Change:
     """Takes, takes up or keeps a place in the queue: a waiter is an action in state ``queued``.
 
     Who takes one up prolongs it, so that whoever had it sees that it is not theirs to give up.
     """
     settles, entries = lapses(view)
-    waiting = draft(ask, Case(Verdict.BLOCK), 0)
+    waiting = draft(facts, Assessment(Verdict.BLOCK), 0)
     until = view.now + WAITER_TTL
-    mine = _place_in_queue(ask, view)
+    mine = _place_in_queue(facts, view)
     if mine is not None:
         if takes_up or mine.expires - view.now < WAITER_TTL // 2:
             settles.append(Settle(mine, State.QUEUED, expires=until))
-        return Change(entries=tuple(entries), settles=tuple(settles), answer=Ruling(waiting, place=mine.id))
+        return Change(entries=tuple(entries), settles=tuple(settles), answer=Decided(waiting, place=mine.id))
     id = view.now + len(entries)
-    entries.append(entry_of(ask, Event.QUEUE, None, {}))
-    opening = Opening(State.QUEUED, until, host=ask.call.host, content=Content(_print_of(ask)))
-    return Change(tuple(entries), opening, tuple(settles), answer=Ruling(waiting, place=id))
+    entries.append(entry_of(facts, Event.QUEUE, None, {}))
+    opening = Opening(State.QUEUED, until, host=facts.call.host, content=Content(_print_of(facts)))
+    return Change(tuple(entries), opening, tuple(settles), answer=Decided(waiting, place=id))
 
 
-def _place_in_queue(ask: Ask, view: View) -> Action | None:
-    if not ask.waiter:
+def _place_in_queue(facts: CallFacts, view: View) -> Action | None:
+    if not facts.waiter:
         return None
     for place in view.keys:
         for action in place.live:
-            if action.id == ask.waiter and action.state is State.QUEUED and view.now < action.expires:
+            if action.id == facts.waiter and action.state is State.QUEUED and view.now < action.expires:
                 return action
     return None
 
 
-def _left_place(ask: Ask, view: View) -> Action | None:
+def _left_place(facts: CallFacts, view: View) -> Action | None:
     """The place that an earlier try of the same call left when its server stopped or its connection was lost."""
-    print_ = _print_of(ask)
+    print_ = _print_of(facts)
     for place in view.keys if print_ else ():
         for action in place.live:
-            mine = action.state is State.QUEUED and action.session == ask.actor and view.now < action.expires
+            mine = action.state is State.QUEUED and action.session == facts.actor and view.now < action.expires
             if mine and action.content.digest == print_:
                 return action
     return None
 
 
-def _print_of(ask: Ask) -> bytes:
+def _print_of(facts: CallFacts) -> bytes:
     """What tells a waiting call from the session's others: its call id and content; nothing without a call id."""
-    if not ask.call_print:
+    if not facts.call_print:
         return b""
-    return blake2b(ask.call_print + ask.found.content.digest, digest_size=16, person=b"waiting").digest()
+    return blake2b(facts.call_print + facts.classification.content.digest, digest_size=16, person=b"waiting").digest()
 
 
-def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
-    """``ask`` or ``block``: passes if a person agreed to just this, asks if it must."""
-    answer = _answered(ask, view)
+def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
+    """``facts`` or ``block``: passes if a person agreed to just this, asks if it must."""
+    answer = _answered(facts, view)
     if answer is None:
-        return _conclude(ask, view, case)
+        return _conclude(facts, view, assessment)
     if answer.approved > 0 and view.now - answer.approved < APPROVAL_TTL:
-        if not any(item.action.id > answer.id for item in case.items):
-            verdict = Verdict.WARN if case.items else Verdict.ALLOW
-            agreed = replace(case, verdict=verdict, note=f"A person approved this call ({answer.id}).")
-            return _open(ask, view, agreed, used=answer)
+        if not any(item.action.id > answer.id for item in assessment.items):
+            verdict = Verdict.WARN if assessment.items else Verdict.ALLOW
+            agreed = replace(assessment, verdict=verdict, note=f"A person approved this call ({answer.id}).")
+            return _open(facts, view, agreed, used=answer)
     elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
         note = f"A person refused this call ({answer.id}). Do not repeat it; do something else.{_word(answer, view)}"
-        return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
-    elif case.verdict is Verdict.ASK and not answer.approved:
+        return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
+    elif assessment.verdict is Verdict.ASK and not answer.approved:
         note = f"Nobody has answered the question yet ({answer.id})."
-        decision = draft(ask, replace(case, note=note), answer.id)
+        decision = draft(facts, replace(assessment, note=note), answer.id)
         settles, entries = lapses(view)
-        _give_up_place(ask, view, settles)
-        entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision, case.details)))
-        return Change(tuple(entries), settles=tuple(settles), answer=Ruling(decision))
-    return _conclude(ask, view, case)
+        _give_up_place(facts, view, settles)
+        entries.append(
+            entry_of(facts, Event.INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details))
+        )
+        return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision))
+    return _conclude(facts, view, assessment)
 
 
 def _word(refused: Action, view: View) -> str:
@@ -401,7 +409,7 @@ def _word(refused: Action, view: View) -> str:
     return f" They say: {quote(note, MAX_WORD)}." if note else ""
 
 
-def _answered(ask: Ask, view: View) -> Action | None:
+def _answered(facts: CallFacts, view: View) -> Action | None:
     """This session's question about just this call, else about one that this is reworded from: the newest.
 
     Expired ones are gone.
@@ -409,67 +417,79 @@ def _answered(ask: Ask, view: View) -> Action | None:
     found: dict[tuple[bool, int], Action] = {}
     for place in view.keys:
         for action in place.live:
-            if action.state is not State.ASKED or action.session != ask.actor or view.now >= action.expires:
+            if action.state is not State.ASKED or action.session != facts.actor or view.now >= action.expires:
                 continue
-            same = action.content.digest == ask.found.content.digest
-            if same or _reworded(ask, action):
+            same = action.content.digest == facts.classification.content.digest
+            if same or _reworded(facts, action):
                 found[same, action.id] = action
     return found[max(found)] if found else None
 
 
-def _reworded(ask: Ask, question: Action) -> bool:
+def _reworded(facts: CallFacts, question: Action) -> bool:
     """Whether the call may run in place of the one that a person was asked about: with the params that were shown.
 
     They are kept for a question of a host that can replace params; without them nothing but that very call was agreed
     to.
     """
-    if not ask.call.rewrite or question.tool != ask.call.tool or _names(question) != _names(ask):
+    if not facts.call.rewrite or question.tool != facts.call.tool or _names(question) != _names(facts):
         return False
     return question.approved <= 0 or bool(question.answer)
 
 
-def _names(of: Action | Ask) -> list[str]:
+def _names(of: Action | CallFacts) -> list[str]:
     return [key.name for key in of.keys]
 
 
-def _conclude(ask: Ask, view: View, case: Case) -> Change:
+def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     """The answer as it stands: lets the call through, or says no and opens nothing."""
-    verdict = case.verdict
+    verdict = assessment.verdict
     if verdict.proceed:
-        change = _open(ask, view, case)
-        return change if case.passed is None else passing(change, case.passed, view, ask.found.window)
-    if ask.observes or view.now < view.observe_until:
-        return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
+        change = _open(facts, view, assessment)
+        return (
+            change
+            if assessment.passed is None
+            else passing(change, assessment.passed, view, facts.classification.window)
+        )
+    if facts.observes or view.now < view.observe_until:
+        return _open(facts, view, replace(assessment, verdict=observe(verdict)), observed=verdict)
     settles, entries = lapses(view)
-    _give_up_place(ask, view, settles)
-    moves = tuple(moved(ask, view, verdict, case.items))
+    _give_up_place(facts, view, settles)
+    moves = tuple(moved(facts, view, verdict, assessment.items))
     if verdict is Verdict.CONFIRM:
-        case = replace(case, wait=until_repeat(ask, view, moves), attempt=attempt_of(ask, view, case.items, moves))
-    decision = draft(ask, case, view.now + len(entries))  # its entry follows what lapsed
+        assessment = replace(
+            assessment, wait=until_repeat(facts, view, moves), attempt=attempt_of(facts, view, assessment.items, moves)
+        )
+    decision = draft(facts, assessment, view.now + len(entries))  # its entry follows what lapsed
     opening = None
     if verdict is Verdict.ASK:
-        opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
-    entries.append(entry_of(ask, Event.INTERCEPT, verdict, body_of(ask, decision, case.details)))
-    return Change(tuple(entries), opening, tuple(settles), moves, content=ask.found.content, answer=Ruling(decision))
+        opening = Opening(
+            State.ASKED, view.now + APPROVAL_TTL, content=facts.classification.content, params=facts.params
+        )
+    entries.append(entry_of(facts, Event.INTERCEPT, verdict, body_of(facts, decision, assessment.details)))
+    return Change(
+        tuple(entries), opening, tuple(settles), moves, content=facts.classification.content, answer=Decided(decision)
+    )
 
 
-def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, observed: Verdict | None = None) -> Change:
+def _open(
+    facts: CallFacts, view: View, assessment: Assessment, *, used: Action | None = None, observed: Verdict | None = None
+) -> Change:
     """Lets the call through: an open action with a lease at tiers 3 and 4, a done one below.
 
     ``used`` is the approval that it runs on, ``observed`` the verdict that ``observe`` let pass.
     """
-    found, call, now = ask.found, ask.call, view.now
+    found, call, now = facts.classification, facts.call, view.now
     settles: list[Settle] = []
     entries: list[Entry] = []
-    if case is not _CLEAR:
+    if assessment is not _CLEAR:
         settles, entries = lapses(view)
-        _give_up_place(ask, view, settles)
+        _give_up_place(facts, view, settles)
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
     if found.gap and _is_news(view):
-        case = replace(case, note=f"{case.note} {no_key(found.tier, call.tool)}".lstrip())
+        assessment = replace(assessment, note=f"{assessment.note} {no_key(found.tier, call.tool)}".lstrip())
     leases = found.tier >= 3
-    expires = now + ask.ttl
+    expires = now + facts.ttl
     limit = 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
@@ -486,18 +506,18 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
         False,
         content,
         prints_of(content) if found.tier >= 2 or content.commitment is not None else (),
-        _supersedes(ask, case.evidence) if case.evidence else (),
+        _supersedes(facts, assessment.evidence) if assessment.evidence else (),
     )
     if content.commitment is not None and view.twins and (ended := ended_by(found, view)):
         opening = replace(opening, supersedes=(*opening.supersedes, *ended))
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
-    decision = draft(ask, case, id, observed, lease)
+    decision = draft(facts, assessment, id, observed, lease)
     if params is not None:
         decision = replace(decision, params=params)
-    entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision, case.details)))
-    moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
-    return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
+    entries.append(entry_of(facts, _INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details)))
+    moves = tuple(moved(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items))
+    return Change(tuple(entries), opening, tuple(settles), moves, answer=Decided(decision))
 
 
 def _is_news(view: View) -> bool:
@@ -508,14 +528,14 @@ def _is_news(view: View) -> bool:
     )
 
 
-def _give_up_place(ask: Ask, view: View, settles: list[Settle]) -> None:
+def _give_up_place(facts: CallFacts, view: View, settles: list[Settle]) -> None:
     """The place in the queue ends with the decision; the action that opens is a newer one."""
-    mine = _place_in_queue(ask, view)
+    mine = _place_in_queue(facts, view)
     if mine is not None:
         settles.append(Settle(mine, State.CANCELLED, ended=view.now))
 
 
-def _supersedes(ask: Ask, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
+def _supersedes(facts: CallFacts, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
     """The unknown actions that this one repeats: once it is done, they are settled."""
     return tuple(
         {
@@ -523,8 +543,8 @@ def _supersedes(ask: Ask, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
             for item in evidence
             if item.kind is Kind.UNKNOWN
             and (
-                item.action.content.digest == ask.found.content.digest
-                or (item.own and item.action.tool == ask.call.tool)
+                item.action.content.digest == facts.classification.content.digest
+                or (item.own and item.action.tool == facts.call.tool)
             )
         }
     )

@@ -28,7 +28,7 @@ from callosum.model import (
     Worktree,
     overlap,
 )
-from callosum.policy.ask import Ask, Case
+from callosum.policy.call_facts import Assessment, CallFacts
 from callosum.policy.evidence import Evidence, lost, moment, unreported
 from callosum.policy.sentence import Beside, decided_by, decides_by, details_of, sentence
 from callosum.policy.summary import hunk_of, kept_in, said_in
@@ -96,26 +96,36 @@ def _lease(action: Action) -> Lease:
     return Lease(action.id, expires / SECOND, (action.expires - action.started) / SECOND)
 
 
-def draft(ask: Ask, case: Case, id: int, observed: Verdict | None = None, lease: Lease | None = None) -> Decision:
+def draft(
+    facts: CallFacts, assessment: Assessment, id: int, observed: Verdict | None = None, lease: Lease | None = None
+) -> Decision:
     """The answer; ``id`` is the place of the entry that tells of it."""
-    verdict, count = case.verdict, len(case.items) + case.more
-    names = tuple([key.name for key in ask.found.keys])
-    silent = observed is not None or (verdict is _ALLOW and not case.note)
+    verdict, count = assessment.verdict, len(assessment.items) + assessment.more
+    names = tuple([key.name for key in facts.classification.keys])
+    silent = observed is not None or (verdict is _ALLOW and not assessment.note)
     return Decision(
         verdict.proceed,
-        ask.found.tier,
+        facts.classification.tier,
         names[0] if names else None,
         id,
         verdict,
         names,
-        ask.found.rule,
-        case.conflicts,
+        facts.classification.rule,
+        assessment.conflicts,
         count,
         None
         if silent
         else _warning(
-            sentence(verdict, ask.found.tier, case.conflicts, count, case.note, case.wait / SECOND, case.attempt),
-            case.details,
+            sentence(
+                verdict,
+                facts.classification.tier,
+                assessment.conflicts,
+                count,
+                assessment.note,
+                assessment.wait / SECOND,
+                assessment.attempt,
+            ),
+            assessment.details,
         ),
         lease,
         observed,
@@ -126,7 +136,9 @@ def _warning(sentence: str | None, details: str) -> str | None:
     return sentence and sentence + details
 
 
-def told_of(view: View, items: tuple[Evidence, ...], ask: Ask, compared: str = "") -> tuple[tuple[Conflict, ...], str]:
+def told_of(
+    view: View, items: tuple[Evidence, ...], facts: CallFacts, compared: str = ""
+) -> tuple[tuple[Conflict, ...], str]:
     """Return evidence as it is shown, in its order, and what is told of it below the sentence.
 
     ``compared`` are lines of a change that are shown below all that; without any, those that the journal has are told.
@@ -135,15 +147,15 @@ def told_of(view: View, items: tuple[Evidence, ...], ask: Ask, compared: str = "
         return (), ""
     ids = {item.action.id for item in items if not item.action.lock}
     bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
-    conflicts = tuple([_conflict(item, view.now, ask, bodies.get(item.action.id, b"")) for item in items])
+    conflicts = tuple([_conflict(item, view.now, facts, bodies.get(item.action.id, b"")) for item in items])
     purpose = kept_in(bodies.get(items[0].action.id, b"{}")).purpose
-    beside = _beside(view, items, ask, purpose)
+    beside = _beside(view, items, facts, purpose)
     changed = [item.action for item in items if not compared and item.kind is Kind.STALE and item.action.id in bodies]
     hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
     return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None), beside, measure(compared))
 
 
-def _beside(view: View, items: tuple[Evidence, ...], ask: Ask, purpose: str) -> list[Beside]:
+def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: str) -> list[Beside]:
     """Return what the session of the gravest evidence did beside it, where that helps to judge the call.
 
     It helps if it was done within ``NEAR_IN_TIME`` of it and is about the same thing: first what is on one of the
@@ -161,7 +173,7 @@ def _beside(view: View, items: tuple[Evidence, ...], ask: Ask, purpose: str) -> 
         and not action.lock
         and abs(action.started - gravest.started) <= NEAR_IN_TIME
     }
-    mine = _changed_by(ask)
+    mine = _changed_by(facts)
     found: list[tuple[int, int, Beside]] = []
     for id, body in view.bodies(sorted(acts)).items() if acts else ():
         action = acts[id]
@@ -186,7 +198,7 @@ def _nearness(keys: Sequence[str], others: Sequence[str]) -> int:
     return 1 if any(_place(other) in places for other in others) else _ELSEWHERE
 
 
-def _changed_by(of: Ask | Action) -> list[str]:
+def _changed_by(of: CallFacts | Action) -> list[str]:
     return [key.name for key in of.keys if key.mode is not Mode.READ and not key.name.startswith(NO_KEY)]
 
 
@@ -199,7 +211,7 @@ def _place(key: str) -> str:
     return name.rpartition(":")[0] if name.count(":") > 1 else ""
 
 
-def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:
+def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Conflict:
     """Evidence as it is shown: ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
@@ -209,10 +221,10 @@ def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:
     until = None
     if item.kind is Kind.OPPOSED:
         theirs = action.content.commitment
-        key = ask.keys[item.place].name
+        key = facts.keys[item.place].name
         side = action.content.stance or (theirs.side if theirs is not None else "")
         decided = (decides_by if running else decided_by)(action.tool, side, key)
-        decides = decides_by(ask.call.tool, ask.found.content.stance or "+book", key)
+        decides = decides_by(facts.call.tool, facts.classification.content.stance or "+book", key)
         if theirs is not None:
             what, until = theirs.what, theirs.until / SECOND
     summary, purpose = said_in(body, key) if body else ("", "")
@@ -233,7 +245,7 @@ def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:
         until=until,
         what=what,
         summary=summary,
-        purpose=purpose if purpose and (ask.shares or _are_of_one(action.session, ask.actor)) else "",
+        purpose=purpose if purpose and (facts.shares or _are_of_one(action.session, facts.actor)) else "",
     )
 
 
@@ -242,11 +254,11 @@ def _are_of_one(session: str, other: str) -> bool:
     return session.partition("/")[0] == other.partition("/")[0]
 
 
-def body_of(ask: Ask, decision: Decision, details: str = "") -> dict[str, Any]:
+def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str, Any]:
     """What the journal keeps beside the facts of the entry. ``details`` is the end of the decision's warning."""
-    body: dict[str, Any] = origin_of(ask.call)
-    if ask.summary is not None:
-        body["params"] = ask.summary
+    body: dict[str, Any] = origin_of(facts.call)
+    if facts.summary is not None:
+        body["params"] = facts.summary
     if decision.conflicts:
         body["conflicts"] = decision.conflicts
         body["count"] = decision.conflict_count
@@ -258,16 +270,16 @@ def body_of(ask: Ask, decision: Decision, details: str = "") -> dict[str, Any]:
         body["observed"] = decision.observed
     if decision.params is not None:
         body["reworded"] = True
-    if ask.found.gap:
+    if facts.classification.gap:
         body["gap"] = True
-    if ask.found.content.origin:
-        body["origin"] = ask.found.content.origin.hex()
-    if ask.call.pause:
+    if facts.classification.content.origin:
+        body["origin"] = facts.classification.content.origin.hex()
+    if facts.call.pause:
         body["pause"] = True
-    if ask.hunk:
-        body["hunk"] = ask.hunk
-    if ask.full:
-        known = {name: said for name in _KNOWN if (said := getattr(ask.call, name)) is not None}
+    if facts.hunk:
+        body["hunk"] = facts.hunk
+    if facts.full:
+        known = {name: said for name in _KNOWN if (said := getattr(facts.call, name)) is not None}
         if known:
             body["known"] = summarise(known, mode="full")
     return body
@@ -307,20 +319,20 @@ def _worktree(found: Worktree) -> dict[str, str]:
     return {"root": found.root, "repository": found.repository}
 
 
-def entry_of(ask: Ask, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
+def entry_of(facts: CallFacts, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
     """The journal entry of a decision; the store fills in its place."""
     return Entry(
         event,
-        ask.actor,
-        ask.call.namespace,
+        facts.actor,
+        facts.call.namespace,
         0,
         0,
-        ask.call.tool,
-        ask.found.tier,
+        facts.call.tool,
+        facts.classification.tier,
         verdict,
-        ask.found.rule,
-        ask.call.run or "",
-        ask.keys,
+        facts.classification.rule,
+        facts.call.run or "",
+        facts.keys,
         None,
         body,
     )

@@ -31,10 +31,10 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy import settle
-from callosum.policy.ask import prints_of
+from callosum.policy import lifecycle
+from callosum.policy.call_facts import prints_of
 from callosum.policy.commitments import dated
-from callosum.policy.settle import Who
+from callosum.policy.lifecycle import Who
 
 NOTE: Final = "reported while the gate could not be asked"
 GIVEN_UP: Final = "the caller gave up before it had an answer"
@@ -107,7 +107,7 @@ def enter(arrival: Arrival, view: View) -> Change:
 
 def conclude(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
     """Settles a call that has just been entered, at the moment ``ended``. Answers a ``Report``."""
-    return settle.finish(who, outcome, None, view, ended=ended, note=NOTE)
+    return lifecycle.finish(who, outcome, None, view, ended=ended, note=NOTE)
 
 
 def report(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
@@ -120,7 +120,7 @@ def report(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
         found = None  # a cancellation settled it, and the tool ran all the same
     if found is not None and ended:
         ended = max(ended, found.started)
-    return settle.finish(who, outcome, None, replace(view, found=found), ended=ended, note=NOTE)
+    return lifecycle.finish(who, outcome, None, replace(view, found=found), ended=ended, note=NOTE)
 
 
 def withdraw(who: Who, gave_up: int, view: View) -> Change:
@@ -131,7 +131,7 @@ def withdraw(who: Who, gave_up: int, view: View) -> Change:
     found = view.found or view.earlier
     if found is None or found.started > gave_up or found.ended or not _may_run(found):
         return Change(answer=Report(ok=False, note="nothing was opened for this call"))
-    return settle.finish(who, Outcome.CANCELLED, None, replace(view, found=found), note=GIVEN_UP)
+    return lifecycle.finish(who, Outcome.CANCELLED, None, replace(view, found=found), note=GIVEN_UP)
 
 
 def _may_run(action: Action) -> bool:

@@ -24,7 +24,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy.ask import Ask
+from callosum.policy.call_facts import CallFacts
 from callosum.policy.evidence import Evidence, moment, shown_as_held, unreported
 from callosum.policy.table import TABLE, cell, pause
 
@@ -55,35 +55,35 @@ _action_id, _gravity, _kind_and_mode = (
 _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
 
-def was_told(ask: Ask, view: View, item: Evidence) -> bool:
+def was_told(facts: CallFacts, view: View, item: Evidence) -> bool:
     """Whether the session was told of it, no less gravely; tier 4 ignores what it was told.
 
     So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone. Who was told that an action is
     ``held`` is told of its change too, once that has happened, if it had read the resource before.
     A commitment beyond the rule's window is confirmed by a repeat at any tier where no person can be asked.
     """
-    return item.action.id <= told_until(ask, view, item)
+    return item.action.id <= told_until(facts, view, item)
 
 
-def told_until(ask: Ask, view: View, item: Evidence) -> int:
+def told_until(facts: CallFacts, view: View, item: Evidence) -> int:
     """Return the id of the newest action of this kind or a graver one that the session was notified of; 0 for none."""
-    if (ask.found.tier >= Tier.CRITICAL and (not item.committed or ask.call.pause)) or not view.keys:
+    if (facts.classification.tier >= Tier.CRITICAL and (not item.committed or facts.call.pause)) or not view.keys:
         return 0
     if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
         return 0
     mark = view.keys[item.place].mark
     gravity = item.kind.gravity
-    if item.kind is Kind.STALE and item.action.tier >= Tier.HIGH and shown_as_held(ask.found, item.action):
+    if item.kind is Kind.STALE and item.action.tier >= Tier.HIGH and shown_as_held(facts.classification, item.action):
         if item.unread:
             gravity = Kind.HELD.gravity
         elif item.action.ended > mark.told_at:
             return 0  # whatever it was told of this action was said while that was running
     now, then = covers(mark)
-    if _after(ask, view, mark):
+    if _after(facts, view, mark):
         told, gravest, covered = mark.told, mark.told_kind, now
     else:
         told, gravest, covered = mark.before, mark.before_kind, then
-    if gravity > gravest or (covered != _EVERY and not _covers(ask, covered, item, gravity)):
+    if gravity > gravest or (covered != _EVERY and not _covers(facts, covered, item, gravity)):
         return 0
     return told
 
@@ -100,40 +100,44 @@ def with_covers(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, .
     return bare if told == before == _EVERY else (-(before << _BITS | told), *bare)
 
 
-def _covers(ask: Ask, covered: int, item: Evidence, gravity: int) -> bool:
+def _covers(facts: CallFacts, covered: int, item: Evidence, gravity: int) -> bool:
     """Whether evidence of this sort was looked for when the session was told, as itself or as ``gravity`` says."""
     if item.action.mode is Mode.APPEND and not covered & _APPENDS:
         return False
-    return bool(covered & (_bit(ask, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
+    return bool(covered & (_bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
 
 
-def _bit(ask: Ask, kind: Kind) -> int:
+def _bit(facts: CallFacts, kind: Kind) -> int:
     """Return the bit of what is in the way of this call as this kind."""
-    if kind is Kind.OPPOSED and ask.found.content.stance[:1] == "-":
+    if kind is Kind.OPPOSED and facts.classification.content.stance[:1] == "-":
         return _AGAINST_NO
     return 1 << kind.gravity
 
 
-def _looked_for(ask: Ask, mode: Mode, mine: Iterable[Evidence]) -> int:
+def _looked_for(facts: CallFacts, mode: Mode, mine: Iterable[Evidence]) -> int:
     """Return the bits of what is shown to this call if it is in the way: not all that would stop a graver one.
 
     What was shown is always among it, so that a repeat of the call confirms.
     """
-    found = ask.found
+    found = facts.classification
     bits = 0 if mode is Mode.APPEND else _APPENDS
     for kind in Kind if found.cells else TABLE[found.tier]:
         if cell(found.tier, kind, 0, found.cells) is not Verdict.ALLOW:
-            bits |= _bit(ask, kind)
+            bits |= _bit(facts, kind)
     if bits & 1 << Kind.OPPOSED.gravity and not found.content.stance:
         bits |= _AGAINST_NO
     for kind, theirs in set(map(_kind_and_mode, mine)):
-        bits |= _bit(ask, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
+        bits |= _bit(facts, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
     return bits
 
 
-def replaces(ask: Ask, item: Evidence) -> bool:
+def replaces(facts: CallFacts, item: Evidence) -> bool:
     """Return True if the call would replace a whole file that another session has changed, or is changing."""
-    return item.kind is Kind.STALE and bool(ask.found.content.whole) and ask.keys[item.place].name.startswith("file:")
+    return (
+        item.kind is Kind.STALE
+        and bool(facts.classification.content.whole)
+        and facts.keys[item.place].name.startswith("file:")
+    )
 
 
 def pauses_that_showed(mark: Mark, item: Evidence) -> int:
@@ -142,41 +146,41 @@ def pauses_that_showed(mark: Mark, item: Evidence) -> int:
     return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
 
 
-def shown_enough(ask: Ask, view: View, item: Evidence) -> bool:
+def shown_enough(facts: CallFacts, view: View, item: Evidence) -> bool:
     """Return False if a pause must show the conflict again, although the session was notified of it."""
-    if not view.keys or not replaces(ask, item):
+    if not view.keys or not replaces(facts, item):
         return True
     return pauses_that_showed(view.keys[item.place].mark, item) >= REPLACING
 
 
-def attempt_of(ask: Ask, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
+def attempt_of(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
     """Return which attempt to replace a file unread the paused call is, from 1; 0 if it replaces none."""
     marks = {place.key.name: place.mark for place in view.keys} | {move.key: move.mark for move in moves}
-    replacing = [item for item in items if replaces(ask, item)]
+    replacing = [item for item in items if replaces(facts, item)]
     return max((pauses_that_showed(marks[view.keys[item.place].key.name], item) for item in replacing), default=0)
 
 
-def _after(ask: Ask, view: View, mark: Mark) -> bool:
+def _after(facts: CallFacts, view: View, mark: Mark) -> bool:
     """Whether this call was made after the mark's answer was given, and is another call.
 
     A host may tell (``after``, or another ``run``); where it cannot, a second later is after.
     """
-    if ask.call_print and ask.call_print == mark.told_call:
+    if facts.call_print and facts.call_print == mark.told_call:
         return False
-    if ask.call.after is not None:
-        return ask.call.after >= mark.told_at
-    if ask.call.run and mark.told_run and ask.call.run != mark.told_run:
+    if facts.call.after is not None:
+        return facts.call.after >= mark.told_at
+    if facts.call.run and mark.told_run and facts.call.run != mark.told_run:
         return True
     return view.now - mark.told_at >= ORDER
 
 
-def until_repeat(ask: Ask, view: View, moves: Iterable[Move]) -> int:
+def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
     """Return how many microseconds must pass before a repeat of the paused call confirms it.
 
     None have to where the host says what the model had seen when it called; a repeat of another turn need not wait
     either. Otherwise a repeat that comes at once may be a second call of the turn in which the first was made.
     """
-    if ask.call.after is not None:
+    if facts.call.after is not None:
         return 0
     told = max((move.mark.told_at for move in moves), default=0) or max(
         (place.mark.told_at for place in view.keys), default=0
@@ -184,18 +188,18 @@ def until_repeat(ask: Ask, view: View, moves: Iterable[Move]) -> int:
     return max(0, told + ORDER - view.now)
 
 
-def lately_told(ask: Ask, view: View) -> bool:
+def lately_told(facts: CallFacts, view: View) -> bool:
     """Whether a rule's own ``confirm`` was answered by this repeat."""
     return any(
-        place.mark.told_at and view.now - place.mark.told_at < PAUSE_SPAN and _after(ask, view, place.mark)
+        place.mark.told_at and view.now - place.mark.told_at < PAUSE_SPAN and _after(facts, view, place.mark)
         for place in view.keys
     )
 
 
-def paused(ask: Ask, view: View, item: Evidence, verdict: Verdict) -> Verdict:
+def paused(facts: CallFacts, view: View, item: Evidence, verdict: Verdict) -> Verdict:
     """The verdict for a host that pauses; at tier 3 only a warning after two mild pauses in ten minutes."""
     result = pause(verdict, item.kind, item.age)
-    if result is not Verdict.CONFIRM or ask.found.tier != Tier.HIGH:
+    if result is not Verdict.CONFIRM or facts.classification.tier != Tier.HIGH:
         return result
     pauses = [pause for pause in view.keys[item.place].mark.pauses if pause > 0] if view.keys else []
     if _mild(item) and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
@@ -208,7 +212,7 @@ def _mild(item: Evidence) -> bool:
     return item.kind in (Kind.RECENT, Kind.HELD) and not item.changes
 
 
-def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
+def moved(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
     """The marks as they stand after this answer: what was told, what was read."""
     moves = []
     for number, place in enumerate(view.keys):
@@ -216,7 +220,7 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
         if verdict is _WARN or verdict is _CONFIRM:
             mine = [item for item in items if item.place == number]
             if mine or (verdict is _CONFIRM and not items and number == 0):
-                mark = _tell(ask, view, place, mine, verdict)
+                mark = _tell(facts, view, place, mine, verdict)
         if verdict.proceed and place.key.mode is Mode.READ and _worth_a_read(place, view):
             mark = replace(mark, read=view.now)
         if mark is not place.mark:
@@ -224,40 +228,40 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
     return moves
 
 
-def _tell(ask: Ask, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
+def _tell(facts: CallFacts, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
     mark = place.mark
     told = max([mark.told, *map(_action_id, mine)])
     kind = max([mark.told_kind, *map(_gravity, mine)])
     now, then = covers(mark)
-    covered = _covered(ask, place, mine, told) if mine else now
-    known = _after(ask, view, mark)
+    covered = _covered(facts, place, mine, told) if mine else now
+    known = _after(facts, view, mark)
     same = (told, kind, covered) == (mark.told, mark.told_kind, now)
     if mine and same and not (known and verdict is _CONFIRM):
         return mark  # a sibling of the call that was told; the second runs from the first telling
     pauses = mark.pauses
     if verdict is _CONFIRM and mine and all(map(_mild, mine)):
         pauses = _with_pause(pauses, view.now)
-    elif verdict is _CONFIRM and (known or told > mark.told) and any(replaces(ask, item) for item in mine):
+    elif verdict is _CONFIRM and (known or told > mark.told) and any(replaces(facts, item) for item in mine):
         pauses = _with_pause(pauses, -view.now)
     return replace(
         mark,
         told=told,
         told_kind=kind,
         told_at=view.now,
-        told_call=ask.call_print,
-        told_run=ask.call.run or "",
+        told_call=facts.call_print,
+        told_run=facts.call.run or "",
         before=mark.told if known else mark.before,
         before_kind=mark.told_kind if known else mark.before_kind,
         pauses=with_covers(pauses, covered, now if known else then),
     )
 
 
-def _covered(ask: Ask, place: KeyView, mine: list[Evidence], told: int) -> int:
+def _covered(facts: CallFacts, place: KeyView, mine: list[Evidence], told: int) -> int:
     """Return the bits of what the mark covers after this answer, which tells of actions up to ``told``.
 
     What an earlier answer covered beyond this one still counts as long as no newer action is told of.
     """
-    bits = _looked_for(ask, place.key.mode, mine)
+    bits = _looked_for(facts, place.key.mode, mine)
     return bits | covers(place.mark)[0] if told == place.mark.told else bits
 
 

@@ -17,7 +17,7 @@ from callosum.model import SECOND, Change, Kind, Lease, Mode, Move, State, Tier,
 from callosum.policy.evidence import Evidence, holds_file, last_look, unreported
 
 if TYPE_CHECKING:
-    from callosum.policy.ask import Ask
+    from callosum.policy.call_facts import CallFacts
 
 MERGE_LEASE: Final = 30 * SECOND
 """How long a merged write holds its file, unless it is reported before or renewed."""
@@ -50,30 +50,30 @@ class Prepared(Struct, frozen=True, gc=False):
     changing: bool = False
 
 
-def unread_changes(ask: Ask, view: View, evidence: Iterable[Evidence]) -> frozenset[Unread]:
+def unread_changes(facts: CallFacts, view: View, evidence: Iterable[Evidence]) -> frozenset[Unread]:
     """Return the changes of files that the call would write over, if the gate can compare them with the call's.
 
     It cannot while one of them is still being made.
     """
-    if not ask.here or ask.found.tier >= Tier.HIGH or ask.observes or view.now < view.observe_until:
+    if not facts.here or facts.classification.tier >= Tier.HIGH or facts.observes or view.now < view.observe_until:
         return frozenset()
-    found = [item for item in evidence if _is_unread(ask, item)]
+    found = [item for item in evidence if _is_unread(facts, item)]
     if any(unreported(item.action, view.now) for item in found):
         return frozenset()
-    return frozenset([_change(ask, item) for item in found])
+    return frozenset([_change(facts, item) for item in found])
 
 
-def is_among(ask: Ask, changes: frozenset[Unread], item: Evidence) -> bool:
+def is_among(facts: CallFacts, changes: frozenset[Unread], item: Evidence) -> bool:
     """Return True if the evidence is one of the changes."""
-    return item.kind is _STALE and _change(ask, item) in changes
+    return item.kind is _STALE and _change(facts, item) in changes
 
 
-def is_paused(ask: Ask, prepared: Prepared | None, item: Evidence) -> bool:
+def is_paused(facts: CallFacts, prepared: Prepared | None, item: Evidence) -> bool:
     """Return True if a pause must show the change, where another session is only warned: it does not merge."""
-    return prepared is not None and prepared.conflicting and is_among(ask, prepared.changes, item)
+    return prepared is not None and prepared.conflicting and is_among(facts, prepared.changes, item)
 
 
-def must_wait(ask: Ask, view: View, prepared: Prepared | None, item: Evidence) -> bool:
+def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evidence) -> bool:
     """Return True if the call is paused however often that was said, because what it waits for ends soon.
 
     Another call's merged write holds the file; or the call could run merged, as soon as the change is made.
@@ -81,20 +81,25 @@ def must_wait(ask: Ask, view: View, prepared: Prepared | None, item: Evidence) -
     action = item.action
     if item.kind is Kind.HELD:
         return holds_file(action)
-    if not ask.here or not ask.call.rewrite or not ask.found.content.whole or not _is_unread(ask, item):
+    if (
+        not facts.here
+        or not facts.call.rewrite
+        or not facts.classification.content.whole
+        or not _is_unread(facts, item)
+    ):
         return False
     if prepared is not None and prepared.changing:
         return True
     soon = view.now - action.started < MERGE_LEASE
-    return soon and ask.found.tier < Tier.HIGH and unreported(action, view.now)
+    return soon and facts.classification.tier < Tier.HIGH and unreported(action, view.now)
 
 
-def _change(ask: Ask, item: Evidence) -> Unread:
-    return ask.keys[item.place].name, item.action.id, item.action.ended, item.action.session
+def _change(facts: CallFacts, item: Evidence) -> Unread:
+    return facts.keys[item.place].name, item.action.id, item.action.ended, item.action.session
 
 
-def _is_unread(ask: Ask, item: Evidence) -> bool:
-    key = ask.keys[item.place]
+def _is_unread(facts: CallFacts, item: Evidence) -> bool:
+    key = facts.keys[item.place]
     return item.kind is _STALE and key.mode is _WRITE and key.name.startswith(_FILE) and key.name[-1] != "/"
 
 
@@ -104,7 +109,7 @@ def passing(change: Change, prepared: Prepared, view: View, window: int) -> Chan
     The session's last look at the file stays what it was: it is put into the mark, because its own newer write hides
     it. A merged write holds its file until it is reported, or for a short time.
     """
-    opening, ruling, entry = change.open, change.answer, change.entries[-1]
+    opening, decided, entry = change.open, change.answer, change.entries[-1]
     if opening is None:
         return change
     content = replace(opening.content, over=True, whole=prepared.whole or opening.content.whole)
@@ -115,7 +120,7 @@ def passing(change: Change, prepared: Prepared, view: View, window: int) -> Chan
         if look > place.mark.read:
             mark = moves[place.key.name].mark if place.key.name in moves else place.mark
             moves[place.key.name] = Move(place.key.name, replace(mark, read=look))
-    decision = ruling.decision
+    decision = decided.decision
     if prepared.params is not None:
         expires = view.now + MERGE_LEASE
         opening = replace(opening, state=_OPEN, expires=expires, limit=0, host=None)
@@ -127,5 +132,5 @@ def passing(change: Change, prepared: Prepared, view: View, window: int) -> Chan
         entries=(*change.entries[:-1], entry),
         open=opening,
         moves=tuple(moves.values()),
-        answer=replace(ruling, decision=decision),
+        answer=replace(decided, decision=decision),
     )

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from callosum.model import SECOND, Action, Change, KeyView, Settle, State, Step, View
 from callosum.policy.admit import WAITER_TTL
-from callosum.policy.ask import Ruling
-from callosum.policy.settle import lapses
+from callosum.policy.call_facts import Decided
+from callosum.policy.lifecycle import lapses
 
 PARKED: Final[Any] = object()
 """The answer of a step whose call waits outside the store."""
@@ -32,8 +32,8 @@ def looking(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[
 
     def look(view: View) -> Change:
         change = step(view)
-        ruling: Ruling = change.answer
-        if behind and ruling.queued and change.open is not None:
+        decided: Decided = change.answer
+        if behind and decided.queued and change.open is not None:
             return Change(answer=PARKED)
         due(_soonest(view, places))
         kept = _kept(view, places, {settle.action.id for settle in change.settles}) if places else ()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from callosum.model import SECOND, Classification, Entry, Mode
-from callosum.policy.ask import keys_of
+from callosum.policy.call_facts import keys_of
 from callosum.retrospect.recorded_calls import CallGroups, call_of, example, is_cut
 from callosum.rules import RuleSet
 

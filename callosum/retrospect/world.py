@@ -64,7 +64,7 @@ class ReplayGate:
         self._now = 0
         store = _Store(folder / "gate.db", clock=lambda: self._now, probe=lambda _: None)
         self._gate = _Gate(settings=Settings(state=folder, journal_params="none"), store=store, rules=_Book(rules))
-        self._gate.courses.refused = None
+        self._gate.operations.refused = None
         self._ids: OrderedDict[int, int] = OrderedDict()
         """Recorded action -> the action here."""
         self._ran: OrderedDict[tuple[str, str, str, str], tuple[int, int]] = OrderedDict()

@@ -25,8 +25,8 @@ from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, NotAPerson, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import check_name, check_note, id_of
-from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
+from callosum.gate.operations import SERVED, UNKNOWN, Caller
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.events import BriefRequested, HostIdentity
@@ -41,7 +41,7 @@ from callosum.model import (
     GateRequest,
 )
 from callosum.operations import OPERATIONS, Operation
-from callosum.policy.settle import HOST
+from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.door import Door
 from callosum.server.health import StoreHealth
@@ -123,10 +123,10 @@ class Service:
         self.served = served
         self.transcripts = transcripts
         self.brain = brain
-        self.courses = served.courses
+        self.operations = served.operations
         self.store = served.gate.store
         self.dispatcher = Dispatcher(
-            served.courses,
+            served.operations,
             brief=self._brief_of,
             emit=brain.corpus.emit,
             parsed=brain.parsed,
@@ -152,7 +152,7 @@ class Service:
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
     async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> Answer:
-        """Serves a request that changes something: reads it, asks whether its sender may, drives its course."""
+        """Serves a request that changes something: reads it, asks whether its sender may, drives its operation."""
         served = self.served
         arrived = served.arrivals.arrived() if of.decides else 0.0
         named = of.named(request) if of.named is not None else None
@@ -162,7 +162,7 @@ class Service:
             await served.take_in()
         found = wire.read(decoder, body) if len(body) < LARGE else await served.read(partial(wire.read, decoder, body))
         asked, caller = of.permit(request, found, named, arrived)
-        answer = await served.drive(SERVED[asked.operation](self.courses, asked, caller), size=len(body))
+        answer = await served.drive(SERVED[asked.operation](self.operations, asked, caller), size=len(body))
         self.stream.wake()
         return _json(answer)
 
@@ -173,7 +173,7 @@ class Service:
             check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
         caller = Caller(expiry=_expiry(request, None, None, 0.0))
-        return _json(await self.served.drive(SERVED[asked.operation](self.courses, asked, caller)))
+        return _json(await self.served.drive(SERVED[asked.operation](self.operations, asked, caller)))
 
     # --- endpoints that do more, as ``ENDPOINTS`` says ------------------------------------------
 
@@ -245,8 +245,8 @@ class Service:
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
         host = host_above(pid) if pid is not None else None
-        course = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None, expiry=expiry)
-        answer = await self.served.drive(course, size=len(body))
+        effects = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None, expiry=expiry)
+        answer = await self.served.drive(effects, size=len(body))
         if await request.is_disconnected():
             await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
         if self.transcripts is not None and host is not None:
@@ -313,7 +313,7 @@ class Service:
             self.served.decisions,
             self.store.pool() if isinstance(self.store, Pooled) else UNSET,
             wire.FIELDS,
-            self.courses.settings.host_approvals or UNSET,
+            self.operations.settings.host_approvals or UNSET,
         )
         return _json(found, code)
 

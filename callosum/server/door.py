@@ -20,7 +20,7 @@ import uvicorn
 
 from callosum import standing
 from callosum.errors import ConfigError, NotAPerson
-from callosum.gate.course import SERVED, Caller
+from callosum.gate.operations import SERVED, Caller
 from callosum.model import GateRequest, Report
 from callosum.server.place import listen
 from callosum.server.protocol import limited
@@ -162,8 +162,8 @@ class Door:
         return found
 
     async def _ask(self, request: GateRequest[Report]) -> Report:
-        course = SERVED[request.operation](self._served.courses, request, Caller(person=True))
-        report: Report = await self._served.drive(course)
+        effects = SERVED[request.operation](self._served.operations, request, Caller(person=True))
+        report: Report = await self._served.drive(effects)
         self._stream.wake()
         return report
 

@@ -13,7 +13,7 @@ same keys are a line::
     with each look    it keeps the places of those behind it alive, who need not look for themselves
 
 So ten thousand who wait for one key cost the store little more than one does, and a release wakes one call on each
-server. Without ``Waking`` the first looks as often as its course says; it is what other processes change that it then
+server. Without ``Waking`` the first looks as often as its operation says; only what others change is what it then
 finds late.
 
 Whoever stands beyond ``PLACES`` is unknown to the other servers: between servers the order of arrival holds for the

@@ -127,8 +127,10 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
         stack.callback(_handle_hang_up(ended))
         gate = stack.enter_context(LocalGate(settings=settings))
         if options.public:
-            gate.courses.refused = None  # its hosts may run elsewhere; transcripts are read on their own machine alone
-            gate.courses.keeps_purposes = settings.journal_purposes == "on"
+            gate.operations.refused = (
+                None  # its hosts may run elsewhere; transcripts are read on their own machine alone
+            )
+            gate.operations.keeps_purposes = settings.journal_purposes == "on"
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
         _tune()
@@ -275,7 +277,7 @@ async def serve_gate(
 
     def journal(kind: Kind, details: Mapping[str, Any]) -> None:
         if not served.stopping:
-            task = asyncio.ensure_future(served.drive(gate.courses.refuse(kind, details)))
+            task = asyncio.ensure_future(served.drive(gate.operations.refuse(kind, details)))
             tasks.add(task)
             task.add_done_callback(_logged)
             task.add_done_callback(tasks.discard)

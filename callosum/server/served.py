@@ -1,4 +1,4 @@
-"""The gate on an event loop: its courses, driven with awaits."""
+"""The gate on an event loop: its operations, driven with awaits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
-from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause, intake
+from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, intake
 from callosum.model import Asks, Call, Decision, Scope
 from callosum.policy.waiting import given_up
 from callosum.server.arrivals import Arrivals
@@ -36,14 +36,14 @@ T = TypeVar("T")
 
 
 class ServedGate:
-    """A ``LocalGate``'s courses on the running event loop, its transactions in groups.
+    """A ``LocalGate``'s operations on the running event loop, its transactions in groups.
 
     ``told`` is called when the store sends word of what another process did.
     """
 
     def __init__(self, gate: LocalGate, told: Callable[[], object] = lambda: None) -> None:
         self.gate = gate
-        self.courses = gate.courses
+        self.operations = gate.operations
         self.writer = Writer(gate.store)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(4, "callosum-reader")
@@ -140,7 +140,7 @@ class ServedGate:
         asyncio.run_coroutine_threadsafe(entering, self._loop).result(PAGE_SECONDS)
 
     async def enter(self, records: Sequence[LateCall], now: float | None = None) -> None:
-        """Enters records, those of one session in their order; ``now`` is as ``Courses.take_in`` takes it.
+        """Enters records, those of one session in their order; ``now`` is as ``Operations.take_in`` takes it.
 
         One that cannot be entered leaves the others theirs. Raises ``StoreError`` and ``Stopping``.
         """
@@ -152,7 +152,7 @@ class ServedGate:
     async def _enter_each(self, records: Sequence[LateCall], now: float | None) -> None:
         for record in records:
             try:
-                await self.drive(self.courses.take_in(record, now))
+                await self.drive(self.operations.take_in(record, now))
             except (StoreError, Stopping):
                 raise
             except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
@@ -175,7 +175,7 @@ class ServedGate:
             Expired: ``expiry`` says that nobody waits for the decision any more.
         """
         if left is None:
-            decision = await self.drive(self.courses.intercept(call, expiry, here=here), size=size)
+            decision = await self.drive(self.operations.intercept(call, expiry, here=here), size=size)
         else:
             decision = await self._in_turn(call, size, left, expiry, here=here)
         self.decided(decision)
@@ -192,8 +192,8 @@ class ServedGate:
         try:
             while decision is None:
                 try:
-                    course = self.courses.intercept(call, expiry, here=here)
-                    decision = await self.drive(course, size=size, waiter=waiter)
+                    effects = self.operations.intercept(call, expiry, here=here)
+                    decision = await self.drive(effects, size=size, waiter=waiter)
                 except Parked:
                     call = replace(call, wait=await waiter.promoted())
         except Gone:
@@ -201,7 +201,7 @@ class ServedGate:
                 self._loop.call_later(GRACE, self._give_up, waiter)
             else:
                 with suppress(CallosumError):  # the call is over, whether or not it can be journalled
-                    await self.drive(self.courses.abandon(call))
+                    await self.drive(self.operations.abandon(call))
             raise
         finally:
             waiter.leave(decision)
@@ -227,20 +227,20 @@ class ServedGate:
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
 
-    async def drive(self, course: Course[T], *, size: int = 0, waiter: Waiter | None = None) -> T:
-        """Runs a course to its end; a ``waiter`` says when it goes on after a pause.
+    async def drive(self, effects: Effects[T], *, size: int = 0, waiter: Waiter | None = None) -> T:
+        """Run an operation to its end; a ``waiter`` says when it goes on after a pause.
 
-        Raises ``Stopping``, what the waiter raises and what the course raises.
+        Raises ``Stopping``, what the waiter raises and what the operation raises.
         """
         if self._stopping.is_set():
             raise Stopping("the server is stopping")
         answer: Any = None
         try:
-            need = await self._read(partial(_next, course, None)) if size >= LARGE else course.send(None)
+            need = await self._read(partial(_next, effects, None)) if size >= LARGE else effects.send(None)
             while True:
-                if type(need) is Pause:
+                if type(need) is Sleep:
                     await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
-                elif type(need) is Look:
+                elif type(need) is Read:
                     answer = await self._read(need.read)
                 else:
                     # a request that looks for an action ends another call, and not the wait
@@ -250,19 +250,19 @@ class ServedGate:
                     try:
                         answer = await self.writer.submit(need)  # type: ignore[arg-type]
                     except CallosumError as error:
-                        need = course.throw(error)  # it may keep what it could not say for later
+                        need = effects.throw(error)  # it may keep what it could not say for later
                         continue
                     if own is not None:
                         own.answered(answer)
                     self.lines.note(answer.change)
-                need = await self._read(partial(_next, course, answer)) if size >= LARGE else course.send(answer)
+                need = await self._read(partial(_next, effects, answer)) if size >= LARGE else effects.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
         except _Ended as end:
             return end.value  # type: ignore[no-any-return]
         finally:
-            course.close()
+            effects.close()
 
     async def read(self, look: Callable[[], T]) -> T:
         """Runs something that reads from the store, beside the loop."""
@@ -282,15 +282,15 @@ class ServedGate:
 
 
 class _Ended(Exception):
-    """A course that ended before it needed anything; ``StopIteration`` cannot leave a thread's future."""
+    """An operation that ended before it needed anything; ``StopIteration`` cannot leave a thread's future."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value
 
 
-def _next(course: Course[Any], answer: Any) -> Any:
+def _next(effects: Effects[Any], answer: Any) -> Any:
     try:
-        return course.send(answer)
+        return effects.send(answer)
     except StopIteration as end:
         raise _Ended(end.value) from None

@@ -286,7 +286,7 @@ def test_a_closed_brain_leaves_the_gate_as_it_was(tmp_path: Path) -> None:
         brain = Brain(gate)
         brain.close()
         brain.close()
-        assert gate.courses.observers == ()
+        assert gate.operations.observers == ()
         assert brain.start() is brain
         assert gate.intercept(send("mira", "hello")).proceed
     assert not [thread for thread in threading.enumerate() if thread.name == "callosum-feed"]
@@ -302,7 +302,7 @@ def test_two_brains_on_one_gate_do_not_get_in_each_other_s_way(tmp_path: Path) -
         assert second.flush()
         second.close()
         assert seen == ["tool.called"]
-        assert gate.courses.observers == ()
+        assert gate.operations.observers == ()
 
 
 def test_a_handler_that_never_returns_silences_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +389,7 @@ def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:
         brain.corpus.on("tool.called", leave)
         gate.intercept(Call("mira", "read_file", {"path": "/a"}))
         assert closed.wait(30)
-        assert gate.courses.observers == ()
+        assert gate.operations.observers == ()
 
 
 def test_a_large_report_of_a_host_comes_out_whole(tmp_path: Path) -> None:

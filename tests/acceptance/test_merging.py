@@ -83,8 +83,8 @@ def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gat
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n").replace("line 8\n", "doug again\n"))
     assert file.read_text() == both.replace("line 8\n", "doug again\n")
     assert "mira/mira" in doug.told[-1]
-    assert gate.courses.writers is not None
-    newest, first = gate.courses.writers.merges.all()
+    assert gate.operations.writers is not None
+    newest, first = gate.operations.writers.merges.all()
     assert (newest.session, first.session, first.others) == ("doug/doug", "mira/mira", ("doug/doug",))
     bring_back(newest, "before")
     assert file.read_text() == both
@@ -101,15 +101,15 @@ def test_brief_tells_of_a_merge_until_its_file_is_read(gate: LocalGate, file: Pa
     with Brain(gate) as brain:
         mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
         mira.write(str(file), mine.replace("line 15\n", "mira's\n").replace("line 9\n", "mira again\n"))
-        assert gate.courses.writers is not None
-        ids = [merged.id for merged in gate.courses.writers.merges.heads()]
+        assert gate.operations.writers is not None
+        ids = [merged.id for merged in gate.operations.writers.merges.heads()]
         assert len(ids) == 2
         told = brain.brief("doug", "doug").text
         assert "mira/mira wrote the file merged with this session's change" in told
         assert all(f"callosum merges show {id}" in told for id in ids)
         assert "merged" not in brain.brief("mira", "mira").text
         assert "overwritten" not in told
-        gate.courses.writers.merges.note_loss(gate.courses.writers.merges.all()[0], "something")
+        gate.operations.writers.merges.note_loss(gate.operations.writers.merges.all()[0], "something")
         assert "Something was overwritten then." in brain.brief("doug", "doug").text
         doug.read(str(file))
         assert "merged" not in brain.brief("doug", "doug").text
@@ -513,8 +513,8 @@ def test_hooks_pass_a_far_edit_and_run_a_write_merged(gate: LocalGate, file: Pat
         )
         assert "were merged into this call's text" in (told if host.gemini else repr(answer))
         assert [entry["outcome"] for entry in host.hooked.journal("complete")].count("done") == 5
-        assert gate.courses.writers is not None
-        assert [merged.lost for merged in gate.courses.writers.merges.all()] == [""]
+        assert gate.operations.writers is not None
+        assert [merged.lost for merged in gate.operations.writers.merges.all()] == [""]
 
 
 @pytest.mark.parametrize("name", ["claude-code", "gemini"])

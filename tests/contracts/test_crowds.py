@@ -29,10 +29,10 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.policy import settle
+from callosum.policy import lifecycle
 from callosum.policy.admit import admit
-from callosum.policy.ask import Ask, Ruling, prints_of, scope_of
-from callosum.policy.settle import Who, lapses
+from callosum.policy.call_facts import CallFacts, Decided, prints_of, scope_of
+from callosum.policy.lifecycle import Who, lapses
 from callosum.process import this_process
 from callosum.stores.base import Request
 from callosum.stores.crowd import BOUND
@@ -57,10 +57,10 @@ def crowd(script: Script, key: str = KEY, count: int = CROWD, **more: Any) -> li
     return [script.act(f"s{number}", key, content=content(number), **more) for number in range(count)]
 
 
-def ask(key: Key, *, who: str = "mira", tier: int = 3, of: Content = SENT, waiter: int = 0, **call: Any) -> Ask:
+def ask(key: Key, *, who: str = "mira", tier: int = 3, of: Content = SENT, waiter: int = 0, **call: Any) -> CallFacts:
     """A call."""
     found = Classification(tier, (key,), content=of)
-    return Ask(Call(who, "tool", {}, **call), who, found, (key,), b"call", None, MINUTE, waiter=waiter)
+    return CallFacts(Call(who, "tool", {}, **call), who, found, (key,), b"call", None, MINUTE, waiter=waiter)
 
 
 def views(script: Script, scope: Scope) -> tuple[View, View]:
@@ -80,7 +80,7 @@ def views(script: Script, scope: Scope) -> tuple[View, View]:
     return few, full
 
 
-def alike(script: Script, asked: Ask) -> Change:
+def alike(script: Script, asked: CallFacts) -> Change:
     """Decides a call both ways and compares all of it; returns what would be written."""
     few, full = views(script, scope_of(asked, None))
     mine, theirs = admit(asked, few), admit(asked, full)
@@ -90,7 +90,7 @@ def alike(script: Script, asked: Ask) -> Change:
 
 def count_of(change: Change) -> int:
     """How many conflicts a decision counts."""
-    ruling: Ruling = change.answer
+    ruling: Decided = change.answer
     return ruling.decision.conflict_count
 
 
@@ -238,10 +238,12 @@ def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: Script) ->
             crowd(script, count=BOUND * 2)
         few, full = views(script, script.scope("mira", (KEY,), asks=Asks()))
         who = Who("mira", "default")
-        assert settle.lock(who, Key(KEY), 3, MINUTE, None, few) == settle.lock(who, Key(KEY), 3, MINUTE, None, full)
+        assert lifecycle.lock(who, Key(KEY), 3, MINUTE, None, few) == lifecycle.lock(
+            who, Key(KEY), 3, MINUTE, None, full
+        )
         action = next(one for one in full.keys[0].live if one.id == late)
         found = [replace(view, found=replace(action, state=State.UNKNOWN)) for view in (few, full)]
-        assert settle.renew(who, MINUTE, found[0]) == settle.renew(who, MINUTE, found[1])
+        assert lifecycle.renew(who, MINUTE, found[0]) == lifecycle.renew(who, MINUTE, found[1])
 
 
 def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: Script) -> None:
@@ -291,7 +293,7 @@ def test_a_batch_sees_what_it_changed_itself(script: Script, clock: ManualClock,
     on: dict[str, list[int]] = {KEY: crowd(script, count=15), BELOW: []}
     ends = [State.DONE, State.FAILED, State.CANCELLED, State.UNKNOWN]
     for number in range(40):
-        told: list[tuple[Ask, list[View], list[View], list[int], int]] = []
+        told: list[tuple[CallFacts, list[View], list[View], list[int], int]] = []
         """The call, both views, what is open of the batches before, and how many steps of this one came before."""
         opened: list[tuple[int, str]] = []
         for _ in range(chance.randint(2, 8)):

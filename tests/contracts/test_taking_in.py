@@ -40,7 +40,7 @@ def late(world: World, call: Call, kind: str = "call", **more: Any) -> LateCall:
 
 
 def take_in(world: World, record: LateCall, now: float | None = None) -> None:
-    world.gate._drive(world.gate.courses.take_in(record, now))
+    world.gate._drive(world.gate.operations.take_in(record, now))
 
 
 def state_of(world: World, id: int) -> State:

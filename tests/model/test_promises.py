@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from callosum.model import Change, Kind, Opening, State, Verdict
-from callosum.policy import admit, evidence, marks, settle
+from callosum.policy import admit, evidence, lifecycle, marks
 from model.configurations import THREE, TREE, A, B
 from model.explore import explore
 from model.promises import PROMISES
@@ -95,7 +95,7 @@ MUTANTS = {
     "a lapsed lease is renewed over a newer one": Mutant(
         "tokens_grow",
         5,
-        _replaced(settle, "renew", _no_renewal_is_late),
+        _replaced(lifecycle, "renew", _no_renewal_is_late),
         Bounds(calls=1, choices=(Choice("write3", A),), renews=True),
         "comes after token",
     ),

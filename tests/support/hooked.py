@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from callosum.brain import Brain
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
-from callosum.gate import Course, LocalGate, Look, Pause
+from callosum.gate import Effects, LocalGate, Read, Sleep
 from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.events import BriefRequested, HookAnswer, HostIdentity
 from callosum.hosts.hook_adapter import HookAdapter
@@ -35,7 +35,7 @@ class Hooked:
         """What was on the corpus; ``emitted`` is what the dispatcher itself tells."""
         brain.corpus.on("*", lambda _, event: self.heard.append(event))
         self.dispatcher = Dispatcher(
-            self.gate.courses,
+            self.gate.operations,
             brief=self._brief,
             emit=self.emitted.append,
             changed=lambda adapter, path: "",
@@ -48,28 +48,28 @@ class Hooked:
         """What the hook prints."""
         return self.drive(self.dispatcher.handle(adapter, payload, HostIdentity(adapter.name), host))
 
-    def drive(self, course: Course[T]) -> T:
-        """Runs a course to its end as the server does: what the store says no with is raised inside of it."""
+    def drive(self, effects: Effects[T]) -> T:
+        """Run an operation to its end as the server does: what the store says no with is raised inside of it."""
         try:
-            need = course.send(None)
+            need = effects.send(None)
             while True:
-                if isinstance(need, Look):
-                    need = course.send(need.read())
+                if isinstance(need, Read):
+                    need = effects.send(need.read())
                     continue
-                assert not isinstance(need, Pause), "no hook waits"
+                assert not isinstance(need, Sleep), "no hook waits"
                 try:
                     (answer,) = self.gate.store.transact((need,))
                     if isinstance(answer, Exception):
                         raise answer
                 except CallosumError as error:
-                    need = course.throw(error)
+                    need = effects.throw(error)
                 else:
-                    need = course.send(answer)
+                    need = effects.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
         finally:
-            course.close()
+            effects.close()
 
     def journal(self, event: str = "") -> list[Mapping[str, Any]]:
         """What was journalled, oldest first: ``event``, ``session``, ``tool``, ``outcome``, ``keys``, ``body``."""

@@ -42,7 +42,7 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
 
 def asked(gate: LocalGate, call: Call, *moments: float, ends: float = 10.0) -> Any:
     """Intercepts a call whose client waits until 10, while the clock shows these moments."""
-    return gate._drive(gate.courses.intercept(call, Expiry(ends, now=Clock(*moments))))
+    return gate._drive(gate.operations.intercept(call, Expiry(ends, now=Clock(*moments))))
 
 
 def locked(gate: LocalGate, *moments: float) -> None:
@@ -200,10 +200,10 @@ def test_guard_takes_an_expired_call_for_a_gate_that_is_away(gate: LocalGate) ->
 def test_disconnected_client_counts_only_before_the_decision(gate: LocalGate) -> None:
     """A client that lost its connection may ask again under the same call id, so what it was given stays open."""
     gone = iter([False, True])
-    decision = gate._drive(gate.courses.intercept(Call("mira", "message", REPLY), Expiry(None, lambda: next(gone))))
+    decision = gate._drive(gate.operations.intercept(Call("mira", "message", REPLY), Expiry(None, lambda: next(gone))))
     assert decision.proceed
     with pytest.raises(Expired):
-        gate._drive(gate.courses.intercept(Call("doug", "message", REPLY), Expiry(None, lambda: True)))
+        gate._drive(gate.operations.intercept(Call("doug", "message", REPLY), Expiry(None, lambda: True)))
 
 
 # --- a loop that stood still --------------------------------------------------------------------------------

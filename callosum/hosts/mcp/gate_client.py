@@ -216,7 +216,7 @@ class GateClient:
 
         Never raises, because the call asks the gate again.
         """
-        from callosum.policy.settle import HOST  # noqa: PLC0415 - a wrap starts without the rules
+        from callosum.policy.lifecycle import HOST  # noqa: PLC0415 - a wrap starts without the rules
 
         try:
             say = self.client.approve if agreed else self.client.deny

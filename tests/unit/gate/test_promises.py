@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from callosum import wire
-from callosum.gate.course import Look
+from callosum.gate.operations import Read
 from callosum.model import Scope
 from callosum.wire import LateCall
 from tests.support.world import World
@@ -23,12 +23,12 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def asked_of_the_store(course: Generator[Any, Any, Any]) -> Scope:
+def asked_of_the_store(effects: Generator[Any, Any, Any]) -> Scope:
     """The scope of the first transaction that a method of the gate wants to have."""
-    need = course.send(None)
-    while isinstance(need, Look):
-        need = course.send(need.read())
-    course.close()
+    need = effects.send(None)
+    while isinstance(need, Read):
+        need = effects.send(need.read())
+    effects.close()
     scope, _ = need
     assert isinstance(scope, Scope)
     return scope
@@ -36,24 +36,24 @@ def asked_of_the_store(course: Generator[Any, Any, Any]) -> Scope:
 
 @pytest.mark.parametrize(("tier", "durable"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_decisions_of_high_tiers_are_to_be_synced(world: World, tier: int, durable: bool) -> None:
-    assert asked_of_the_store(world.gate.courses.intercept(world.call("mira", f"act{tier}", ON))).durable is durable
+    assert asked_of_the_store(world.gate.operations.intercept(world.call("mira", f"act{tier}", ON))).durable is durable
 
 
 def test_locks_and_renewals_are_to_be_synced_and_reports_are_not(world: World) -> None:
     """What a power cut may take is a report: the lease then runs out, and its call is unknown."""
     opened = world.ask("mira", "act3", ON)
-    courses = world.gate.courses
-    assert asked_of_the_store(courses.lock(wire.Lock(instance="mira", context_key="k:1"))).durable
-    assert asked_of_the_store(courses.renew(wire.Renew(instance="mira", id=opened.id))).durable
-    assert not asked_of_the_store(courses.complete(wire.Complete(instance="mira", id=opened.id))).durable
+    operations = world.gate.operations
+    assert asked_of_the_store(operations.lock(wire.Lock(instance="mira", context_key="k:1"))).durable
+    assert asked_of_the_store(operations.renew(wire.Renew(instance="mira", id=opened.id))).durable
+    assert not asked_of_the_store(operations.complete(wire.Complete(instance="mira", id=opened.id))).durable
 
 
 def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> None:
     opened = world.ask("mira", "act3", ON)
     assert world.gate.complete("mira", id=opened.id, result=SECRETS).ok
     call = world.call("mira", "act2", ON, params=SECRETS)
-    world.gate._drive(world.gate.courses.take_in(LateCall(call=call, v=2)))
-    world.gate._drive(world.gate.courses.heard("mira", "SessionStart", SECRETS))
+    world.gate._drive(world.gate.operations.take_in(LateCall(call=call, v=2)))
+    world.gate._drive(world.gate.operations.heard("mira", "SessionStart", SECRETS))
     _, report, late, _, heard = world.gate.entries()
     assert report.body["result"]["password"] == late.body["params"]["password"] == "[redacted]"
     for entry in (report, late, heard):

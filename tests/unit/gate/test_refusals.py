@@ -286,7 +286,7 @@ PUSH = {"command": "git push --force origin main"}
 def gate(tmp_path: Path, home: Path) -> Iterator[LocalGate]:
     with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
         ticks = iter(range(10, 10**6, 10))
-        gate.courses.refused = Refusals(home, {}, lambda: next(ticks))
+        gate.operations.refused = Refusals(home, {}, lambda: next(ticks))
         yield gate
 
 
@@ -366,6 +366,6 @@ def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(gate: LocalGa
 
 
 def test_call_that_meets_nobody_looks_at_no_transcript(gate: LocalGate) -> None:
-    gate.courses.refused = lambda *_: pytest.fail("nothing is in its way")
+    gate.operations.refused = lambda *_: pytest.fail("nothing is in its way")
     assert push(gate).proceed
     assert gate.intercept(Call("mira", "message", {"action": "send", "target": "andy", "message": "x"})).proceed

@@ -146,9 +146,9 @@ def test_sessions_end_while_long_events_are_read_in_other_threads(host: Hooked) 
         number = 0
         while not done.is_set():
             number += 1
-            course = host.dispatcher.handle(claude_code, call("PostToolUse", session_id=f"t{number}"), PLACE)
-            course.send(None)  # as a server does beside its loop
-            course.close()
+            effects = host.dispatcher.handle(claude_code, call("PostToolUse", session_id=f"t{number}"), PLACE)
+            effects.send(None)  # as a server does beside its loop
+            effects.close()
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.00005)
@@ -156,9 +156,9 @@ def test_sessions_end_while_long_events_are_read_in_other_threads(host: Hooked) 
     reading.start()
     try:
         for number in range(500):
-            course = host.dispatcher.handle(claude_code, event("SessionEnd", f"s{number}"), PLACE)
-            course.send(None)
-            course.close()
+            effects = host.dispatcher.handle(claude_code, event("SessionEnd", f"s{number}"), PLACE)
+            effects.send(None)
+            effects.close()
     finally:
         done.set()
         reading.join(10)

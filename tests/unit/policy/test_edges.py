@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callosum.gate.course import Pause
+from callosum.gate.operations import Sleep
 from callosum.model import MINUTE, SECOND, Event, Host, Kind, Verdict
 from callosum.policy.table import pause
 from tests.support.world import World, kinds
@@ -267,17 +267,17 @@ class Waiter:
 
     def __init__(self, world: World, who: str) -> None:
         self.world = world
-        self.course = world.gate.courses.intercept(world.call(who, "now4", "/a", wait=60))
+        self.effects = world.gate.operations.intercept(world.call(who, "now4", "/a", wait=60))
         self.decision: Any = None
-        self._need: Any = self.course.send(None)
+        self._need: Any = self.effects.send(None)
         self.poll()
 
     def poll(self) -> Any:
         try:
-            if isinstance(self._need, Pause):
-                self._need = self.course.send(None)
+            if isinstance(self._need, Sleep):
+                self._need = self.effects.send(None)
             (applied,) = self.world.store.transact([self._need])
-            self._need = self.course.send(applied)
+            self._need = self.effects.send(applied)
         except StopIteration as end:
             self.decision = end.value
         return self.decision

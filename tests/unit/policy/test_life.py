@@ -360,9 +360,9 @@ def test_who_comes_again_takes_up_its_place(world: World) -> None:
     """Its server stopped, or its connection was lost: the same call under the same id goes on where it stood."""
 
     def stand(who: str, **more: Any) -> int:
-        course = world.gate.courses.intercept(world.call(who, "now4", "/a", wait=30, **more))
-        (applied,) = world.store.transact([course.send(None)])  # type: ignore[list-item]
-        course.close()  # and nobody drives it any more
+        effects = world.gate.operations.intercept(world.call(who, "now4", "/a", wait=30, **more))
+        (applied,) = world.store.transact([effects.send(None)])  # type: ignore[list-item]
+        effects.close()  # and nobody drives it any more
         assert isinstance(applied, Applied)
         place: int = applied.change.answer.place
         return place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callosum.model import SECOND, Call, Commits, Key, Mode
-from callosum.policy.ask import Ask, keys_of, prints_of, scope_of
+from callosum.policy.call_facts import CallFacts, keys_of, prints_of, scope_of
 from callosum.policy.commitments import COMMITTED
 from callosum.rules import RuleSet
 from callosum.rules.commitments import contradicts, side_of, thing_of, told
@@ -60,7 +60,7 @@ def test_what_anybody_may_change_is_none(tool: str, params: dict[str, Any]) -> N
 def test_a_call_without_commitment_looks_nothing_more_up() -> None:
     for tool, params in (("send_email", {"to": "a@example.com", "body": "x"}), ("enable_feature", {"feature_id": "f"})):
         found = RULES.classify(Call("mira", tool, params))
-        ask = Ask(Call("mira", tool, params), "mira", found, keys_of(found, tool), b"", None, SECOND)
+        ask = CallFacts(Call("mira", tool, params), "mira", found, keys_of(found, tool), b"", None, SECOND)
         assert COMMITTED not in scope_of(ask, None).prints
         assert COMMITTED not in prints_of(found.content)
 

@@ -52,7 +52,7 @@ class House:
         return await self.served.intercept(call, 100, left if wait else None)
 
     async def end(self, who: str, decision: Any) -> None:
-        assert (await self.served.drive(self.served.courses.complete(Complete(instance=who, id=decision.id)))).ok
+        assert (await self.served.drive(self.served.operations.complete(Complete(instance=who, id=decision.id)))).ok
 
     def queued(self) -> list[str]:
         return [action.session for action in self.store.live("default", (State.QUEUED,))]

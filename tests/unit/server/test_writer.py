@@ -143,13 +143,13 @@ def test_who_went_away_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
 
         async def main() -> None:
             hands = Writer(store)
-            course = gate.courses.intercept(Call("mira", "read", {"path": "/notes.md"}))
-            need = course.send(None)
+            effects = gate.operations.intercept(Call("mira", "read", {"path": "/notes.md"}))
+            need = effects.send(None)
             gone = hands.submit(need)  # type: ignore[arg-type]
             gone.cancel()
             await hands.submit(note("next"))
             await hands.close()
-            course.close()
+            effects.close()
 
         asyncio.run(main())
         assert [entry.event for entry in gate.entries()] == [Event.LATE]

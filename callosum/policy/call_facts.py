@@ -32,7 +32,7 @@ _FLOORS: Final = (0, 0, 0, 2, 1)
 """By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
 
 
-class Ask(Struct, frozen=True, gc=False):
+class CallFacts(Struct, frozen=True, gc=False):
     """All that a decision needs beside the view.
 
     ``call_print`` is the call id as bytes (empty without one). ``summary`` is what the journal
@@ -46,7 +46,7 @@ class Ask(Struct, frozen=True, gc=False):
 
     call: Call
     actor: str
-    found: Classification
+    classification: Classification
     keys: tuple[Key, ...]
     call_print: bytes
     summary: Any
@@ -62,7 +62,7 @@ class Ask(Struct, frozen=True, gc=False):
     hunk: str = ""
 
 
-class Case(Struct, frozen=True, gc=False):
+class Assessment(Struct, frozen=True, gc=False):
     """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
 
     ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten. ``more`` is how much
@@ -84,7 +84,7 @@ class Case(Struct, frozen=True, gc=False):
     passed: Prepared | None = None
 
 
-class Ruling(Struct, frozen=True, gc=False):
+class Decided(Struct, frozen=True, gc=False):
     """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits.
 
     ``doubtful`` are the ids of actions that are in the way, and that a person may have refused in the host's dialog.
@@ -109,19 +109,19 @@ class Ruling(Struct, frozen=True, gc=False):
         return self.place > 0
 
 
-def scope_of(ask: Ask, identity: bytes | None) -> Scope:
+def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
     """What ``admit`` needs to see for this call."""
-    found, call = ask.found, ask.call
+    found, call = facts.classification, facts.call
     tier = found.tier
     return Scope(
         call.namespace,
-        ask.actor,
-        ask.keys,
+        facts.actor,
+        facts.keys,
         identity,
         _lookups(found.content) if tier >= 2 or found.content.commitment is not None else (),
         _FLOORS[tier] or (2 if found.cells else 0),
         tier >= 2 or found.cells is not None or _may_need_a_person(found),
-        ask.waits,
+        facts.waits,
         None,
         call.parent or "",
         call.continues or "",

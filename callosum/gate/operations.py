@@ -1,17 +1,17 @@
-"""What each method of the gate does, written once for every way to wait.
+"""What each operation of the gate does, written once for blocking and for async callers.
 
-A **course** is a generator: it yields what it needs next and is sent the answer.
+An **operation** is a generator of effects. It yields what it needs next and is sent the result:
 
-* a ``Request`` (scope, step): run it in a transaction of the store; the answer is the ``Applied``,
-* a ``Pause``: let so many seconds pass; the answer does not matter,
-* a ``Look``: call it (it reads from the store); the answer is what it returns.
+* a ``Request`` (scope, step): run the step in a transaction of the store and send the ``Applied``,
+* a ``Sleep``: let that many seconds pass; the result does not matter,
+* a ``Read``: call it (it reads from the store or from a transcript) and send what it returns.
 
-Its return value is the method's. The embedded gate drives a course with calls that block, a server
-with awaits; so there is no second gate to keep alike. One call, all the way::
+The generator's return value is the operation's. The embedded gate runs an operation with calls that block, a server
+with awaits, so there is no second gate to keep alike. The path of one call::
 
     Call ──classify──> Classification ──scope_of──> Scope ─┐
                                                            ├─ Request(scope, admit) ─> Decision
-                                     Ask (all but the view)┘
+                               CallFacts (all but the view)┘
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy import arrival, settle
+from callosum.policy import arrival, lifecycle
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
-from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
+from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
 from callosum.policy.evidence import lapsed
+from callosum.policy.lifecycle import Who
 from callosum.policy.marks import saw
-from callosum.policy.settle import Who
 from callosum.policy.unread import Prepared
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
@@ -114,14 +114,14 @@ Tail = Callable[[Sequence[Applied]], object]
 """Is handed each change that is in the store. It must not raise."""
 
 
-class Pause(NamedTuple):
-    """So many seconds shall pass."""
+class Sleep(NamedTuple):
+    """Let ``seconds`` pass."""
 
     seconds: float
 
 
-class Look(NamedTuple):
-    """Something is to be read: from the store, or from a host's transcript."""
+class Read(NamedTuple):
+    """Read something, from the store or from a host's transcript."""
 
     read: Callable[[], Any]
 
@@ -133,7 +133,7 @@ _DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 T = TypeVar("T")
-Course = Generator[Request | Pause | Look, Any, T]
+Effects = Generator[Request | Sleep | Read, Any, T]
 
 
 class Caller(Struct, frozen=True):
@@ -154,8 +154,8 @@ UNKNOWN: Final = Caller()
 """A caller of whom nothing is known."""
 
 
-class Courses:
-    """The operations of a gate as courses; requests, replies and errors as in ``Gate``.
+class Operations:
+    """The operations of a gate as generators of effects. Requests, replies and errors are those of ``Gate``.
 
     ``refused`` tells of an action and its call id whether a person refused the call in the host's dialog (see
     ``callosum.refusals``). None: nobody is asked.
@@ -189,7 +189,7 @@ class Courses:
 
     # --- the decision ----------------------------------------------------------------------------
 
-    def intercept(self, call: Call, expiry: Expiry | None = None, *, here: bool = False) -> Course[Decision]:
+    def intercept(self, call: Call, expiry: Expiry | None = None, *, here: bool = False) -> Effects[Decision]:
         """Decides a call; waits in the queue if the call wants to.
 
         ``here``: its tool runs on this machine.
@@ -201,56 +201,61 @@ class Courses:
             Unconfirmed: The store could not confirm that the decision survives.
         """
         began = time.perf_counter()
-        ask, identity = self._ask(call, here=here)
-        call = ask.call
+        facts, identity = self._facts_of(call, here=here)
+        call = facts.call
         if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
             expiry = Expiry(expires_at(call.deadline, call.timeout_ms))
         looked: set[int] = set()
         steps: list[Applied] = []
         try:
-            step = partial(admit, ask) if self.refused is None and expiry is None else self._step(ask, looked, expiry)
-            applied: Applied = yield scope_of(ask, identity), step
+            step = (
+                partial(admit, facts) if self.refused is None and expiry is None else self._step(facts, looked, expiry)
+            )
+            applied: Applied = yield scope_of(facts, identity), step
             if applied.change.answer.undecided:
-                applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
+                applied = yield from self._past_doubts(facts, identity, expiry, applied, looked)
             steps.append(applied)
-            ruling: Ruling = applied.change.answer
-            if ruling.queued:
-                ruling = yield from self._wait(ask, identity, expiry, steps, ruling.place, looked)
+            decided: Decided = applied.change.answer
+            if decided.queued:
+                decided = yield from self._wait(facts, identity, expiry, steps, decided.place, looked)
         except Unconfirmed as error:
-            raise (yield from self._unconfirmed(error, Who(ask.actor, call.namespace), ask.keys, began)) from error
-        if expiry is not None and (ruling.expired or expiry.late()):
-            who = Who(ask.actor, call.namespace)
-            raise (yield from self._expired(who, ask.keys, began, steps, decided=not ruling.expired))
-        decision = ruling.decision
+            raise (yield from self._unconfirmed(error, Who(facts.actor, call.namespace), facts.keys, began)) from error
+        if expiry is not None and (decided.expired or expiry.late()):
+            who = Who(facts.actor, call.namespace)
+            raise (yield from self._expired(who, facts.keys, began, steps, decided=not decided.expired))
+        decision = decided.decision
         if self.tail is not None:
             self.tail(steps)
         if self.observers:
             self._tell(
                 Event.INTERCEPT,
-                Who(ask.actor, call.namespace),
+                Who(facts.actor, call.namespace),
                 began,
                 *steps,
                 call=call,
-                classification=ask.found,
+                classification=facts.classification,
                 decision=decision,
             )
         return decision
 
-    def explain(self, call: Call, *, here: bool = False) -> Course[tuple[Classification, Decision]]:
+    def explain(self, call: Call, *, here: bool = False) -> Effects[tuple[Classification, Decision]]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        ask, identity = self._ask(replace(call, wait=0))
-        if here and (found := guarded(self.rules.current(), ask.call, ask.found)) is not ask.found:
-            ask = replace(ask, found=found, keys=keys_of(found, call.tool))
+        facts, identity = self._facts_of(replace(call, wait=0))
+        if (
+            here
+            and (found := guarded(self.rules.current(), facts.call, facts.classification)) is not facts.classification
+        ):
+            facts = replace(facts, classification=found, keys=keys_of(found, call.tool))
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
-            shown[:] = [replace(admit(ask, view).answer.decision, id=0, lease=None)]  # nothing is opened
+            shown[:] = [replace(admit(facts, view).answer.decision, id=0, lease=None)]  # nothing is opened
             return Change()
 
-        yield scope_of(ask, identity), look
-        return ask.found, shown[0]
+        yield scope_of(facts, identity), look
+        return facts.classification, shown[0]
 
-    def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
+    def _facts_of(self, call: Call, *, here: bool = False) -> tuple[CallFacts, bytes | None]:
         check_call(call)
         call, params = written(call)
         if len(params) > SMALL:
@@ -277,7 +282,7 @@ class Courses:
             call_print = call.call_id.encode()
             identity = _identity(call, actor, found.content.digest)
         return (
-            Ask(
+            CallFacts(
                 call,
                 actor,
                 found,
@@ -305,14 +310,14 @@ class Courses:
 
     # --- what a person refused -------------------------------------------------------------------
 
-    def _step(self, ask: Ask, looked: set[int], expiry: Expiry | None) -> Step:
+    def _step(self, facts: CallFacts, looked: set[int], expiry: Expiry | None) -> Step:
         """Return the step that decides the call, or journals it as expired if nobody waits for it by then."""
-        step = partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, looked)
-        return step if expiry is None else partial(_in_time, expiry, step, partial(expire, ask))
+        step = partial(admit, facts) if self.refused is None else partial(admit_or_doubt, facts, looked)
+        return step if expiry is None else partial(_in_time, expiry, step, partial(expire, facts))
 
     def _past_doubts(
-        self, ask: Ask, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
-    ) -> Course[Applied]:
+        self, facts: CallFacts, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
+    ) -> Effects[Applied]:
         """Find out what a step could not know, and decide again.
 
         What a person refused among the doubtful actions is settled, and they are added to ``looked``. A write over
@@ -320,69 +325,71 @@ class Courses:
         """
         compared = 0
         try:
-            while (ruling := applied.change.answer).undecided:
-                if ruling.doubtful:
-                    looked.update(ruling.doubtful)
-                    yield from self._settle_refused(ask.call.namespace, ruling.doubtful)
-                elif not ruling.unread:
-                    return (yield from self._merged_again(ask, applied))
+            while (decided := applied.change.answer).undecided:
+                if decided.doubtful:
+                    looked.update(decided.doubtful)
+                    yield from self._settle_refused(facts.call.namespace, decided.doubtful)
+                elif not decided.unread:
+                    return (yield from self._merged_again(facts, applied))
                 else:
                     compared += 1
                     if self.writers is not None:
-                        self.writers.drop(ask.prepared)
+                        self.writers.drop(facts.prepared)
                     if self.writers is None:
-                        ask = replace(ask, here=False)
+                        facts = replace(facts, here=False)
                     elif compared > _COMPARED:
-                        ask = replace(ask, prepared=Prepared(changing=True, note=_CHANGING))
+                        facts = replace(facts, prepared=Prepared(changing=True, note=_CHANGING))
                     else:
-                        found: Prepared = yield Look(partial(self.writers.prepare, ask, ruling))
-                        ask = replace(ask, prepared=found)
-                applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
+                        found: Prepared = yield Read(partial(self.writers.prepare, facts, decided))
+                        facts = replace(facts, prepared=found)
+                applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
         except BaseException:
             if self.writers is not None:
-                self.writers.drop(ask.prepared)
+                self.writers.drop(facts.prepared)
             raise
-        if ask.prepared is not None and self.writers is not None:
-            return (yield from self._with_merge(ask, ask.prepared, applied, self.writers))
+        if facts.prepared is not None and self.writers is not None:
+            return (yield from self._with_merge(facts, facts.prepared, applied, self.writers))
         return applied
 
-    def _with_merge(self, ask: Ask, prepared: Prepared, applied: Applied, writers: WriteMerger) -> Course[Applied]:
+    def _with_merge(
+        self, facts: CallFacts, prepared: Prepared, applied: Applied, writers: WriteMerger
+    ) -> Effects[Applied]:
         """Keep the merge that a decision lets run, and show its session what was compared; the journal has no texts."""
-        ruling: Ruling = applied.change.answer
-        decision = ruling.decision
+        decided: Decided = applied.change.answer
+        decision = decided.decision
         if not decision.merged:
             writers.drop(prepared)
-        elif not (yield Look(partial(writers.keep, prepared, decision.id))):
-            undone = yield _taking_back(Who(ask.actor, ask.call.namespace), ask.keys, applied, _NOT_KEPT)
-            self._observe(Event.COMPLETE, Who(ask.actor, ask.call.namespace), time.perf_counter(), applied, undone)
+        elif not (yield Read(partial(writers.keep, prepared, decision.id))):
+            undone = yield _taking_back(Who(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
+            self._observe(Event.COMPLETE, Who(facts.actor, facts.call.namespace), time.perf_counter(), applied, undone)
             raise StoreError(_NOT_KEPT)
         if prepared.shown and decision.warning and prepared.note in decision.warning:
             how = f"\nMerged in (`callosum merges show {decision.id}` has all of it):" if decision.merged else ""
             decision = replace(decision, warning=f"{decision.warning}{how}\n{prepared.shown}")
-            applied = replace(applied, change=replace(applied.change, answer=replace(ruling, decision=decision)))
+            applied = replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
         return applied
 
-    def _merged_again(self, ask: Ask, applied: Applied) -> Course[Applied]:
+    def _merged_again(self, facts: CallFacts, applied: Applied) -> Effects[Applied]:
         """Answer a merged call that is asked once more with the same params, or block it where they are gone."""
-        ruling: Ruling = applied.change.answer
-        decision = ruling.decision
+        decided: Decided = applied.change.answer
+        decision = decided.decision
         params = None
         if self.writers is not None:
-            params = yield Look(partial(self.writers.params_of, ask.call, ask.found, decision.id))
+            params = yield Read(partial(self.writers.params_of, facts.call, facts.classification, decision.id))
         if params is None:
             warning = f"[Callosum] This call was let through with a merged text ({decision.id}), which is gone."
             decision = replace(decision, proceed=False, verdict=Verdict.BLOCK, lease=None, warning=warning)
         else:
             decision = replace(decision, params=params)
-        return replace(applied, change=replace(applied.change, answer=replace(ruling, decision=decision)))
+        return replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
 
-    def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Course[bool]:
+    def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Effects[bool]:
         """Cancel those of the actions that a person refused; return whether there were any."""
-        refused: list[Action] = yield Look(partial(self._refused_among, namespace, doubtful))
+        refused: list[Action] = yield Read(partial(self._refused_among, namespace, doubtful))
         for action in refused:
             began = time.perf_counter()
             who = Who(action.session, namespace)
-            applied: Applied = yield _scope(who, Find(id=action.id)), settle.refuse
+            applied: Applied = yield _scope(who, Find(id=action.id)), lifecycle.refuse
             report: Report = applied.change.answer
             if report.ok:
                 self._observe(
@@ -407,57 +414,57 @@ class Courses:
 
     def _wait(
         self,
-        ask: Ask,
+        facts: CallFacts,
         identity: bytes | None,
         expiry: Expiry | None,
         steps: list[Applied],
         waiter: int,
         looked: set[int],
-    ) -> Course[Ruling]:
+    ) -> Effects[Decided]:
         """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
         applied = steps[-1]
         looks_again = applied.now + SECOND
-        ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
+        ends = applied.now + int(min(facts.call.wait, MAX_WAIT) * SECOND)
         pause = _POLL_FIRST
         while True:
             left = (ends - applied.now) / SECOND
-            yield Pause(min(pause, max(left, 0)))
+            yield Sleep(min(pause, max(left, 0)))
             pause = min(pause * 1.5, _POLL_LAST)
-            ask = replace(ask, waiter=waiter, waits=left > 0)
+            facts = replace(facts, waiter=waiter, waits=left > 0)
             if applied.now >= looks_again:
                 looked.clear()
                 looks_again = applied.now + SECOND
-            applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
+            applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
             if applied.change.answer.undecided:
-                applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
+                applied = yield from self._past_doubts(facts, identity, expiry, applied, looked)
             if applied.change.entries:
                 steps.append(applied)
-            ruling: Ruling = applied.change.answer
-            if not ruling.queued:
+            decided: Decided = applied.change.answer
+            if not decided.queued:
                 if steps[-1] is not applied:
                     steps.append(applied)
-                return ruling
-            waiter = ruling.place  # another one, if the first was given up while this process slept too long
+                return decided
+            waiter = decided.place  # another one, if the first was given up while this process slept too long
 
     # --- decisions that nobody got ---------------------------------------------------------------
 
-    def abandon(self, call: Call) -> Course[None]:
+    def abandon(self, call: Call) -> Effects[None]:
         """Journals a call as expired whose client disconnected while it waited outside the store."""
         began = time.perf_counter()
-        ask, identity = self._ask(replace(call, wait=0))
-        applied: Applied = yield scope_of(ask, identity), partial(expire, ask)
-        self._observe(Event.REFUSE, Who(ask.actor, call.namespace), began, applied)
+        facts, identity = self._facts_of(replace(call, wait=0))
+        applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
+        self._observe(Event.REFUSE, Who(facts.actor, call.namespace), began, applied)
 
     def _expired(
         self, who: Who, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
-    ) -> Course[Expired]:
+    ) -> Effects[Expired]:
         """Return the error to raise. A call that was ``decided`` while its deadline passed is taken back first."""
         if decided and _can_be_undone(steps[-1]):
-            steps = [*steps, (yield _taking_back(who, keys, steps[-1], settle.EXPIRED))]
+            steps = [*steps, (yield _taking_back(who, keys, steps[-1], lifecycle.EXPIRED))]
         self._observe(Event.REFUSE, who, began, *steps)
         return Expired("the deadline has passed: the request was journalled as expired, and nothing was opened")
 
-    def _unconfirmed(self, error: Unconfirmed, who: Who, keys: tuple[Key, ...], began: float) -> Course[Unconfirmed]:
+    def _unconfirmed(self, error: Unconfirmed, who: Who, keys: tuple[Key, ...], began: float) -> Effects[Unconfirmed]:
         """Return the error to raise. The decision is taken back if the store still writes, else the error names it."""
         (applied,) = error.answers
         if not isinstance(applied, Applied):
@@ -476,7 +483,7 @@ class Courses:
 
     # --- the outcome -----------------------------------------------------------------------------
 
-    def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Course[Report]:
+    def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Effects[Report]:
         """Reports how an action ended."""
         began = time.perf_counter()
         namespace = asked.namespace
@@ -496,7 +503,7 @@ class Courses:
             find = Find(key=key_of(asked.context_key, self._secrets).name if asked.context_key else "")
         kept = kept_of(result, self.settings.journal_params)
         scope = Scope(namespace, who.session, find=find)
-        applied: Applied = yield scope, partial(settle.finish, who, ended, kept, told=result)
+        applied: Applied = yield scope, partial(lifecycle.finish, who, ended, kept, told=result)
         report: Report = applied.change.answer
         if self.tail is not None:
             self.tail((applied,))
@@ -506,16 +513,16 @@ class Courses:
             look = applied.change.settles[0].action
             if look.keys and look.keys[0].mode is _LOOKS:
                 if self.writers is not None:
-                    yield Look(partial(self.writers.has_read, look, result))
+                    yield Read(partial(self.writers.has_read, look, result))
                 yield from self._saw(who, look, result)
         if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
             written_ = partial(self.writers.has_written, applied.change.settles[0].action, failed=ended is not _DONE)
-            lost = yield Look(partial(written_, result))
+            lost = yield Read(partial(written_, result))
             if lost:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report
 
-    def _saw(self, who: Who, look: Action, result: Any) -> Course[None]:
+    def _saw(self, who: Who, look: Action, result: Any) -> Effects[None]:
         """Marks what a finished look brought back as looked at, as of its intercept; of the result only ids are taken.
 
         It has a transaction of its own: that of the report must not wait for a long result to be read.
@@ -528,14 +535,14 @@ class Courses:
 
     # --- what a spool holds ----------------------------------------------------------------------
 
-    def take_in(self, record: LateCall, now: float | None = None) -> Course[None]:
+    def take_in(self, record: LateCall, now: float | None = None) -> Effects[None]:
         """Takes in one record of a spool, which ``check_record`` has let pass; a second time it changes nothing.
 
         ``now`` is the clock of its writer in Unix seconds, None where that is the store's machine's.
         """
         here = now is None  # the spool is this machine's, and so are the folders it names
         call = located(record.call) if here and record.found is None else record.call
-        at: int = yield Look(self.store.now)
+        at: int = yield Read(self.store.now)
         offset = at - round(now * SECOND) if now is not None else 0
         ended = min(intake.moment_of(record.ended, offset), at)
         who = Who(without_secrets(call, self._secrets).actor, call.namespace)
@@ -557,14 +564,14 @@ class Courses:
         elif record.kind == intake.REPORT and report.id is None and call.tool != intake.UNNAMED:
             yield from self._enter(who, record, call, offset)  # it was never opened
 
-    def _enter(self, who: Who, record: LateCall, call: Call, offset: int) -> Course[None]:
+    def _enter(self, who: Who, record: LateCall, call: Call, offset: int) -> Effects[None]:
         """Enters a call that ran without the gate as an action, and its outcome as far as it is known."""
         began = time.perf_counter()
         rules = self.rules
         found = intake.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
         found = replace(found, keys=self._spelled(found.keys))
         call = self._told(without_secrets(call, self._secrets))
-        since: int = yield Look(partial(intake.answered_at, self.store, call))
+        since: int = yield Read(partial(intake.answered_at, self.store, call))
         outcome = None if record.running else record.outcome
         body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}
         params = intake.shown(call, self.settings.journal_params)
@@ -595,7 +602,7 @@ class Courses:
                 report: Report = settled.change.answer
                 self._observe(Event.COMPLETE, who, began, settled, report=report, outcome=outcome)
 
-    def _meant(self, record: LateCall, call: Call) -> Course[Scope]:
+    def _meant(self, record: LateCall, call: Call) -> Effects[Scope]:
         """Returns what shows the action that a report or a cancellation means: by id, call id, content or key."""
         shown = without_secrets(call, self._secrets)
         scope = Scope(call.namespace, shown.actor, durable=True)
@@ -604,7 +611,7 @@ class Courses:
         ours = record.found is not None and record.content_key == self.rules.fingerprint
         digest = record.found.content.digest if record.found is not None and ours else b""
         if call.call_id is not None:
-            seen: Action | None = yield Look(partial(intake.action_of_call, self.store, shown))
+            seen: Action | None = yield Read(partial(intake.action_of_call, self.store, shown))
             if seen is not None:
                 return replace(scope, find=Find(id=seen.id))
             return replace(scope, call=_identity(shown, shown.actor, digest)) if digest else scope
@@ -615,7 +622,7 @@ class Courses:
         keys = self._spelled(record.found.keys) if record.found is not None else ()
         return replace(scope, find=Find(key=keys[0].name)) if keys else scope
 
-    def refuse(self, reason: str, details: Mapping[str, Any]) -> Course[None]:
+    def refuse(self, reason: str, details: Mapping[str, Any]) -> Effects[None]:
         """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
         entry = Entry(Event.REFUSE, "server", body={"reason": reason, **summarise(details, mode="summary")})
         yield Scope(DEFAULT_NAMESPACE, "server"), partial(_just, Change((entry,)))
@@ -629,7 +636,7 @@ class Courses:
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         summary: str = "",
-    ) -> Course[None]:
+    ) -> Effects[None]:
         """Journals what a host told that is no call: a session that begins, an event that nobody knows.
 
         ``what`` is the host's name of it; ``details`` are summarised and redacted as params are. ``summary`` is what a
@@ -642,14 +649,14 @@ class Courses:
         entry = Entry(Event.HOST, who.session, namespace, body=body)
         yield Scope(namespace, who.session), partial(_just, Change((entry,)))
         if what in _ENDS:
-            made: list[Action] = yield Look(partial(self.store.commitments, namespace))
+            made: list[Action] = yield Read(partial(self.store.commitments, namespace))
             for action in made:
                 if action.session == who.session:
-                    yield _scope(who, Find(id=action.id)), settle.hand_on
+                    yield _scope(who, Find(id=action.id)), lifecycle.hand_on
 
     # --- leases ----------------------------------------------------------------------------------
 
-    def lock(self, asked: wire.Lock, caller: Caller = UNKNOWN) -> Course[LockResult]:
+    def lock(self, asked: wire.Lock, caller: Caller = UNKNOWN) -> Effects[LockResult]:
         """Takes a lease without a tool call. The caller's ``expiry`` and errors are as in ``intercept``."""
         began = time.perf_counter()
         namespace, tier, expiry = asked.namespace, asked.tier, caller.expiry
@@ -660,9 +667,9 @@ class Courses:
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
         scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True, asks=Asks())
-        step: Step = partial(settle.lock, who, key, tier, self._duration(asked.ttl), asked.host)
+        step: Step = partial(lifecycle.lock, who, key, tier, self._duration(asked.ttl), asked.host)
         if expiry is not None:
-            step = partial(_in_time, expiry, step, partial(settle.expire_lock, who, key, tier))
+            step = partial(_in_time, expiry, step, partial(lifecycle.expire_lock, who, key, tier))
         try:
             applied: Applied = yield scope, step
             result: LockResult | None = applied.change.answer
@@ -684,7 +691,7 @@ class Courses:
             result = replace(result, id=id, lease=replace(result.lease, token=id))
         return result
 
-    def release(self, asked: wire.ReleaseAt, caller: Caller = UNKNOWN, *, id: int | None = None) -> Course[Report]:
+    def release(self, asked: wire.ReleaseAt, caller: Caller = UNKNOWN, *, id: int | None = None) -> Effects[Report]:
         """Free leases on a key, or just that of an action."""
         began = time.perf_counter()
         who = who_of(
@@ -698,33 +705,33 @@ class Courses:
         who = replace(who, ancestry=caller.ancestry)
         key = key_of(asked.context_key, self._secrets)
         scope = Scope(asked.namespace, who.session, (key,), live=True)
-        applied: Applied = yield scope, partial(settle.release, who, key.name, id)
+        applied: Applied = yield scope, partial(lifecycle.release, who, key.name, id)
         answer: Report = applied.change.answer
         self._observe(Event.RELEASE, who, began, applied, report=answer)
         return answer
 
-    def renew(self, asked: wire.Renew, _caller: Caller = UNKNOWN) -> Course[Report]:
+    def renew(self, asked: wire.Renew, _caller: Caller = UNKNOWN) -> Effects[Report]:
         """Moves the end of a lease."""
         began = time.perf_counter()
         id, namespace = asked.id, asked.namespace
         who = who_of(asked.instance, asked.session, namespace, secrets=self._secrets)
         wanted = self._duration(asked.ttl)
         # An action's keys never change, so looking before the transaction is safe.
-        action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
+        action: Action | None = yield Read(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
         scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True, asks=Asks())
         with _naming(id):
-            applied: Applied = yield scope, partial(settle.renew, who, wanted)
+            applied: Applied = yield scope, partial(lifecycle.renew, who, wanted)
         answer: Report = applied.change.answer
         self._observe(Event.RENEW, who, began, applied, report=answer)
         return answer
 
-    def sweep(self, limit: int = 500) -> Course[int]:
+    def sweep(self, limit: int = 500) -> Effects[int]:
         """Settles what ran out of time and nobody has met since: leases, waiters, questions; returns how many."""
         began = time.perf_counter()
         count = 0
-        actions: list[Action] = yield Look(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
-        now: int = yield Look(self.store.now)
+        actions: list[Action] = yield Read(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
+        now: int = yield Read(self.store.now)
         for action in [one for one in actions if lapsed(one, now)][:limit]:
             scope = Scope(action.namespace, action.session, action.keys, live=True, asks=Asks())
             applied: Applied = yield scope, _sweep
@@ -734,7 +741,7 @@ class Courses:
 
     # --- people ----------------------------------------------------------------------------------
 
-    def resolve(self, asked: wire.Resolve, caller: Caller = UNKNOWN) -> Course[Report]:
+    def resolve(self, asked: wire.Resolve, caller: Caller = UNKNOWN) -> Effects[Report]:
         """End an ``unknown`` action.
 
         ``by`` names a person, or where the caller is none the session that has looked (``instance/session``).
@@ -747,7 +754,7 @@ class Courses:
         who = Who(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
         check_note(asked.note, "note")
         began = time.perf_counter()
-        step = partial(settle.resolve, who, asked.happened, asked.note)
+        step = partial(lifecycle.resolve, who, asked.happened, asked.note)
         with _naming(asked.id):
             applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
@@ -755,18 +762,18 @@ class Courses:
             self._observe(Event.RESOLVE, who, began, applied, report=report)
         return report
 
-    def answer(self, asked: wire.Approve, caller: Caller = UNKNOWN) -> Course[Report]:
+    def answer(self, asked: wire.Approve, caller: Caller = UNKNOWN) -> Effects[Report]:
         """Record a person's yes or no to a call that was asked or blocked."""
         began = time.perf_counter()
         check_note(asked.by, "by")
         check_note(asked.channel, "channel")
         note = check_note(asked.note, "note")
-        if asked.channel == settle.HOST and not self.settings.host_approvals:
+        if asked.channel == lifecycle.HOST and not self.settings.host_approvals:
             raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
         who = Who(
             "", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry, instance=caller.instance
         )
-        step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL, note)
+        step = partial(lifecycle.answer, who, asked.agrees, APPROVAL_TTL, note)
         with _naming(asked.id):
             applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
@@ -776,7 +783,7 @@ class Courses:
 
     def observe(
         self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE, ancestry: tuple[str, ...] = ()
-    ) -> Course[float]:
+    ) -> Effects[float]:
         """Let everything pass for a while."""
         if not 0 <= seconds <= 30 * 86_400:
             raise ConfigError("expected 0 to 30 days, in seconds", at="seconds")
@@ -810,28 +817,28 @@ class Courses:
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def status(self, asked: wire.ReadStatus, _caller: Caller = UNKNOWN) -> Course[Status]:
+    def status(self, asked: wire.ReadStatus, _caller: Caller = UNKNOWN) -> Effects[Status]:
         """Shows live leases and recent actions."""
         key = key_of(asked.context_key, self._secrets).name if asked.context_key else None
-        status: Status = yield Look(partial(status_of, self.store, asked.namespace, key))
+        status: Status = yield Read(partial(status_of, self.store, asked.namespace, key))
         return status
 
-    def approvals(self, asked: wire.ApprovalsQuery, _caller: Caller = UNKNOWN) -> Course[wire.Approvals]:
+    def approvals(self, asked: wire.ApprovalsQuery, _caller: Caller = UNKNOWN) -> Effects[wire.Approvals]:
         """Lists the calls that wait for a person."""
-        found: wire.Approvals = yield Look(partial(approvals_of, self.store, asked, secrets=self._secrets))
+        found: wire.Approvals = yield Read(partial(approvals_of, self.store, asked, secrets=self._secrets))
         return found
 
-    def journal(self, asked: wire.JournalQuery, caller: Caller = UNKNOWN) -> Course[wire.JournalPage]:
+    def journal(self, asked: wire.JournalQuery, caller: Caller = UNKNOWN) -> Effects[wire.JournalPage]:
         """Returns a page of the journal; waits for something new while the caller does, if the request says so."""
         if not 0 <= asked.wait <= MAX_WAIT:
             raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds", at="wait")
         ends = time.monotonic() + asked.wait
         while True:
-            page: wire.JournalPage = yield Look(partial(page_of, self.store, asked, secrets=self._secrets))
+            page: wire.JournalPage = yield Read(partial(page_of, self.store, asked, secrets=self._secrets))
             left = ends - time.monotonic()
             if page.entries or left <= 0 or (caller.expiry is not None and caller.expiry.passed()):
                 return page
-            yield Pause(min(_TAIL_POLL, left))
+            yield Sleep(min(_TAIL_POLL, left))
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -867,19 +874,19 @@ class Courses:
                 logger.exception("the observer failed on %s", event)
 
 
-SERVED: Final[Mapping[str, Callable[[Courses, Any, Caller], Course[Any]]]] = {
-    "complete": Courses.complete,
-    "lock": Courses.lock,
-    "release": Courses.release,
-    "renew": Courses.renew,
-    "resolve": Courses.resolve,
-    "approve": Courses.answer,
-    "deny": Courses.answer,
-    "status": Courses.status,
-    "approvals": Courses.approvals,
-    "journal": Courses.journal,
+SERVED: Final[Mapping[str, Callable[[Operations, Any, Caller], Effects[Any]]]] = {
+    "complete": Operations.complete,
+    "lock": Operations.lock,
+    "release": Operations.release,
+    "renew": Operations.renew,
+    "resolve": Operations.resolve,
+    "approve": Operations.answer,
+    "deny": Operations.answer,
+    "status": Operations.status,
+    "approvals": Operations.approvals,
+    "journal": Operations.journal,
 }
-"""The course of each operation, by ``GateRequest.operation``.
+"""The generator of each operation, by ``GateRequest.operation``.
 
 ``intercept`` takes more, and a brief is made of more than a store holds (``callosum.regions.context``).
 """
@@ -903,9 +910,9 @@ def _in_time(expiry: Expiry, step: Step, too_late: Step, view: View) -> Change:
 def _decided(applied: Applied) -> int:
     """Return the id of the decision that a change made, or repeated."""
     answer = applied.change.answer
-    if applied.ids or not isinstance(answer, Ruling | LockResult):
+    if applied.ids or not isinstance(answer, Decided | LockResult):
         return applied.ids[-1] if applied.ids else 0
-    return (answer.decision.id if isinstance(answer, Ruling) else answer.id) or 0
+    return (answer.decision.id if isinstance(answer, Decided) else answer.id) or 0
 
 
 def _can_be_undone(applied: Applied) -> bool:
@@ -919,7 +926,7 @@ def _can_be_undone(applied: Applied) -> bool:
 
 def _taking_back(who: Who, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
     scope = Scope(who.namespace, who.session, keys, find=Find(id=_decided(applied)))
-    return scope, partial(settle.take_back, applied.change.open is not None, applied.now, note)
+    return scope, partial(lifecycle.take_back, applied.change.open is not None, applied.now, note)
 
 
 def _in_force(error: Unconfirmed, id: int) -> Unconfirmed:
@@ -938,7 +945,7 @@ def _naming(id: int) -> Iterator[None]:
 
 def _sweep(view: View) -> Change:
     """A step that does no more than to settle what ran out."""
-    settles, entries = settle.lapses(view)
+    settles, entries = lifecycle.lapses(view)
     return Change(tuple(entries), settles=tuple(settles))
 
 
