@@ -77,7 +77,7 @@ _IF_BLOCKED: Final = {
     Kind.RECENT: "Check what was done. If the call is still needed, ask a person.",
     Kind.DUPLICATE: "Skip it. If it must really happen twice, ask a person.",
     Kind.STALE: "Read it again, then make the call anew.",
-    Kind.OPPOSED: "CallFacts a person which of the two holds.",
+    Kind.OPPOSED: "Ask a person which of the two holds.",
 }
 """The next step of a session whose call is blocked: repeating does not help."""
 _WHILE_RUNNING: Final = {
