@@ -278,7 +278,7 @@ class LocalGate(Gate):
         self.require_person("revoke a standing approval")
         found = standing.revoke(self.settings.state, id)
         self.rules.reload()
-        self._drive(self.courses.standing("revoked", found, by=by, channel="cli", namespace=namespace))
+        self._drive(self.operations.standing("revoked", found, by=by, channel="cli", namespace=namespace))
         return found
 
     def require_person(self, what: str) -> tuple[str, ...]:

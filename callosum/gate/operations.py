@@ -805,7 +805,7 @@ class Operations:
 
     def standing(
         self, what: str, approval: StandingApproval, *, by: str, channel: str, namespace: str = DEFAULT_NAMESPACE
-    ) -> Course[None]:
+    ) -> Effects[None]:
         """Journal that a person gave (``approved``) or ended (``revoked``) a standing approval."""
         check_note(by, "by")
         params = summarise(approval.params)

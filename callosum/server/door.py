@@ -170,15 +170,15 @@ class Door:
     async def _stand(self, what: str, approval: StandingApproval, by: str, namespace: str) -> None:
         """Give a standing approval once it is journalled; journal one that is revoked once it has ended."""
         state, rules = self._served.gate.settings.state, self._served.gate.rules
-        course = self._served.courses.standing(what, approval, by=by, channel="console", namespace=namespace)
+        effects = self._served.operations.standing(what, approval, by=by, channel="console", namespace=namespace)
         if what == "approved":
-            await self._served.drive(course)
+            await self._served.drive(effects)
             await self._served.read(partial(standing.add, state, approval))
         else:
             await self._served.read(partial(standing.revoke, state, approval.id))
         await self._served.read(rules.reload)
         if what == "revoked":
-            await self._served.drive(course)
+            await self._served.drive(effects)
         self._stream.wake()
 
 
