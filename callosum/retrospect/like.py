@@ -1,4 +1,4 @@
-"""What a person could approve beforehand of calls like a recorded one: a standing approval, and what is open in it."""
+"""The standing approval that a person could give for calls like a recorded one, and what it leaves open."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from callosum.rules.command import PARAMS
 from callosum.rules.standing import LIFTED, Scalar
 
 _CHOICES: Final = 10
-"""Most params of which a person chooses whether they may differ; further ones must be equal."""
+"""Most params that a person may leave open; further ones must be equal."""
 _KINDS: Final = {kind.value: kind for kind in Kind}
 
 
 class Like(Struct, frozen=True, kw_only=True):
     """What a standing approval for a recorded call can say.
 
-    ``asks``: it lifts the question of the rule; else it lets ``kinds`` pass. A call must have the values of ``fixed``,
-    and those of ``choices`` that the person keeps; the params ``open`` can have any value: they cannot be named.
+    ``asks``: it lifts the question of the rule; otherwise it lets ``kinds`` pass. A call must have the values of
+    ``fixed``, and those of ``choices`` that the person keeps. The params ``open`` may have any value, because a rule
+    cannot name them.
     """
 
     call: Entry
@@ -56,10 +57,11 @@ class Like(Struct, frozen=True, kw_only=True):
 
 
 def like(entry: Entry, rules: RuleSet) -> Like | None:
-    """Return what could be approved of calls like a recorded one; None if nothing can.
+    """Return what could be approved for calls like a recorded one; None if nothing can.
 
-    That is the question of a rule, or a pause or question for ``recent`` or ``held`` alone, below tier 4, if the rules
-    in force still treat the call so and its params are known. A command line must always be equal.
+    Only the question of a rule can be approved, or a stop or question for ``recent`` or ``held`` alone, below tier 4.
+    The current rules must still treat the call the same way, and its params must be known. A command line must always
+    be equal.
     """
     call = call_of(entry)
     if call is None or entry.verdict not in (Verdict.ASK, Verdict.CONFIRM) or not can_be_named(entry.tool):
@@ -77,7 +79,7 @@ def like(entry: Entry, rules: RuleSet) -> Like | None:
     commands = _commands(call)
     for name, said in call.params.items():
         if name.startswith("_"):
-            continue  # what an agent says to the gate only makes a call graver
+            continue  # an agent's note to the gate can only raise the tier
         value = value_of(said) if is_shown(name) else b""
         if not value:
             if name in commands:
@@ -100,14 +102,14 @@ def like(entry: Entry, rules: RuleSet) -> Like | None:
 
 
 def _kinds(entry: Entry) -> tuple[Kind, ...]:
-    """Return what was in the way, if all of it may be let pass."""
+    """Return the conflicts, if all of them may be let pass."""
     told = entry.body.get("conflicts") or ()
     found: set[Any] = {_KINDS.get(str(one.get("kind"))) if isinstance(one, dict) else None for one in told}
     return tuple(sorted(found)) if found and found <= LIFTED else ()
 
 
 def _commands(call: Call) -> frozenset[str]:
-    """Return the params that say what is run."""
+    """Return the params that hold a command to run."""
     if not shell.runs_commands(call.tool):
         return frozenset(PARAMS)
     return frozenset(call.params) - {"description"}

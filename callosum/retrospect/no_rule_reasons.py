@@ -21,21 +21,26 @@ class NoRuleReason(Enum):
 
     NAMELESS = (
         "No rule names {tool}: {good} of its {all} pauses {were} confirmed. Name it in a rule of its own; "
-        "what is paused then can be proposed."
+        "then its pauses can lead to a proposal."
     )
-    GRAVE = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, at tier 4 or for {kinds}: such stay."
+    GRAVE = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, at tier 4 or for {kinds}: "
+        "no rule may lift these."
+    )
     CHANGED = (
-        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but the rules of today decide these calls "
-        "otherwise: perhaps the proposal is among them already."
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but the current rules decide these calls "
+        "differently. They may already include the proposal."
     )
     AGAINST = (
-        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; the others did their work, or what was "
-        "confirmed went wrong."
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; the others were justified, or a confirmed "
+        "call went wrong."
     )
-    FEW = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; it takes {least}."
-    DIFFERENT = "A person agreed to {tool} (rule {rule}) {good} of {all} times, but not {least} times to the same call."
+    FEW = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; a proposal needs {least}."
+    DIFFERENT = (
+        "A person approved {tool} (rule {rule}) {good} of {all} times, but fewer than {least} times for the same call."
+    )
     UNWRITTEN = (
-        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but no rule can be written that lets just "
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but no rule can be written that lets only "
         "these pass."
     )
 
@@ -87,18 +92,18 @@ class NoRuleReasons:
                 good=_good(count),
                 all=_all(count),
                 were="was" if good == -1 else "were",
-                kinds=" or ".join(sorted(kinds)) or "what is not to be undone",
+                kinds=" or ".join(sorted(kinds)) or "actions that cannot be undone",
                 least=least,
             )
             for good, _, tool, rule, why, count, kinds in ranked[:MOST_TOLD]
         ]
         if len(ranked) > MOST_TOLD:
-            sentences.append(f"And so for {len(ranked) - MOST_TOLD} more.")
+            sentences.append(f"The same applies to {len(ranked) - MOST_TOLD} more.")
         if sentences:
             return sentences
         if paused:
-            return ["Calls were paused, or put to a person, and none of them was confirmed or approved."]
-        return ["No call was paused, or put to a person, in that time."]
+            return ["Calls were paused or put to a person, and none was confirmed or approved."]
+        return ["No call was paused or put to a person in that time."]
 
 
 def _good(count: EndingCount) -> int:

@@ -1,23 +1,24 @@
-"""Narrower rules out of the journal: proposed with their evidence, never applied.
+"""Narrower rules from the journal: proposed with their evidence, never applied.
 
-What is proposed
-    A copy of the rule that paused, for the very tool, and for the very params as far as they are few, which
+Proposals
+    A proposal is a copy of the rule that stopped the calls, limited to the tool and, if they are few, to the params. It
 
-    * lets ``recent`` or ``held`` pass (``cells``), where every such pause was confirmed,
-    * warns instead of pausing, where the rule itself asks to confirm and every pause was confirmed,
-    * lets the session confirm instead of a person, where a person agreed each time to just these params.
+    * lets ``recent`` or ``held`` pass (``cells``), if every such stop was confirmed,
+    * warns instead of stopping, if the rule itself asks to confirm and every stop was confirmed,
+    * lets the session confirm instead of a person, if a person approved exactly these params each time.
 
-What never is
-    A lower tier; anything about ``duplicate``, ``opposed``, ``unknown`` and ``stale``; a block; anything at tier 4
-    but the third of the above; the gate's guard of itself; tools that no rule names (name them first).
+Never proposed
+    A lower tier; anything about ``duplicate``, ``opposed``, ``unknown`` and ``stale``; lifting a block; at tier 4
+    anything but the third kind; anything about the gate's protection of itself; rules for tools that no rule names
+    (name them first).
 
-When
-    At least ``least`` confirmations (or approvals), and not one pause among those that the rule would let pass
-    that was heeded, waited for, refused, or confirmed and then failed or regretted. A question that
-    nobody answered speaks against it too.
+Conditions
+    At least ``least`` confirmations (or approvals), and among the stops that the rule would let pass none that was
+    heeded, waited for or denied, or that was confirmed and then failed or was regretted. A question that nobody
+    answered counts against it too.
 
-A copy that stands first would also take calls from rules that stood before its model. Those that could match the
-same calls go with it, in front of it (``Suggestion.before``), so that they decide as they did.
+A copy placed first would also take calls from rules before the original. Rules that could match the same calls are
+therefore copied in front of it (``Suggestion.before``), so that they decide as before.
 """
 
 from __future__ import annotations
@@ -47,25 +48,25 @@ from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
 
 MOST_VALUES: Final = 8
-"""Up to so many values of a param are named in a rule, if each came twice or more; else the rule takes any."""
+"""Most values of a param that a rule names, if each occurred at least twice; otherwise the rule accepts any value."""
 MOST_GROUPS: Final = 5_000
 MOST_CELLS: Final = 20_000
-"""Most values that are counted apart; what comes after them is counted together."""
+"""Most values that are counted separately; further ones are counted together."""
 _LONGEST: Final = 200
-"""Longest value that is named in a rule, in characters: the journal cuts longer ones."""
+"""Longest value that a rule names, in characters: the journal cuts longer ones."""
 _CUT: Final = re.compile(r"… \(\d+ characters\)\Z|\A(<.*>|\{…\}.*|\[…\].*)\Z", re.DOTALL)
-"""What the journal puts where it leaves something out."""
+"""The journal's marks for parts that it leaves out."""
 _PLACE: Final = re.compile(r"rules\[\d+\]")
 _PARAM: Final = re.compile(r"params\.([^.{}|\s]+)(?=[}|\s])")
 _OTHER: Final = b""
-"""Stands for a value that cannot be named, and for none."""
+"""Stands for a missing value, or one that a rule cannot name."""
 
 
-class Evidence(Struct, frozen=True, rename="camel"):
-    """What a proposal rests on. ``first`` and ``last`` are Unix seconds; ``keys`` families (``channel:*``).
+class SuggestionEvidence(Struct, frozen=True, rename="camel"):
+    """The evidence of a proposal. ``first`` and ``last`` are Unix seconds; ``keys`` are families (``channel:*``).
 
-    No more than ``MOST_NAMED`` sessions and families are told apart.
-    Of the pauses that the rule would let pass none was heeded, of the questions each was answered with yes.
+    At most ``MOST_NAMED`` sessions and families are listed. None of the stops that the rule would let pass was heeded,
+    and every question was approved.
     """
 
     confirmed: int
@@ -77,43 +78,46 @@ class Evidence(Struct, frozen=True, rename="camel"):
 
 
 class Suggestion(Struct, frozen=True, rename="camel"):
-    """A proposed rule, as in a rules file.
+    """A proposed rule, in the form of a rules file.
 
-    ``before`` are copies of rules that must stand in front of it. ``why`` is a sentence for a person.
+    ``before`` are copies of rules that must be placed in front of it. ``why`` is a sentence for a person.
     """
 
     pattern: str
     rule: Mapping[str, Any]
     before: tuple[Mapping[str, Any], ...]
     why: str
-    evidence: Evidence
+    evidence: SuggestionEvidence
 
     @property
     def rules(self) -> tuple[Mapping[str, Any], ...]:
-        """All that is to be pasted, in order."""
+        """All rules to paste, in order."""
         return (*self.before, self.rule)
 
 
 class Examined(Struct, frozen=True):
-    """What entries speak for; where that is nothing, ``reasons`` are sentences that say why, else there are none."""
+    """The proposals that entries support.
+
+    If there are none, ``reasons`` has sentences that say why; otherwise it is empty.
+    """
 
     suggestions: list[Suggestion]
     reasons: list[str]
 
 
 def suggest(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST) -> list[Suggestion]:
-    """Returns the rules that the entries speak for, in the order in which they are to stand before all others.
+    """Return the rules that the entries support, in the order in which they must precede all others.
 
-    ``entries`` come in the journal's order and are read once; memory does not grow with them. ``rules`` are
-    those in force: pauses that they would decide otherwise today prove nothing. Pure.
+    ``entries`` come in the journal's order and are read once; memory does not grow with them. ``rules`` are the current
+    ones: stops that they would decide differently today prove nothing. Pure.
     """
     return examine(entries, rules, least=least).suggestions
 
 
 def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now: int = 0) -> Examined:
-    """As ``suggest``, and says why where there is nothing to propose.
+    """Return what ``suggest`` returns, and the reasons if there is nothing to propose.
 
-    ``now`` is the moment of asking: a pause that was not repeated by then was heeded, though no entry says so.
+    ``now`` is the current moment: a stop that was not repeated by then was heeded, though no entry says so.
     """
     endings = EndingTracker()
     paused = False
@@ -129,7 +133,7 @@ def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now
 
 
 def examine_endings(endings: Iterable[Ending], rules: RuleSet, *, least: int = LEAST) -> Examined:
-    """As ``examine``, for who has followed the entries already."""
+    """Return what ``examine`` returns, for a caller that has already followed the entries."""
     return _examined(endings, rules, least, lambda: True)
 
 
@@ -147,22 +151,22 @@ def _examined(endings: Iterable[Ending], rules: RuleSet, least: int, paused: Cal
 
 
 class _Group(Struct, gc=False):
-    """All that is known of one rule's pauses of one tool at one tier."""
+    """The endings of one rule's stops of one tool at one tier."""
 
     rule: str = ""
     tool: str = ""
     tier: int = 0
     base: int | None = None
-    """The place of the rule among those in force, once a pause was found that it still decides."""
+    """Index of the rule among the current ones, once a stop was found that it still decides."""
     pauses: dict[frozenset[Kind], EndingCount] = msgspec.field(default_factory=dict)
     values: dict[tuple[frozenset[Kind], str, bytes], EndingCount] = msgspec.field(default_factory=dict)
-    """By kinds, param and value."""
+    """By conflicts, param and value."""
     questions: dict[tuple[frozenset[Kind], bytes], EndingCount] = msgspec.field(default_factory=dict)
-    """By kinds and all params."""
+    """By conflicts and all params."""
 
 
 class _Tally:
-    """Counts endings by rule, tool, kinds and params."""
+    """Count endings by rule, tool, conflicts and params."""
 
     def __init__(self, rules: RuleSet) -> None:
         self._rules = rules.rules
@@ -172,14 +176,14 @@ class _Tally:
         self._reasons = NoRuleReasons()
         self._cells = 0
         self._params: dict[str, set[str]] = {}
-        """Of each rule the params that its keys are made of, or that it asks for."""
+        """For each rule, the params that its keys are made of, or that it requires."""
         for rule in rules.rules:
             named = self._params.setdefault(rule.name, set())
             named.update(name for name, _ in rule.params)
             named.update(name for template in rule.keys for name in _PARAM.findall(template.key))
 
     def add(self, ending: Ending) -> None:
-        """Counts an ending, if a rule could be learned from it."""
+        """Count an ending, if a rule could be learned from it."""
         case = ending.case
         asked = case.verdict is Verdict.ASK and case.kinds <= MILD and bool(case.rule)
         if not (asked or learnable(ending)) or case.rule not in self._params:
@@ -209,7 +213,7 @@ class _Tally:
             self._cell(group.values, (case.kinds, name, value), (case.kinds, name, _OTHER)).add(ending)
 
     def _cell(self, cells: dict[Any, EndingCount], place: Any, rest: Any = None) -> EndingCount:
-        """The count of a place; where there are too many already, that of the rest."""
+        """Return the count for a key; if there are too many already, the count of all others."""
         found = cells.get(place)
         if found is None:
             if self._cells >= MOST_CELLS:
@@ -219,7 +223,10 @@ class _Tally:
         return found
 
     def _changed(self, group: _Group, case: StoppedCall) -> NoRuleReason | None:
-        """Why the call proves nothing of the rules in force; None if they treat it as it was treated. Notes which."""
+        """Return why the call proves nothing about the current rules; None if they treat it as before.
+
+        Note the rule.
+        """
         params = case.params if isinstance(case.params, Mapping) else {}
         found = self._classify(Call(case.session, case.tool, params))
         if (found.rule, found.tier) != (case.rule, case.tier):
@@ -234,7 +241,7 @@ class _Tally:
         return NoRuleReason.NAMELESS if not self._index.naming(case.tool) else NoRuleReason.UNWRITTEN
 
     def _place_of(self, case: StoppedCall) -> int | None:
-        """The place of the case's rule; None where two have its name, or it names no tool."""
+        """Return the index of the call's rule; None if two have its name, or it names no tool."""
         named = self._index.naming(case.tool)
         places = [
             place
@@ -251,13 +258,13 @@ class _Tally:
     # --- proposing -----------------------------------------------------------------------------------
 
     def why_not(self, least: int, *, paused: bool) -> list[str]:
-        """Sentences for a person: why nothing of all this is proposed."""
+        """Return sentences for a person: why nothing is proposed."""
         for group in self.groups.values():
             self._reasons.left(group.tool, group.rule, group.pauses.values(), list(group.questions.values()), least)
         return self._reasons.sentences(least, paused=paused)
 
     def proposals(self, group: _Group, least: int) -> list[tuple[tuple[int, int], Suggestion]]:
-        """What the group speaks for, each with its place among all."""
+        """Return the proposals that the group supports, each with its index among all."""
         if group.base is None or not can_be_named(group.tool):
             return []
         made = [self._question(group, *place, count, least) for place, count in group.questions.items()]
@@ -276,11 +283,11 @@ class _Tally:
         ]
 
     def _pause(self, group: _Group, kinds: frozenset[Kind], least: int) -> Suggestion | None:
-        """A rule that lets the pauses of these kinds pass, if all or some values of a param speak for it."""
+        """Return a rule that lets stops for these conflicts pass, if all or some values of a param support it."""
         base = self._base(group)
         pausing = base.verdict is not None and base.verdict.gravity >= Verdict.CONFIRM.gravity
         if pausing is bool(kinds):
-            return None  # the rule's own pause would stay, or is no longer there
+            return None  # the rule's own stop would remain, or no longer exists
         passing = covered(group.pauses, kinds)
         whole = joined(group.pauses[one] for one in passing)
         values = self._values(group, passing)
@@ -302,7 +309,7 @@ class _Tally:
         return self._made(group, kinds, joined(values[name][value] for value in good), {name: good}, among=True)
 
     def _values(self, group: _Group, passing: list[frozenset[Kind]]) -> dict[str, dict[bytes, EndingCount]]:
-        """The counts of each value of each param, over these kinds."""
+        """Return the counts of each value of each param, over these conflicts."""
         found: dict[str, dict[bytes, EndingCount]] = {}
         for (kinds, name, value), count in group.values.items():
             if kinds in passing:
@@ -312,14 +319,14 @@ class _Tally:
     def _question(
         self, group: _Group, kinds: frozenset[Kind], exact: bytes, count: EndingCount, least: int
     ) -> Suggestion | None:
-        """A rule that lets the session confirm what a person agreed to each time."""
+        """Return a rule that lets the session confirm what a person approved each time."""
         base = self._base(group)
         asks = base.verdict is Verdict.ASK
         agreed = count.approved >= least and not count.against and not count.unanswered
         if not exact or not agreed or asks is bool(kinds):
             return None
         if kinds and group.tier >= Tier.CRITICAL:
-            return None  # at tier 4 a conflict that was told of is raised again: nobody could ever confirm it
+            return None  # at tier 4 a conflict is raised on every call: no session could ever confirm it
         params = msgspec.json.decode(exact)
         return self._made(group, kinds, count, {name: [msgspec.json.encode(value)] for name, value in params.items()})
 
@@ -335,7 +342,7 @@ class _Tally:
         *,
         among: bool = False,
     ) -> Suggestion | None:
-        """The suggestion in full; None where the rule could not be written into a file."""
+        """Return the whole suggestion; None if the rule cannot be written into a file."""
         base, asked = self._base(group), bool(count.approved)
         milder = Verdict.CONFIRM if asked else Verdict.ALLOW if kinds else Verdict.WARN
         params = {name: tuple(map(msgspec.json.decode, values)) for name, values in named.items()}
@@ -361,7 +368,7 @@ class _Tally:
             {"description": why, **written(rule)},
             tuple(map(written, before)),
             why,
-            Evidence(
+            SuggestionEvidence(
                 count.confirmed,
                 count.approved,
                 len(count.sessions),
@@ -377,12 +384,12 @@ class _Tally:
         return suggestion
 
     def _raised(self, rule: Rule, place: int) -> Rule:
-        """The rule with the tier that a user's rule for all tools before it gives it."""
+        """Return the rule with the tier that an earlier rule of the user for all tools gives it."""
         floor = max((one.tier for one in self._rules[:place] if one.names_no_tool), default=0)
         return replace(rule, tier=floor, effect="write") if floor > rule.tier else rule
 
     def _meets(self, one: Rule, place: int, new: Rule) -> bool:
-        """Whether a rule could match a call that the new one matches too."""
+        """Return True if a rule could match a call that the new one matches too."""
         if one.names_no_tool or not ("*" in one.tools or place in self._index.naming(new.tools[0])):
             return False
         wanted = dict(new.params)
@@ -393,7 +400,7 @@ class _Tally:
 
 
 def _matching(rule: Rule) -> Rule:
-    """The rule without its tools: of two with one name and all else alike the first decides."""
+    """Return the rule without its tools: of two equal rules with one name, the first decides."""
     return replace(rule, tools=(), cells=None)
 
 
@@ -401,7 +408,7 @@ def _matching(rule: Rule) -> Rule:
 
 
 def value_of(said: Any) -> bytes:
-    """A param's value as JSON; ``_OTHER`` for none, and for what the journal has not kept as it was."""
+    """Return a param's value as JSON; ``_OTHER`` if it is missing or the journal has not kept it as it was."""
     if isinstance(said, str):
         whole = len(said) <= _LONGEST and MARKER not in said and not _CUT.search(said)
         return msgspec.json.encode(said) if whole and said and is_shown(said) else _OTHER
@@ -411,9 +418,9 @@ def value_of(said: Any) -> bytes:
 
 
 def _exact(params: Any, besides: str | None) -> bytes:
-    """All params as JSON, if a rule can name them all; else ``_OTHER``.
+    """Return all params as JSON, if a rule can name them all; else ``_OTHER``.
 
-    ``besides`` is left out: what a command is described as does nothing. So is what speaks to the gate (``_tier``).
+    ``besides`` is left out, because a command's description has no effect. The note to the gate (``_tier``) is too.
     """
     if not isinstance(params, Mapping):
         return _OTHER
@@ -424,7 +431,7 @@ def _exact(params: Any, besides: str | None) -> bytes:
 
 
 def can_be_named(tool: str) -> bool:
-    """Whether a rule can name just this tool."""
+    """Return True if a rule can name exactly this tool."""
     return 0 < len(tool) <= _LONGEST and not {"*", "?"} & set(tool) and tool == tool.strip() and is_shown(tool)
 
 
@@ -432,7 +439,7 @@ def can_be_named(tool: str) -> bool:
 
 
 def written(rule: Rule) -> dict[str, Any]:
-    """Returns a rule as it stands in a rules file; ``parse`` makes the same of it."""
+    """Return a rule as it is written in a rules file; ``parse`` returns the same rule."""
     made: dict[str, Any] = {} if _PLACE.fullmatch(rule.name) else {"name": rule.name}
     made |= {"tier": rule.tier, "tool": _one_or_all(rule.tools)}
     if rule.params:
@@ -480,9 +487,8 @@ def _why(group: _Group, what: str, count: EndingCount, params: Mapping[str, tupl
     seen = f"by {many}, {' to '.join(days)}"
     if asked:
         return (
-            f"A person agreed all {count.approved} times when {shown(group.tool)} was asked for on {keys} with these "
-            f"params, {seen}; none was refused. The session is asked to confirm instead. A call with further "
-            "params fits too."
+            f"A person approved all {count.approved} calls of {shown(group.tool)} on {keys} with these params, {seen}; "
+            "none was denied. The session is asked to confirm instead. A call with further params matches too."
         )
     only = " with these values" if params else ""
     return (

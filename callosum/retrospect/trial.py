@@ -1,21 +1,21 @@
-"""What other rules would have decided: the recorded calls, played again under both.
+"""What other rules would have decided: the recorded calls, replayed under both sets of rules.
 
-How
-    The journal is read up to three times. First every call is classified under both sets of rules: what got another
-    tier, other keys or another treatment is counted, and its keys are remembered. Then the calls are found that share
-    one of these keys; no other call can be decided otherwise. These, at most ``most`` of them and the newest if there
-    are more, are played in their order through two gates of their own, each over a store in a temporary folder and
-    with a clock that shows the recorded time.
-How history goes on
-    A call that ran in fact runs in both worlds: where a gate pauses it, it is confirmed, and where it asks or blocks,
-    approved. A call that was stopped in fact and would have been let through has run; the repeat that followed it
-    within ten minutes is then the same act and not played.
-What it cannot know
-    Params are as the journal has them. With ``journal.params = "full"`` they are whole, but for secrets, and the
-    description, schema and annotations of the tool are there too. In a summary long texts are cut: what is equal stays
-    equal, but what differs only behind the cut looks equal, nearly equal texts are told by their beginnings, and a
-    pattern sees only the beginning of a long command. Which process a lease was tied to is not known: what was
-    lost is taken from the journal instead.
+Method
+    The journal is read up to three times. First every call is classified under both sets of rules: calls with another
+    tier, other keys or another treatment are counted, and their keys are remembered. Then the calls that share one of
+    these keys are found; no other call can be decided differently. These are replayed in order, at most the ``most``
+    newest, through two separate gates, each with a store in a temporary folder and a clock that shows the recorded
+    time.
+History
+    A call that really ran also runs in both gates: if a gate stops it, it is confirmed, and if a gate asks or blocks,
+    approved. A call that was really stopped and would have been let through counts as run; the repeat that followed
+    within ten minutes is then the same action and is not replayed.
+Limits
+    Params are as the journal has them. With ``journal.params = "full"`` they are complete except for secrets, and the
+    description, schema and annotations of the tool are included. In a summary long texts are cut: equal texts stay
+    equal, but texts that differ only after the cut look equal, nearly equal texts are compared by their beginnings, and
+    a pattern sees only the beginning of a long command. The process that a lease depended on is not known; lost leases
+    are taken from the journal instead.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from callosum.retrospect.classification_changes import (
     ClassificationChanges,
 )
 from callosum.retrospect.recorded_calls import CallGroups, call_of, example, is_call
-from callosum.retrospect.world import SPARED, ReplayGate
+from callosum.retrospect.replay_gate import SPARED, ReplayGate
 from callosum.rules import RuleSet
 
 MOST: Final = 20_000
-"""So many calls are played."""
+"""Most calls that are replayed."""
 
 Read = Callable[[], Iterable[Entry]]
-"""Reads the journal from its beginning, once more each time."""
+"""Return an iterator over the journal from its beginning."""
 
 
 class Difference(Struct, frozen=True, rename="camel"):
-    """Calls of one tool that would have been answered otherwise.
+    """Calls of one tool that would have been decided differently.
 
-    ``what`` is ``paused`` (they ran, and would have been paused, asked for or blocked), ``allowed`` (the reverse),
+    ``what`` is ``paused`` (they ran, and would have been confirmed, asked about or blocked), ``allowed`` (the reverse),
     ``warned`` or ``quiet`` (with a warning, or without). ``before`` and ``after`` are the verdicts, ``rules`` the names
-    of the rules, ``kinds`` what was in the way on the graver side.
+    of the rules, ``kinds`` the conflicts on the stricter side.
     """
 
     what: str
@@ -66,12 +66,12 @@ class Difference(Struct, frozen=True, rename="camel"):
 
 
 class Trial(Struct, frozen=True, rename="camel"):
-    """What came out. Of ``calls`` recorded ones ``shifted`` are judged otherwise; ``played`` were played again.
+    """The result. Of ``calls`` recorded ones, ``shifted`` are classified differently and ``played`` were replayed.
 
-    ``touched`` is how many share a key with what is judged otherwise; more than ``played``: only the newest were
-    played. ``unreadable``: calls whose params the journal has not. ``cut``: calls whose params it has not whole.
-    ``as_recorded`` is the part of the played calls that the rules in force answer today as the journal has it (None:
-    none was played): the rest was decided under other rules, or by what the journal does not keep.
+    ``touched`` is the number of calls that share a key with those; if it is larger than ``played``, only the newest
+    were replayed. ``unreadable``: calls without params in the journal. ``cut``: calls with incomplete params.
+    ``as_recorded`` is the share of replayed calls that the current rules decide as the journal has it (None: none was
+    replayed). The rest was decided under other rules, or by facts that the journal does not keep.
     """
 
     calls: int
@@ -90,7 +90,7 @@ class Trial(Struct, frozen=True, rename="camel"):
 
     @property
     def nothing(self) -> bool:
-        """Whether no call would have been judged otherwise."""
+        """True if no call would have been classified differently."""
         return not self.shifts
 
 
@@ -104,11 +104,11 @@ def try_rules(
     examples: int = EXAMPLES,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Trial:
-    """Returns what ``after`` would have decided otherwise than ``before`` on the entries that ``read`` yields.
+    """Return what ``after`` would have decided differently than ``before`` on the entries that ``read`` yields.
 
-    What comes before the moment ``since`` is played, but not counted: acts that calls were compared with. ``progress``
-    is called with the number of calls played; up to ``examples`` calls are named of each difference. Raises
-    ``StoreError`` where the temporary folder cannot be used.
+    Entries before the moment ``since`` are replayed but not counted, because later calls were compared with them.
+    ``progress`` is called with the number of calls replayed. Raises ``StoreError`` if the temporary folder cannot be
+    used.
     """
     survey = ClassificationChanges(before, after, since)
     for entry in read():
@@ -161,7 +161,7 @@ def _play(
     survey: ClassificationChanges,
     progress: Callable[[int], None],
 ) -> None:
-    first = min(chosen, default=0) - DAY  # no lease is older that still holds
+    first = min(chosen, default=0) - DAY  # no older lease is still held
     count = 0
     for entry in read():
         if entry.seq < first:
@@ -187,7 +187,7 @@ def _play(
 
 
 class _Place(NamedTuple):
-    """What differences are counted by."""
+    """The group of a difference."""
 
     what: str
     tool: str
@@ -203,7 +203,7 @@ class _Parted(Struct):
 
 
 class _Played:
-    """Counts where two worlds part."""
+    """Count the differences between two gates."""
 
     def __init__(self, since: int, examples: int) -> None:
         self._since, self._examples = since, examples

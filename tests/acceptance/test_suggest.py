@@ -82,7 +82,7 @@ def test_a_proposal_is_shown_pasted_and_then_the_same_calls_are_paused_no_more(s
     (state / "tiers.json").write_text(json.dumps({"rules": found["rules"]}))
     again = run(state, "rules", "suggest")
     assert (again.returncode, again.stdout[:19]) == (1, "Nothing to propose:")
-    assert "6 of 6 pauses of message (rule thread-reply) were confirmed, but the rules of today" in again.stdout
+    assert "6 of 6 pauses of message (rule thread-reply) were confirmed, but the current rules" in again.stdout
 
 
 @pytest.mark.parametrize(

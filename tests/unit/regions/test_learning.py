@@ -558,7 +558,7 @@ def test_what_a_person_agreed_to_each_time_is_confirmed_by_the_session(tmp_path:
     assert found.rule["verdict"] == "confirm"
     assert found.rule["params"] == {"amount": 5, "to": "acme"}
     assert (found.rule["tier"], found.evidence.approved) == (4, 6)
-    assert "A person agreed all 6 times" in found.why
+    assert "A person approved all 6 calls" in found.why
     again = replayed(tmp_path, [*found.rules, PAY], lambda stage: _approvals(stage, to="acme", amount=5))
     assert {entry.verdict for entry in again.paused()} == {Verdict.CONFIRM}  # no person is asked any more
     assert again.ask("mira", "pay", to="acme", amount=6).verdict is Verdict.ASK
@@ -788,18 +788,18 @@ def reasons(stage: Stage, least: int = 5) -> list[str]:
 
 def test_why_nothing_is_proposed_is_said(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "a")
-    assert reasons(stage) == ["No call was paused, or put to a person, in that time."]
+    assert reasons(stage) == ["No call was paused or put to a person in that time."]
     stage.meet("andy", "m0", confirms=False)
-    assert reasons(stage) == ["Calls were paused, or put to a person, and none of them was confirmed or approved."]
+    assert reasons(stage) == ["Calls were paused or put to a person, and none was confirmed or approved."]
     stage = Stage(tmp_path / "b")
     for number in range(3):
         stage.meet("andy", f"m{number}")
-    assert reasons(stage) == ["3 of 3 pauses of message (rule thread-reply) were confirmed; it takes 5."]
+    assert reasons(stage) == ["3 of 3 pauses of message (rule thread-reply) were confirmed; a proposal needs 5."]
     stage.meet("andy", "m3", confirms=False)
     assert reasons(stage, least=2) == [
         (
-            "3 of 4 pauses of message (rule thread-reply) were confirmed; the others did their work, or what was "
-            "confirmed went wrong."
+            "3 of 4 pauses of message (rule thread-reply) were confirmed; the others were justified, or a confirmed "
+            "call went wrong."
         )
     ]
     stage = Stage(tmp_path / "c")
@@ -808,19 +808,21 @@ def test_why_nothing_is_proposed_is_said(tmp_path: Path) -> None:
     (tmp_path / "c" / "rules.json").write_text(json.dumps({"rules": stage.suggest()[0].rules}))
     stage.rules = RuleSet.parse((tmp_path / "c" / "rules.json").read_bytes())  # what was proposed is in force
     (said,) = reasons(stage)
-    assert said.startswith("6 of 6 pauses of message (rule thread-reply) were confirmed, but the rules of today")
+    assert said.startswith("6 of 6 pauses of message (rule thread-reply) were confirmed, but the current rules")
     stage = Stage(tmp_path / "d", [PAY])
     for amount in range(6):
         _approvals(stage, count=1, to="acme", amount=amount)
-    assert reasons(stage) == ["A person agreed to pay (rule pay) 6 of 6 times, but not 5 times to the same call."]
+    assert reasons(stage) == [
+        "A person approved pay (rule pay) 6 of 6 times, but fewer than 5 times for the same call."
+    ]
 
 
 def test_that_no_rule_names_the_tool_is_said() -> None:
     entries = list(_confirmations("recent", 8, rule=""))
     assert examine(entries, RuleSet.parse()).reasons == [
         (
-            "No rule names message: 8 of its 8 pauses were confirmed. Name it in a rule of its own; what is paused "
-            "then can be proposed."
+            "No rule names message: 8 of its 8 pauses were confirmed. Name it in a rule of its own; then its "
+            "pauses can lead to a proposal."
         )
     ]
     (said,) = examine(_confirmations("duplicate", 8), RuleSet.parse()).reasons

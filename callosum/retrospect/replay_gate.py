@@ -1,4 +1,4 @@
-"""A gate under one set of rules, in which recorded calls are made once more, at their own time."""
+"""A gate under one set of rules, in which recorded calls are made again at their recorded time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from callosum.stores.base import Request
 from callosum.stores.sqlite import SqliteStore
 
 _FOLLOWED: Final = 50_000
-"""So many actions without an outcome are remembered."""
+"""Most actions without an outcome that are remembered."""
 _ENDS: Final = frozenset({Event.COMPLETE, Event.LAPSE})
 
 
 class _Store(SqliteStore):
-    """A store that nobody needs after a power cut."""
+    """A store that need not survive a power cut."""
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         return super().transact([(replace(scope, durable=False), step) for scope, step in requests])
@@ -45,7 +45,7 @@ class _Book(Rulebook):
 
 
 class _Gate(LocalGate):
-    """A gate that keeps its journal in one place, and that does not ask the disk what there was then."""
+    """A gate that keeps its journal in one place and does not look at the disk, whose state then is unknown."""
 
     located = staticmethod(lambda call: call)
     here = False
@@ -66,17 +66,20 @@ class ReplayGate:
         self._gate = _Gate(settings=Settings(state=folder, journal_params="none"), store=store, rules=_Book(rules))
         self._gate.operations.refused = None
         self._ids: OrderedDict[int, int] = OrderedDict()
-        """Recorded action -> the action here."""
+        """The action here, by recorded action."""
         self._ran: OrderedDict[tuple[str, str, str, str], tuple[int, int]] = OrderedDict()
-        """Where a call ran that was stopped in fact: when, and as which action."""
+        """Calls that were really stopped but ran here: the moment and the action."""
         self._stopped: OrderedDict[tuple[str, str, str, str], int] = OrderedDict()
-        """Where a call was stopped here: the id of the answer."""
+        """Calls that were stopped here: the id of the decision."""
 
     def close(self) -> None:
         self._gate.close()
 
     def ask(self, call: Call, entry: Entry) -> Decision | None:
-        """What this world's gate says to a recorded call, with history as the module tells; None if it refuses it."""
+        """Return this gate's decision for a recorded call; None if it refuses the call.
+
+        Earlier calls count as ``trial`` describes under "History".
+        """
         self._now = max(self._now, entry.seq)
         place = (call.namespace, call.instance, call.tool, (*shown_keys(entry), "")[0])
         happened = entry.verdict is not None and entry.verdict.proceed
@@ -104,7 +107,7 @@ class ReplayGate:
         _keep(self._ran, place, (entry.seq, id))
 
     def _force(self, call: Call, decision: Decision, entry: Entry) -> None:
-        """Makes a call run that ran in fact: confirmed by its session, else approved by a person."""
+        """Make a call run that really ran: confirmed by its session, else approved by a person."""
         for number in range(2):
             if number or decision.verdict is not Verdict.CONFIRM:
                 self._gate.approve(decision.id, namespace=call.namespace)
@@ -114,7 +117,7 @@ class ReplayGate:
                 return
 
     def lock(self, entry: Entry) -> None:
-        """Takes a lease that was taken."""
+        """Take a lock that was recorded."""
         self._now = max(self._now, entry.seq)
         for name in shown_keys(entry)[:1]:
             taken = self._gate.lock(entry.session, name, entry.tier or 3, namespace=entry.namespace)
@@ -122,7 +125,7 @@ class ReplayGate:
                 _keep(self._ids, entry.action, taken.id)
 
     def go_on(self, entry: Entry) -> None:
-        """What the journal says of an action that runs here too."""
+        """Apply a recorded report to an action that also runs here."""
         id = self._ids.get(entry.action)
         if id is None:
             return
@@ -143,7 +146,7 @@ class ReplayGate:
 
 
 SPARED: Final = Decision(True, 0, None, 0, Verdict.ALLOW, (), "", repeated=True)
-"""The answer to a repeat that there would not have been."""
+"""The decision for a repeat that would not have happened."""
 
 
 def _keep(kept: OrderedDict[Any, Any], place: Any, value: Any) -> None:
