@@ -19,6 +19,8 @@ MOST: Final = 200_000
 _SESSIONS: Final = 2000
 _HELD: Final = 5000
 """Most calls that are kept for a person; questions leave last."""
+_NAMES: Final = 10_000
+"""Texts that are kept beside those of the actions, before the forgotten ones are dropped."""
 _ENDINGS: Final = 20_000
 OPEN_PAUSE: Final = 15 * MINUTE
 """How long a pause that was not repeated is shown to a person."""
@@ -156,7 +158,7 @@ class Picture:
             del self.held[
                 next((id for id, entry in self.held.items() if entry.verdict is not Verdict.ASK), next(iter(self.held)))
             ]
-        if len(self._names) > 4 * len(self.bars) + 10_000:
+        if len(self._names) > 4 * len(self.bars) + _NAMES:
             kept = [text for bar in self.bars.values() for text in (bar.session, bar.tool, bar.key)]
             self._names = {text: text for text in [*kept, *(seen.worktree for seen in self.sessions.values())]}
         if len(self._places) > 4 * len(self.held) + 1000:

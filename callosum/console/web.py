@@ -430,7 +430,11 @@ class Console:
         names = list(like.choices)
         kept = frozenset(name for at, name in enumerate(names) if "chosen" not in form or f"keep{at}" in form)
         shown = session.shown
-        if "sure" in form and shown is not None and hmac.compare_digest(shown.seal, form.get("seal", "")):
+        if (
+            "sure" in form
+            and shown is not None
+            and hmac.compare_digest(shown.seal.encode(), form.get("seal", "").encode())
+        ):
             approval = like.approval(kept, shown.approval.by, shown.approval.at, LASTS)
             if approval == shown.approval and shown.digest == waiting.digest:
                 session.shown = None

@@ -199,11 +199,12 @@ def test_a_reader_answers_by_no_route_and_no_method(public: Public) -> None:
     reader = public.visitor(public.rita)
     page = reader.get("/console")
     csrf = next(form.fields["csrf"] for form in page.forms if "csrf" in form.fields)
-    for say in ("approve", "deny", "later", "happened", "not", ""):
+    for say in ("approve", "deny", "like", "later", "happened", "not", ""):
         for sure in ("", "1"):
             said = {**form.fields, "csrf": csrf, "say": say, "sure": sure}
             assert reader.post("/console/answer", said).status == 403
             assert reader.post(f"/console/answer?say={say}&id={asked['id']}", said).status == 403
+    assert reader.post("/console/revoke", {**form.fields, "csrf": csrf}).status == 403
     for method in ("PUT", "PATCH", "DELETE", "HEAD", "GET", "OPTIONS"):
         assert reader._ask(method, "/console/answer", None, {}).status in (404, 405)
     for path in ("/console", "/console/close/", f"/console/action/{asked['id']}", "/console/live"):
@@ -335,6 +336,13 @@ def test_odd_forms_are_refused_by_a_page(server: Server, anna: Visitor) -> None:
     ):
         page = anna.post(form.action, {**form.fields, "say": "deny", **change})
         assert page.status in (200, 400, 403), (change, page.status, page.text[:200])
+    shown = anna.press(form, "like")
+    assert "Approve the like" in shown.text
+    for seal in ("\u00e9", "", "x" * 5000):
+        page = anna.post(form.action, {**form.fields, "say": "like", "chosen": "1", "sure": "1", "seal": seal})
+        assert (page.status, "nothing was approved" in page.text) == (200, True), seal
+    for id in ("\u0661", "-1", "9" * 4000, ""):
+        assert anna.post("/console/revoke", {**form.fields, "id": id}).status == 409
     assert anna.post(form.action, {**form.fields, "note": "x" * 20_000}).status == 413
     assert anna.post(form.action, {str(number): "" for number in range(100)}).status == 400
     assert anna.get("/console").form("deny", id=str(asked["id"]))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.e2e.hosts import installed
 from tests.support.serving import Server, serving, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Dialog
 
 pytestmark = [
     pytest.mark.e2e,
@@ -175,7 +177,7 @@ def test_nothing_moves_under_the_pointer(server: Server, browser: Browser) -> No
         button = page.locator(f"#w{below['id']} button.deny")
         button.hover()
         before = button.bounding_box()
-        assert ask(server, "heartbeat", "send_email", **mail)["proceed"]
+        until(lambda: ask(server, "heartbeat", "send_email", **mail)["proceed"])
         page.locator(f"#w{paused['id']}.gone").wait_for()
         assert button.bounding_box() == before
         last = ask(server, "heartbeat", "refund", to="Last", amount="9.00")
@@ -184,6 +186,109 @@ def test_nothing_moves_under_the_pointer(server: Server, browser: Browser) -> No
         page.mouse.move(5, 5)
         ask(server, "heartbeat", "refund", to="Away", amount="9.00")
         page.locator(f"#w{paused['id']}").wait_for(state="detached")
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """What an agent serves on this machine: a page that attacks the console, and a note of the cookies it gets."""
+
+    cookies: ClassVar[list[str]] = []
+    page: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        self.cookies.append(self.headers.get("Cookie", ""))
+        body = self.page.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """The port of a development server of an agent's."""
+    Elsewhere.cookies.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.05,))
+        thread.start()
+        yield listening.server_port
+        listening.shutdown()
+        thread.join()
+
+
+def test_a_page_that_an_agent_serves_neither_reads_nor_answers_nor_gets_the_cookie(
+    server: Server, browser: Browser, elsewhere: int
+) -> None:
+    asked = ask(server, "chat", "refund", to="Elsewhere", amount="9.00")
+    with opened(server, browser) as (page, visitor):
+        fields = page.locator(f"#w{asked['id']} form").evaluate("(form) => Object.fromEntries(new FormData(form))")
+        inputs = "".join(f'<input name="{name}" value="{value}">' for name, value in {**fields, "say": "deny"}.items())
+        console = visitor.address
+        Elsewhere.page = f"""<!doctype html><iframe src="{console}/console"></iframe><img src="{console}/console">
+            <script src="{console}/console/static/console.js"></script>
+            <form method="post" action="{console}/console/answer">{inputs}</form>"""
+        name = console.removeprefix("http://").partition(":")[0]
+        for host in ("localhost", "callosum-0000000000000000.localhost", f"sub.{name}", "127.0.0.1"):
+            other = page.context.new_page()
+            other.goto(f"http://{host}:{elsewhere}/console")
+            for mode in ("cors", "no-cors"):
+                read = "([at, mode]) => fetch(at, {credentials: 'include', mode}).then((a) => a.text(), () => '')"
+                assert other.evaluate(read, [f"{console}/console", mode]) == "", (host, mode)
+            framed = [frame for frame in other.frames if frame != other.main_frame]
+            assert all("refund" not in frame.content() for frame in framed), host
+            with other.expect_navigation():
+                other.evaluate("document.forms[0].submit()")
+            assert "form is of another page" in other.content() or "A link opens this page" in other.content(), host
+            other.close()
+        assert not any("callosum_console" in cookie for cookie in Elsewhere.cookies)
+        page.reload()
+        assert page.locator(f"#w{asked['id']}").count() == 1, "nothing was answered"
+
+        other = page.context.new_page()
+        other.goto(f"http://{name}:{elsewhere}/console")
+        assert any("callosum_console" in cookie for cookie in Elsewhere.cookies), "the name is what keeps it"
+
+
+def test_hostile_text_does_nothing_in_a_page_that_keeps_itself_current(server: Server, browser: Browser) -> None:
+    """``opened`` fails for whatever the browser reports, a violation of the content security policy among it."""
+    image = "<img src=x onerror=alert(1)><script>alert(2)</script></li></ol><form action=//evil.example>"
+    quotes = '"><svg/onload=alert(3)> &quot; onmouseover=alert(4) x="'
+    with opened(server, browser) as (page, visitor):
+        dialogs: list[str] = []
+
+        def dismiss(dialog: Dialog) -> None:
+            dialogs.append(dialog.message)
+            dialog.dismiss()
+
+        page.on("dialog", dismiss)
+        asked = [
+            ask(
+                server,
+                f"s {text[:40]}" if text.isprintable() else "s",
+                "refund",
+                text,
+                to=text,
+                amount=text,
+                **{text: text},
+            )
+            for text in (image, quotes, "javascript:alert(5)", "\u202e\u2066 lru", "${alert(6)}{{7*7}}")
+        ]
+        for one in asked:
+            page.locator(f"#w{one['id']}").wait_for()
+        page.locator(f"#w{asked[1]['id']}").hover()
+        paths = [*PAGES.values(), "/search?q=alert", *(f"/action/{one['id']}" for one in asked)]
+        for path in paths:
+            page.goto(f"{visitor.address}/console{path}")
+            places = (
+                "(all) => all.map((one) => new URL(one.getAttribute('href') ?? one.getAttribute('action'), location))"
+            )
+            away = f"({places})(all).filter((at) => at.origin !== location.origin).map(String)"
+            assert page.locator("a, form").evaluate_all(f"(all) => {away}") == [], path
+            assert page.locator("main img, main script, main iframe, main object, main style").count() == 0, path
+        assert dialogs == []
 
 
 def test_keys_can_be_switched_off(server: Server, browser: Browser) -> None:
