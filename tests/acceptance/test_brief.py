@@ -66,7 +66,7 @@ def session_b(state: Path) -> None:
 # --- the command --------------------------------------------------------------------------------------
 
 
-def test_session_b_is_told_what_session_a_has_just_done(state: Path) -> None:
+def test_brief_of_one_session_has_the_latest_actions_of_another(state: Path) -> None:
     session_b(state)
     session_a(state)
     shown = run(state, "brief", "--instance", "mira", "--session", "b", "--prompt", "Write to alice@example.com")
@@ -91,7 +91,7 @@ def test_it_confirms_nothing(state: Path) -> None:
     assert Kind.HELD in {conflict.kind for conflict in decision.conflicts}
 
 
-def test_nothing_to_tell_prints_nothing(state: Path) -> None:
+def test_empty_brief_prints_nothing(state: Path) -> None:
     """And creates nothing; as JSON it is an empty brief."""
     words = ("brief", "--instance", "mira")
     shown = run(state, *words)

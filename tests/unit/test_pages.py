@@ -115,7 +115,7 @@ def test_no_hostile_text_makes_a_line_or_a_head_of_its_own(text: str) -> None:
 # --- the day ------------------------------------------------------------------------------------------------
 
 
-def test_a_day_tells_each_sessions_acts_in_order() -> None:
+def test_day_lists_each_sessions_actions_in_order() -> None:
     sent = call(NINE, "mira/chat")
     mailed = call(NINE + 60 * SECOND, "doug", "email", 3, "email:a@example.com")
     paused = call(
@@ -160,7 +160,7 @@ def test_a_verdict_has_the_word_that_journal_watch_and_events_have(verdict: Verd
         (("email:a@x.org", "email:b@x.org"), ("email:a@x.org", "email:b@x.org")),
     ],
 )
-def test_a_thing_of_two_spellings_is_shown_once(keys: tuple[str, ...], shown: tuple[str, ...]) -> None:
+def test_key_with_two_spellings_is_shown_once(keys: tuple[str, ...], shown: tuple[str, ...]) -> None:
     assert without_spellings(keys) == shown
 
 
@@ -196,20 +196,20 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("outcome", "event", "body", "words"), ENDS)
-def test_how_an_act_ended(outcome: Outcome, event: Event, body: dict[str, object], words: str) -> None:
+def test_how_an_action_ended(outcome: Outcome, event: Event, body: dict[str, object], words: str) -> None:
     act = call(NINE, tier=3)
     text = page(act, report(NINE + 150 * SECOND, act, outcome, event, **body))
     assert f"- 09:00 `message` → `channel:#g` {words}" in text.splitlines()
 
 
-def test_an_act_without_a_report_is_open_above_tier_2_and_done_below() -> None:
+def test_action_without_a_report_is_open_above_tier_2_and_done_below() -> None:
     assert listed(page(call(NINE, tier=3)))[0].endswith("still open")
     assert listed(page(call(NINE, tier=2)))[0].endswith("done")
     assert "1 still open" in page(call(NINE, tier=3))
     assert "open" not in page(call(NINE, tier=2))
 
 
-def test_an_unknown_outcome_stands_at_the_top_until_somebody_knows() -> None:
+def test_unknown_outcome_is_at_the_top_until_it_is_resolved() -> None:
     act = call(NINE, tier=3)
     lapsed = report(NINE + SECOND, act, Outcome.UNKNOWN, Event.LAPSE, note="the lease ran out")
     late = report(NINE + 2 * SECOND, act, note="late: the lease had run out")
@@ -221,7 +221,7 @@ def test_an_unknown_outcome_stands_at_the_top_until_somebody_knows() -> None:
     assert "1 still open" in page(act, lapsed, renewed)
 
 
-def test_unknown_outcomes_stand_gravest_first_and_each_says_how_it_is_settled() -> None:
+def test_unknown_outcomes_are_sorted_by_tier_and_say_how_to_settle_them() -> None:
     acts = [call(NINE + n, tier=tier, key=f"k:{tier}{n}") for n, tier in enumerate((2, 4, 3, 4))]
     ends = [report(NINE + 10 + n, act, Outcome.UNKNOWN, Event.LAPSE) for n, act in enumerate(acts)]
     text = page(*acts, *ends)
@@ -232,7 +232,7 @@ def test_unknown_outcomes_stand_gravest_first_and_each_says_how_it_is_settled() 
     ]
 
 
-def test_a_run_of_the_same_act_is_one_line() -> None:
+def test_run_of_equal_actions_is_one_line() -> None:
     done = [call(NINE + n * MINUTE, tool="bash", body={"summary": "make test"}) for n in range(4)]
     assert listed(page(*done)) == ["- 09:00 to 09:03 `bash` `make test` → `channel:#g` 4 times: done"]
     failed = report(NINE + 3 * MINUTE + 1, done[3], Outcome.FAILED, result={"error": "exit code 2"})
@@ -243,7 +243,7 @@ def test_a_run_of_the_same_act_is_one_line() -> None:
     assert len(listed(page(*done[:2], other, done[3]))) == 3
 
 
-def test_what_a_person_asked_for_stands_before_what_was_done() -> None:
+def test_prompt_is_shown_before_the_actions_that_serve_it() -> None:
     answer, tidy = {"purpose": "answer Alice about the invoice"}, {"purpose": "tidy up"}
     text = page(
         call(NINE, tool="read", tier=2, body={**answer, "summary": "invoice 12"}),
@@ -279,7 +279,7 @@ def test_small_work_for_one_purpose_is_one_line_with_what_failed() -> None:
     ]
 
 
-def test_small_work_that_was_held_back_says_when_it_ran() -> None:
+def test_small_call_that_was_held_back_says_when_it_ran() -> None:
     fix = {"purpose": "fix it"}
     held = call(NINE, tool="Edit", tier=1, key="file:/r/a.py", body=fix, verdict=Verdict.CONFIRM, rule="r")
     ran = call(NINE + MINUTE, tool="Edit", tier=1, key="file:/r/a.py", body=fix)
@@ -290,7 +290,7 @@ def test_small_work_that_was_held_back_says_when_it_ran() -> None:
     ]
 
 
-def test_a_page_claims_no_warning_that_the_session_never_read() -> None:
+def test_page_shows_only_warnings_that_the_session_read() -> None:
     seen = {"conflicts": [recent("doug", "t", "k")]}
     assert "doug" not in page(call(NINE, tier=3, body=seen))
     assert "warned: `doug`" in page(call(NINE, tier=3, verdict=Verdict.WARN, body={**seen, "warning": "doug acted"}))
@@ -307,7 +307,7 @@ def test_questions_and_their_answers() -> None:
     assert "; approved" in page(asked, approved, silent)
 
 
-def test_what_began_before_midnight_is_told_where_it_ended() -> None:
+def test_action_over_midnight_is_on_the_day_of_its_end() -> None:
     before = call(start_of(DAY) - SECOND, "doug", "email", 3, "email:a@example.com")
     text = page(report(start_of(DAY) + 120 * SECOND, before))
     assert listed(text) == ["- 00:02 `email` → `email:a@example.com` done, begun on an earlier day"]
@@ -325,7 +325,7 @@ def test_two_namespaces_are_two_sessions() -> None:
     assert "## `mira` in `work`\n" in text
 
 
-def test_entries_of_other_days_and_repeated_ones_are_passed_over() -> None:
+def test_entries_of_other_days_and_repeated_ones_are_skipped() -> None:
     act = call(NINE)
     assert page(call(start_of(DAY) - 1), act, act, call(start_of(DAY + timedelta(days=1)))) == page(act)
 
@@ -341,7 +341,7 @@ def test_a_day_fed_in_two_parts_makes_the_same_page() -> None:
     assert day.page(so_far=True) == page(*entries, so_far=True)
 
 
-def test_a_page_stays_small_and_says_what_it_left_out() -> None:
+def test_page_stays_small_and_counts_what_it_left_out() -> None:
     acts = [call(NINE + n, "mira", key=f"k:{n}") for n in range(FIRST + LAST + 500)]
     text = page(*acts)
     assert len(listed(text)) == FIRST + LAST
@@ -426,7 +426,7 @@ def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
     assert "before" not in text
 
 
-def test_a_digest_says_what_came_of_what_was_asked_and_what_is_open() -> None:
+def test_digest_shows_purposes_with_results_and_open_actions() -> None:
     week = WeekPage(monday_of(DAY))
     asked = {"purpose": "answer Alice"}
     mailed = call(NINE, "mira", "email", 3, "email:a@example.com", body={**asked, "summary": "Invoice: paid"})
@@ -461,7 +461,7 @@ def test_a_key_of_three_sessions_on_two_days_is_a_topic() -> None:
     assert returns((0, "a", "k"), (0, "b", "k"), (1, "c", "k")).topics(DAY + timedelta(days=7)) == []  # too long ago
 
 
-def test_a_folder_that_commands_run_in_is_no_topic() -> None:
+def test_working_folder_is_not_a_topic() -> None:
     acts = ((0, "a", "file:/repo/"), (0, "b", "file:/repo/"), (1, "c", "file:/repo/"))
     assert returns(*acts).topics(DAY + timedelta(days=1)) == []
 
@@ -474,7 +474,7 @@ def test_reads_and_other_namespaces_make_no_topic() -> None:
     assert found.topics(DAY + timedelta(days=2)) == []
 
 
-def test_what_ran_while_the_gate_was_away_counts_for_a_topic() -> None:
+def test_call_while_the_gate_was_unreachable_counts_for_a_topic() -> None:
     entries = [
         structs.replace(call(NINE + day * 86_400 * SECOND + n, who, key="k"), event=Event.LATE, outcome=Outcome.DONE)
         for n, (day, who) in enumerate(((0, "a"), (0, "b"), (1, "c")))
@@ -502,7 +502,7 @@ def test_a_topic_forgets_what_is_before_its_window() -> None:
     assert "`a`" not in topic.page()
 
 
-def test_a_topic_tells_who_did_what_newest_first() -> None:
+def test_topic_lists_actions_newest_first() -> None:
     topic = TopicPage("k")
     first = call(NINE, "a", "message", 3, "k")
     topic.add(first)

@@ -43,7 +43,7 @@ def hidden(name: str, value: Any = "hunter2") -> bool:
     cardNumber token Token accessToken access_token GITHUB_TOKEN authtoken refresh-token auth pass otp
     bearerToken idToken""".split(),
 )
-def test_a_name_gives_a_secret_away(name: str) -> None:
+def test_name_reveals_a_secret(name: str) -> None:
     assert hidden(name)
 
 
@@ -59,7 +59,7 @@ def test_a_harmless_name_hides_nothing(name: str) -> None:
     assert summarise({name: "hello"}) == {name: "hello"}
 
 
-def test_a_number_or_a_flag_is_no_token_but_may_be_a_password() -> None:
+def test_number_or_flag_is_not_a_token_but_may_be_a_password() -> None:
     params = {"tokens": 12, "pass": True, "auth": None, "token": "", "password": 1234, "secret": False}
     assert summarise(params) == params | {"password": MARKER}
 
@@ -110,7 +110,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("secret", SHAPES, ids=lambda secret: secret[:12])
-def test_a_shape_gives_a_secret_away(secret: str) -> None:
+def test_shape_reveals_a_secret(secret: str) -> None:
     assert redact_text(secret) == MARKER
     assert redact_text(f"use <{secret}") == f"use <{MARKER}"
     assert summarise({"note": f"see {secret}"}) == {"note": f"see {MARKER}"}
@@ -160,7 +160,7 @@ def test_a_shape_gives_a_secret_away(secret: str) -> None:
         ("\uff50\uff41\uff53\uff53\uff1aX1", "pass:[redacted]"),
     ],
 )
-def test_a_name_inside_a_text_gives_its_value_away(text: str, redacted: str) -> None:
+def test_name_inside_a_text_reveals_its_value(text: str, redacted: str) -> None:
     assert redact_text(text) == redacted
 
 
@@ -195,7 +195,7 @@ def test_argument_of_a_secret_option_in_a_list_is_redacted() -> None:
     assert summarise(params) == {"args": ["run", "--password", MARKER, "--verbose", "x"]}
 
 
-def test_full_width_name_gives_a_secret_away() -> None:
+def test_full_width_name_reveals_a_secret() -> None:
     assert hidden("\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44")
 
 
@@ -225,7 +225,7 @@ def test_a_secret_at_the_cut_shows_no_part(before: int) -> None:
 
 
 @pytest.mark.parametrize("space", range(0, 1300, 7))
-def test_what_moves_up_after_a_long_secret_is_redacted_too(space: int) -> None:
+def test_text_that_moves_up_after_a_long_secret_is_redacted(space: int) -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----" + "A" * space + "-----END RSA PRIVATE KEY-----"
     assert "ghp_aB" not in summarise({"a": f"{key} ghp_{ALNUM} " + "y" * 3000})["a"]
 
@@ -277,7 +277,7 @@ class Hostile(Mapping[str, Any]):
         raise RuntimeError
 
 
-def test_what_json_does_not_know_gets_a_name() -> None:
+def test_value_unknown_to_json_gets_a_name() -> None:
     params = {
         "bytes": b"abc",
         "date": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
@@ -314,7 +314,7 @@ def test_what_json_does_not_know_gets_a_name() -> None:
     }
 
 
-def test_names_that_json_does_not_know() -> None:
+def test_names_unknown_to_json() -> None:
     odd: dict[Any, Any] = {1: "a", None: "b", 2.5: "c", (1, 2): "d", "\ud800": "e", "n" * 300: "f"}
     kept = summarise(odd)
     assert list(kept)[:5] == ["1", "None", "2.5", "<tuple>", "\ufffd"]
@@ -350,7 +350,7 @@ anything = st.recursive(
 
 @given(st.dictionaries(st.text(st.characters()), anything), st.sampled_from(["summary", "full"]))
 @settings(deadline=None)
-def test_whatever_comes_in_goes_out_as_json(params: dict[str, Any], mode: Any) -> None:
+def test_any_params_become_json(params: dict[str, Any], mode: Any) -> None:
     kept = summarise(params, mode=mode)
     assert msgspec.json.decode(msgspec.json.encode(kept)) == kept
 
@@ -390,7 +390,7 @@ def test_broken_unicode_under_any_name_is_taken(name: str) -> None:
     assert msgspec.json.encode(summarise({name: "\udcd0"}))
 
 
-def test_text_that_nobody_has_sent_before_takes_bounded_time() -> None:
+def test_new_text_takes_bounded_time() -> None:
     """Text is new nearly always: what was searched for before must not be what makes the search fast."""
     files = sorted(ROOT.glob("callosum/**/*.py"))
     text = "".join(file.read_text("utf-8") for file in random.Random(5).sample(files, len(files)))
@@ -400,7 +400,7 @@ def test_text_that_nobody_has_sent_before_takes_bounded_time() -> None:
             fresh.is_plain(text[at : at + 300])
 
 
-def test_only_what_holds_a_literal_or_a_clue_is_searched_for() -> None:
+def test_only_patterns_with_a_literal_or_clue_are_searched() -> None:
     assert REDACTOR.possible(b"") == []
     assert REDACTOR.possible(b"a mail to Ana about lunch on 2026-11-23 at 12:30") == []
 
@@ -523,24 +523,24 @@ class _Mute(Exception):
         ("token=ghp_abcdefghijklmnopqrstuvwxyz0123456789", f"token={MARKER}"),
     ],
 )
-def test_what_an_error_says_is_one_harmless_line(what: str | Exception, shown: str) -> None:
+def test_message_of_an_error_is_one_harmless_line(what: str | Exception, shown: str) -> None:
     assert said(what) == shown
 
 
-def test_of_a_long_error_the_beginning_is_told_and_no_half_of_a_secret() -> None:
+def test_long_error_is_cut_without_half_a_secret() -> None:
     assert said("x" * 5000) == "x" * 299 + "…"
     for room in range(2300, 2700, 7):
         assert "ghp_" not in said(" " * room + "ghp_abcdefghijklmnopqrstuvwxyz0123456789" * 2 + "x" * 500)
 
 
-def test_what_an_error_says_ends_before_a_secret_that_is_cut() -> None:
+def test_message_of_an_error_ends_before_a_cut_secret() -> None:
     """Where much was redacted, the end of what is looked at comes into view; half a token has lost its shape."""
     text = f"password={'x' * 2630} ghp_0123456789abcdefghij0123456789abcdef"
     assert "ghp_" not in said(text)
     assert said(f"{text[:100]} ghp_0123456789abcdefghij0123456789abcdef") == "password=[redacted] [redacted]"
 
 
-def test_a_secret_with_something_unseen_within_is_not_said() -> None:
+def test_secret_with_invisible_characters_is_hidden() -> None:
     token = "ghp_aB3dE6gH1jK4mN7pQ0sT2vW5yZ8"
     for unseen in ("\x00", "\x1b", "\u200b", "\u2066", "\ufe0f"):
         told = said(f"refused: {token[:17]}{unseen}{token[17:]} is no token")
@@ -619,7 +619,7 @@ def test_a_secret_is_hidden_in_settings_code_and_command_lines(text: str, shown:
         ({"country_code": "49"}, {"country_code": "49"}),
     ],
 )
-def test_a_name_or_a_pair_tells_how_much_is_hidden(params: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_name_or_pair_decides_how_much_is_hidden(params: dict[str, Any], kept: dict[str, Any]) -> None:
     assert summarise(params) == kept
 
 

@@ -74,7 +74,7 @@ def test_one_shared_key_is_enough() -> None:
 @pytest.mark.parametrize(
     ("sessions", "keys", "mode"), [(1, 50, Mode.WRITE), (2, gaps.ENOUGH_KEYS - 1, Mode.WRITE), (2, 50, Mode.READ)]
 )
-def test_too_little_says_nothing(sessions: int, keys: int, mode: Mode) -> None:
+def test_small_families_are_not_reported(sessions: int, keys: int, mode: Mode) -> None:
     entries = [call(n, f"s{n % sessions}", "t", {}, f"report:{n}", rule="r", mode=mode) for n in range(keys)]
     assert find_gaps(entries).unshared == ()
 
@@ -91,7 +91,7 @@ def test_very_many_keys_are_sampled_and_a_shared_one_in_ten_is_found() -> None:
     assert find_gaps(entries(shared=True)).unshared == ()
 
 
-def test_what_is_told_apart_is_bounded() -> None:
+def test_number_of_groups_is_bounded() -> None:
     count = gaps.MOST_TOOLS + 7
     found = find_gaps(call(number, "a", f"tool_{number}", {}) for number in range(count))
     assert (len(found.keyless), len(found.judged), found.left_out) == (gaps.MOST_TOOLS, gaps.MOST_TOOLS, 14)
@@ -108,7 +108,7 @@ def test_what_is_told_apart_is_bounded() -> None:
         ({}, None),
     ],
 )
-def test_where_a_rule_could_begin(params: dict[str, Any], key: str | None) -> None:
+def test_starting_point_for_a_rule(params: dict[str, Any], key: str | None) -> None:
     (tool,) = find_gaps([call(0, "a", "publish", params, tier=2)]).keyless
     assert tool.rule.get("contextKey") == key
     RuleSet.parse(json.dumps({"rules": [tool.rule]}))
@@ -137,7 +137,7 @@ def paused(trial: Trial) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(one.what, one.after, one.kinds) for one in trial.differences]
 
 
-def test_an_outcome_makes_the_difference() -> None:
+def test_outcome_decides_the_difference() -> None:
     first = jot(0, "mira")
     assert paused(tried([first, after(first, 1, outcome=Outcome.FAILED), jot(5, "doug")], NOTE)) == []
     assert paused(tried([first, after(first, 1), jot(5, "doug")], NOTE)) == [("paused", "confirm", ("stale",))]
@@ -156,7 +156,7 @@ def test_a_lock_that_was_taken_is_taken() -> None:
     assert paused(tried([lock, after(lock, 1, Event.RELEASE), jot(4000, "mira")], NOTE)) == []
 
 
-def test_what_ran_goes_on_to_run() -> None:
+def test_call_that_ran_also_runs_in_the_replay() -> None:
     """A call that would have been blocked ran in fact: the next one meets it."""
     delete = {"name": "d", "tier": 4, "tool": "jot", "contextKey": "note:{params.note}"}
     first, second, third = jot(0, "mira"), jot(5, "doug"), jot(10, "ines")
@@ -166,7 +166,7 @@ def test_what_ran_goes_on_to_run() -> None:
     assert {one.after for one in trial.differences} == {"block"}
 
 
-def test_what_was_stopped_and_would_run_is_one_act_with_its_repeat() -> None:
+def test_stopped_call_and_its_repeat_are_one_action() -> None:
     before = rules(NOTE)
     first = jot(0, "mira", verdict=Verdict.ALLOW)
     stopped = jot(5, "doug", verdict=Verdict.CONFIRM)
@@ -177,7 +177,7 @@ def test_what_was_stopped_and_would_run_is_one_act_with_its_repeat() -> None:
     assert (trial.allowed, trial.paused, trial.as_recorded) == (2, 0, 1.0)
 
 
-def test_only_what_is_meant_is_counted() -> None:
+def test_only_calls_since_the_moment_are_counted() -> None:
     first, second = jot(0, "mira"), jot(5, "doug")
     entries = [first, after(first, 1), second, after(second, 1)]
     trial = tried(entries, NOTE, since=second.seq)
@@ -223,13 +223,13 @@ def test_params_that_the_journal_has_not_whole_are_counted(params: dict[str, Any
     assert tried([call(0, "a", "t", params)], NOTE).cut == cut
 
 
-def test_entries_that_no_gate_would_take_are_passed_over() -> None:
+def test_entries_that_a_gate_refuses_are_skipped() -> None:
     entries = [jot(0, "mira"), jot(5, "\x1b"), jot(10, "doug")]
     trial = tried(entries, NOTE)
     assert (trial.calls, trial.played) == (3, 2)
 
 
-def test_alike_deciding_rules_classify_alike() -> None:
+def test_rules_that_decide_alike_classify_alike() -> None:
     """What spares the trial a second classification."""
     sets: list[Callable[[], RuleSet]] = [
         lambda: OLD,

@@ -102,7 +102,7 @@ def test_what_redaction_hides_in_a_text_leaves_a_key(kind: str) -> None:
     assert DIGESTS.key(spelled) == spelled
 
 
-def test_equal_secrets_meet_and_others_do_not(gate: LocalGate) -> None:
+def test_equal_secrets_stay_equal_and_others_differ(gate: LocalGate) -> None:
     url = "https://x.org/hook?access_token={}"
     one, same, other = (
         gate.intercept(Call("a", "exec", {"command": f"curl -X PUT -d x {url.format(token)}"}))
@@ -111,7 +111,7 @@ def test_equal_secrets_meet_and_others_do_not(gate: LocalGate) -> None:
     assert one.context_key == same.context_key != other.context_key
 
 
-def test_lock_and_status_take_the_key_in_clear(gate: LocalGate) -> None:
+def test_lock_and_status_accept_the_key_in_clear(gate: LocalGate) -> None:
     key = f"url:{HOOK}"
     assert gate.lock("a", key, 4).acquired
     assert gate.status(key).locks == gate.status().locks != ()
@@ -135,7 +135,7 @@ def test_tree_still_covers_what_is_below_a_secret() -> None:
     assert DIGESTS.key("file:/x/token=abc/y").startswith(DIGESTS.key("file:/x/token=abc/"))
 
 
-def test_name_of_a_stored_secret_stays_readable() -> None:
+def test_name_of_a_stored_secret_is_not_redacted() -> None:
     assert DIGESTS.key("secret:prod/DB_PASSWORD") == "secret:prod/DB_PASSWORD"
 
 

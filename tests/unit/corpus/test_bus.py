@@ -96,7 +96,7 @@ def test_a_handler_of_the_base_class_gets_everything(corpus: Corpus) -> None:
     assert seen == [DONE, LlmToken("a", at=seen[1].at)]
 
 
-def test_as_a_decorator_it_leaves_the_function_alone(corpus: Corpus) -> None:
+def test_decorator_returns_the_function_unchanged(corpus: Corpus) -> None:
     seen: list[Any] = []
 
     @corpus.on(ToolCompleted)
@@ -114,7 +114,7 @@ def test_as_a_decorator_it_leaves_the_function_alone(corpus: Corpus) -> None:
     assert by_class(DONE) == "github_prs"
 
 
-def test_who_is_ahead_sees_an_event_before_what_is_emitted_in_answer_to_it(corpus: Corpus) -> None:
+def test_ahead_handler_sees_an_event_before_events_emitted_in_response(corpus: Corpus) -> None:
     ahead: list[str] = []
     behind: list[str] = []
     corpus.on(ToolCompleted, lambda event: corpus.emit(FAILED))
@@ -126,7 +126,7 @@ def test_who_is_ahead_sees_an_event_before_what_is_emitted_in_answer_to_it(corpu
     assert behind == ["tool.failed", "tool.completed"], "others are called in the order of subscription"
 
 
-def test_handlers_run_in_the_order_of_subscription_whatever_they_asked_for(corpus: Corpus) -> None:
+def test_handlers_run_in_the_order_of_subscription_for_every_kind_of_pattern(corpus: Corpus) -> None:
     order: list[int] = []
     corpus.on("*", lambda type, event: order.append(1))
     corpus.on(ToolCompleted, lambda event: order.append(2))
@@ -137,7 +137,7 @@ def test_handlers_run_in_the_order_of_subscription_whatever_they_asked_for(corpu
     assert order == [1, 2, 3, 4, 5]
 
 
-def test_once_is_once_also_when_it_emits_itself(corpus: Corpus) -> None:
+def test_once_handler_that_emits_runs_once(corpus: Corpus) -> None:
     seen: list[CorpusEvent] = []
 
     def handler(event: ToolCompleted) -> None:
@@ -150,7 +150,7 @@ def test_once_is_once_also_when_it_emits_itself(corpus: Corpus) -> None:
     assert seen == [DONE]
 
 
-def test_once_is_once_for_threads_that_emit_together() -> None:
+def test_once_handler_runs_once_when_threads_emit_together() -> None:
     for _ in range(50):
         with Corpus() as corpus:
             seen: list[CorpusEvent] = []
@@ -165,7 +165,7 @@ def test_once_is_once_for_threads_that_emit_together() -> None:
             assert len(seen) == 1
 
 
-def test_off_ends_one_or_all(corpus: Corpus) -> None:
+def test_off_ends_one_subscription_or_all(corpus: Corpus) -> None:
     seen: list[CorpusEvent] = []
     off = corpus.on(ToolCompleted, seen.append)
     off()
@@ -205,13 +205,13 @@ def test_a_scope_unsubscribes_however_it_ends(corpus: Corpus) -> None:
         (None, "expected a class of events"),
     ],
 )
-def test_what_names_no_event_is_refused(corpus: Corpus, what: Any, told: str) -> None:
+def test_name_of_no_event_is_refused(corpus: Corpus, what: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=r"what: ") as error:
         corpus.on(what, lambda event: None)
     assert told in str(error.value)
 
 
-def test_what_cannot_be_called_and_what_is_no_event(corpus: Corpus) -> None:
+def test_uncallable_handlers_and_non_events_are_refused(corpus: Corpus) -> None:
     with pytest.raises(TypeError, match="expected a function to call, got int"):
         corpus.on(ToolCompleted, 3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="expected an event of the corpus, got dict"):
@@ -234,7 +234,7 @@ SEED: list[tuple[str, dict[str, Any]]] = [
 """What the seed emits, as it emits it."""
 
 
-def test_an_event_is_emitted_by_its_name_as_the_seed_shows(corpus: Corpus) -> None:
+def test_event_is_emitted_by_its_dotted_name(corpus: Corpus) -> None:
     seen: list[tuple[str, CorpusEvent]] = []
     corpus.on("*", lambda type, event: seen.append((type, event)))
     for name, payload in SEED:
@@ -263,9 +263,7 @@ def test_an_event_by_name_reaches_the_handlers_of_its_class(corpus: Corpus) -> N
         ("resource.low.disk", {"used": -1, "max": 2}, "used: Expected `int` >= 0"),
     ],
 )  # fmt: skip
-def test_a_payload_that_is_not_the_events_is_refused_at_the_field(
-    corpus: Corpus, name: str, payload: dict[str, Any], told: str
-) -> None:
+def test_wrong_payload_is_refused_at_the_field(corpus: Corpus, name: str, payload: dict[str, Any], told: str) -> None:
     seen: list[CorpusEvent] = []
     corpus.on(CorpusEvent, seen.append)
     with pytest.raises(ConfigError) as error:
@@ -322,7 +320,7 @@ def test_a_handler_may_emit(corpus: Corpus) -> None:
     assert order == ["failed", "completed"]
 
 
-def test_who_answers_himself_without_end_is_stopped_and_reported(corpus: Corpus) -> None:
+def test_handler_that_answers_itself_without_end_is_stopped_and_reported(corpus: Corpus) -> None:
     count = 0
     warnings = _warnings(corpus)
 
@@ -339,7 +337,7 @@ def test_who_answers_himself_without_end_is_stopped_and_reported(corpus: Corpus)
     assert count == 2 * (handlers.DEPTH + 1)
 
 
-def test_who_answers_himself_twice_each_time_is_stopped_too(corpus: Corpus) -> None:
+def test_handler_that_answers_itself_twice_each_time_is_stopped(corpus: Corpus) -> None:
     """Two to the power of the depth would never end."""
     count = 0
 
@@ -357,7 +355,7 @@ def test_who_answers_himself_twice_each_time_is_stopped_too(corpus: Corpus) -> N
 # --- what raises ---
 
 
-def test_a_handler_that_raises_harms_nobody_and_is_seen(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+def test_handler_that_raises_is_reported_and_the_others_run(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[CorpusEvent] = []
     warnings = _warnings(corpus)
 
@@ -376,7 +374,7 @@ def test_a_handler_that_raises_harms_nobody_and_is_seen(corpus: Corpus, caplog: 
     assert "ValueError('no')" in caplog.text
 
 
-def test_the_faults_that_were_not_told_are_counted(
+def test_unreported_faults_are_counted(
     corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -404,7 +402,7 @@ def test_a_handler_of_warnings_that_raises_does_not_answer_itself(corpus: Corpus
     assert count == 1
 
 
-def test_who_ends_the_process_is_not_held_up(corpus: Corpus) -> None:
+def test_exception_that_ends_the_process_passes_through(corpus: Corpus) -> None:
     def leave(event: ToolCompleted) -> None:
         raise SystemExit(3)
 
@@ -439,7 +437,7 @@ def test_a_slow_handler_gets_a_thread_and_keeps_its_order() -> None:
         assert [(one.resource, one.threshold) for one in warnings] == [("corpus.handler", "100 ms")]
 
 
-def test_of_several_handlers_the_slow_one_alone_gets_a_thread() -> None:
+def test_only_the_slow_one_of_several_handlers_gets_a_thread() -> None:
     clock, here = Clock(), threading.current_thread()
     threads: dict[str, set[threading.Thread]] = {"quick": set(), "slow": set()}
     with Corpus(clock=clock) as corpus:
@@ -457,7 +455,7 @@ def test_of_several_handlers_the_slow_one_alone_gets_a_thread() -> None:
     assert threads["slow"] - {here}
 
 
-def test_an_old_event_makes_nobody_slow() -> None:
+def test_old_event_does_not_count_as_slow() -> None:
     with Corpus(clock=Clock()) as corpus:
         threads = set()
         corpus.on(LlmToken, lambda event: threads.add(threading.current_thread()))
@@ -487,7 +485,7 @@ def test_an_old_event_takes_the_fast_path_like_a_new_one(monkeypatch: pytest.Mon
         assert suspected == [LlmToken], "a slow handler is noticed all the same"
 
 
-def test_a_handler_that_blocks_holds_up_one_emit_and_nobody_else() -> None:
+def test_handler_that_blocks_delays_only_one_emit() -> None:
     clock, entered, release = Clock(), threading.Event(), threading.Event()
     seen: list[str] = []
     blocked: list[str] = []
@@ -532,7 +530,7 @@ def test_an_inline_handler_stays_where_it_is_however_slow() -> None:
     assert threads == {threading.current_thread()}
 
 
-def test_an_event_whose_moment_is_none_harms_nobody(corpus: Corpus) -> None:
+def test_event_with_an_invalid_moment_is_still_handled(corpus: Corpus) -> None:
     seen: list[CorpusEvent] = []
     corpus.on(LlmToken, seen.append)
     corpus.emit(LlmToken("a", at="yesterday"))  # type: ignore[arg-type]
@@ -548,7 +546,9 @@ def test_a_deferred_handler_never_runs_in_the_emitter(corpus: Corpus) -> None:
     assert threading.current_thread() not in threads
 
 
-def test_who_cannot_keep_up_loses_the_oldest_and_it_is_told(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handler_that_cannot_keep_up_loses_the_oldest_events_and_is_reported(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handlers, "MAX_WAITING", 10)
     entered, release = threading.Event(), threading.Event()
     warnings, seen = _warnings(corpus), []
@@ -569,7 +569,7 @@ def test_who_cannot_keep_up_loses_the_oldest_and_it_is_told(corpus: Corpus, monk
     assert [one.threshold for one in warnings] == ["10 events"]
 
 
-def test_what_was_deferred_is_done_when_the_corpus_is_closed() -> None:
+def test_deferred_events_are_handled_before_the_corpus_closes() -> None:
     corpus, seen = Corpus(), []
     corpus.on(LlmToken, lambda event: seen.append(event.delta), deferred=True)
     corpus.once(LlmToken, lambda event: seen.append("once"), deferred=True)
@@ -612,7 +612,7 @@ def test_a_partial_function_that_is_slow_gets_a_thread_too() -> None:
     assert len(threads) == 2
 
 
-def test_a_function_that_wants_two_sorts_is_known_by_the_one_that_is_slow() -> None:
+def test_handler_subscribed_twice_is_slow_only_for_the_slow_class() -> None:
     clock, threads = Clock(), set()
     with Corpus(clock=clock) as corpus:
 
@@ -630,7 +630,7 @@ def test_a_function_that_wants_two_sorts_is_known_by_the_one_that_is_slow() -> N
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_who_answers_himself_beside_the_emitter_is_stopped_too(corpus: Corpus, asynchronous: bool) -> None:
+def test_threaded_handler_that_answers_itself_is_stopped(corpus: Corpus, asynchronous: bool) -> None:
     count, stopped, warnings = [0], threading.Event(), _warnings(corpus)
     corpus.on("health.warning", lambda event: stopped.set())
 
@@ -653,7 +653,7 @@ def test_who_answers_himself_beside_the_emitter_is_stopped_too(corpus: Corpus, a
     assert warnings[0].resource == "corpus.recursion"
 
 
-def test_a_stuck_handler_is_reported_by_who_emits_next() -> None:
+def test_stuck_handler_is_reported_by_the_next_emitter() -> None:
     clock, entered, release = Clock(), threading.Event(), threading.Event()
     corpus = Corpus(clock=clock)
     warnings = _warnings(corpus)
@@ -676,7 +676,7 @@ def test_a_stuck_handler_is_reported_by_who_emits_next() -> None:
     corpus.close()
 
 
-def test_a_forked_child_goes_on_by_itself() -> None:
+def test_forked_child_keeps_working() -> None:
     script = """
 import os, sys, threading
 from callosum.corpus.bus import Corpus
@@ -803,7 +803,7 @@ def test_an_async_handler_on_a_closed_loop_is_reported_and_harms_nobody(corpus: 
     assert corpus.flush()
 
 
-def test_a_loop_that_ends_while_its_handler_runs_is_no_trouble(corpus: Corpus) -> None:
+def test_loop_may_end_while_its_handler_runs(corpus: Corpus) -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -823,7 +823,7 @@ def test_a_loop_that_ends_while_its_handler_runs_is_no_trouble(corpus: Corpus) -
 # --- many threads ---
 
 
-def test_threads_that_emit_subscribe_and_leave_together(corpus: Corpus) -> None:
+def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None:
     always: list[CorpusEvent] = []
     corpus.on(ToolCompleted, always.append)
     warnings = _warnings(corpus)
@@ -849,7 +849,7 @@ def test_threads_that_emit_subscribe_and_leave_together(corpus: Corpus) -> None:
         st.tuples(st.sampled_from(["on", "once", "off", "emit"]), st.integers(0, 3), st.integers(0, 5)), max_size=60
     )
 )
-def test_it_calls_just_who_a_list_of_subscriptions_says(steps: list[tuple[str, int, int]]) -> None:
+def test_it_calls_exactly_the_handlers_of_a_reference_model(steps: list[tuple[str, int, int]]) -> None:
     """The bus beside the simplest model of it: a list that is walked."""
     whats: list[Any] = [ToolCompleted, "tool.*", "*", "tool.failed"]
     model: list[tuple[int, int, bool]] = []

@@ -197,7 +197,7 @@ def bare() -> Iterator[type[CorpusEvent]]:
     del CATALOGUE["bell.rang"]
 
 
-def test_an_event_of_ones_own_is_logged_and_may_have_no_fields(
+def test_custom_event_is_logged_and_may_have_no_fields(
     bare: type[CorpusEvent], corpus: Corpus, log: DailyLog, folder: Path
 ) -> None:
     corpus.emit(bare(at=NOON))
@@ -209,7 +209,7 @@ def test_an_event_of_ones_own_is_logged_and_may_have_no_fields(
     ]
 
 
-def test_files_and_folders_are_the_users_alone(corpus: Corpus, log: DailyLog, folder: Path) -> None:
+def test_files_and_folders_are_private(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     corpus.emit(TaskStopped("t", "x", at=NOON))
     assert log.flush()
     assert [one.stat().st_mode & 0o777 for one in (folder, folder / "2026-05-16.log.md")] == [0o700, 0o600]
@@ -239,7 +239,7 @@ def test_one_event_is_one_line_whatever_its_text(corpus: Corpus, log: DailyLog, 
     assert payloads(folder) == [{"taskId": kept, "reason": "x"}, {"name": "x", "args": {kept: [kept]}}]
 
 
-def test_what_json_cannot_hold_is_put_in_words(corpus: Corpus, log: DailyLog, folder: Path) -> None:
+def test_values_that_json_cannot_represent_are_described(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     cycle: dict[str, Any] = {}
     cycle["me"] = cycle
 
@@ -256,7 +256,7 @@ def test_what_json_cannot_hold_is_put_in_words(corpus: Corpus, log: DailyLog, fo
     assert [found[0]["output"], found[1]["output"]] == ["<Own>", {"x": {"me": "<cycle>"}}]
 
 
-def test_an_object_that_fails_in_its_own_way(
+def test_object_whose_encoding_raises_is_summarised(
     corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(event: CorpusEvent) -> bytes:
@@ -269,7 +269,7 @@ def test_an_object_that_fails_in_its_own_way(
     assert read(folder) == [("12:00:00", "tool.completed", {"unreadable": "AttributeError"})]
 
 
-def test_json_that_somebody_else_wrote_cannot_break_the_lines(corpus: Corpus, log: DailyLog, folder: Path) -> None:
+def test_foreign_json_cannot_break_the_lines(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     for raw in (b'{"a":\n1}', b'{"password":\n"hunter2"}', b'{"password":"hunter2"', b'{"a":1}\n\n'):
         corpus.emit(ToolCompleted("x", output=msgspec.Raw(raw), at=NOON))
     assert log.flush()
@@ -317,7 +317,7 @@ def test_summer_time_ends(corpus: Corpus, folder: Path, clock: Clock, zone: Call
     assert [at for at, _, _ in read(folder, "2026-10-25")] == ["02:30:00", "02:30:00", "03:30:00"]
 
 
-def test_a_clock_that_goes_backwards_does_no_harm(corpus: Corpus, log: DailyLog, folder: Path, clock: Clock) -> None:
+def test_clock_that_goes_backwards_is_harmless(corpus: Corpus, log: DailyLog, folder: Path, clock: Clock) -> None:
     for now in (NOON, NOON - 100, NOON - 86_400, NOON):
         clock.now = now
         corpus.emit(TaskStopped("t", "x", at=now))
@@ -329,7 +329,7 @@ def test_a_clock_that_goes_backwards_does_no_harm(corpus: Corpus, log: DailyLog,
 @pytest.mark.parametrize(
     "at", [0.0, -1.0, 2.0**33, NOON - 8 * 86_400, NOON + 2 * 86_400, math.nan, math.inf, 1e300, "soon", [], None]
 )
-def test_an_event_of_no_day_that_is_kept_stands_where_it_came_in(log: DailyLog, folder: Path, at: Any) -> None:
+def test_event_of_a_day_without_a_file_goes_to_the_current_file(log: DailyLog, folder: Path, at: Any) -> None:
     log.take(TaskStopped("t", "first", at=NOON))
     log.take(TaskStopped("t", "x", at=at, instance="mira"))
     log.take(TaskStopped("t", "last", at=NOON))
@@ -342,7 +342,7 @@ def test_an_event_of_no_day_that_is_kept_stands_where_it_came_in(log: DailyLog, 
     assert stray[2] == {"taskId": "t", "reason": "x", "at": told, "instance": "mira"}
 
 
-def test_old_files_go_and_nothing_else(corpus: Corpus, folder: Path, clock: Clock) -> None:
+def test_only_old_files_are_removed(corpus: Corpus, folder: Path, clock: Clock) -> None:
     folder.mkdir(parents=True)
     logs = [f"2026-05-{day:02}.log.md" for day in range(1, 20)] + ["2025-12-31.log.md"]
     others = ["2026-05-01.md", "x2026-05-01.log.md", "2026-05-01.log.md.bak", "2026-99-01.log.md", "notes.txt"]
@@ -452,9 +452,7 @@ def test_all_secrets_in_one_batch(corpus: Corpus, log: DailyLog, folder: Path) -
     assert {one["reason"] for one in found if "reason" in one} == {'a "harmless"\nline', "y"}
 
 
-def test_a_secret_that_comes_in_pieces_is_redacted_where_they_are_joined(
-    corpus: Corpus, log: DailyLog, folder: Path
-) -> None:
+def test_secret_in_pieces_is_redacted_after_they_are_joined(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     for piece in ("the key is ", GITHUB[:10], GITHUB[10:], " there"):
         corpus.emit(LlmToken(piece, at=NOON))
     assert log.flush()
@@ -498,7 +496,7 @@ VALUES = st.recursive(
 @given(st.lists(VALUES.map(lambda value: {"x": value}), min_size=1, max_size=4))
 @example([{"x": {"pass\\\\word": ["x"]}}])
 @example([{"x": {"value": "a", "name": "Authorization"}}])
-def test_whatever_the_summary_would_hide_is_looked_at(payloads: list[Any]) -> None:
+def test_every_line_with_a_secret_is_suspected(payloads: list[Any]) -> None:
     """The quick search names every line that the thorough one changes."""
     lines = [b"12:00:00 | tool.called | " + msgspec.json.encode(payload) + b"\n" for payload in payloads]
     found = suspects(b"".join(lines))
@@ -547,7 +545,7 @@ def test_places_in_the_journal_are_kept_and_make_no_line_suspect(monkeypatch: py
     assert str(place).encode() not in looked[0]
 
 
-def test_what_cannot_be_redacted_is_not_written(
+def test_lines_that_cannot_be_redacted_are_not_written(
     corpus: Corpus,
     log: DailyLog,
     folder: Path,
@@ -625,7 +623,7 @@ def warnings(corpus: Corpus) -> list[tuple[str, Any, Any]]:
     return found
 
 
-def test_a_fault_is_told_once_and_nothing_is_lost(
+def test_fault_is_reported_once_and_no_line_is_lost(
     corpus: Corpus,
     log: DailyLog,
     folder: Path,
@@ -659,7 +657,7 @@ def test_a_fault_is_told_once_and_nothing_is_lost(
     (folder / f"{day}.log.md").rmdir()
 
 
-def test_what_waits_is_bounded_and_safety_goes_last(
+def test_waiting_lines_are_bounded_and_safety_is_dropped_last(
     corpus: Corpus, folder: Path, clock: Clock, warnings: list[tuple[str, Any, Any]]
 ) -> None:
     folder.parent.mkdir(parents=True)
@@ -713,9 +711,7 @@ def test_days_that_alternate_are_bounded_too(corpus: Corpus, folder: Path, clock
 
 
 @pytest.mark.parametrize("gone", ["file", "folder"])
-def test_a_file_that_is_deleted_comes_again_with_its_head(
-    corpus: Corpus, log: DailyLog, folder: Path, gone: str
-) -> None:
+def test_deleted_file_is_created_again_with_its_heading(corpus: Corpus, log: DailyLog, folder: Path, gone: str) -> None:
     for number in range(3):
         corpus.emit(TaskStopped(f"t{number}", "x", at=NOON))
         assert log.flush()
@@ -756,7 +752,7 @@ def test_a_file_that_is_deleted_while_its_lock_is_awaited(
         ("not ours\n", "not ours\n"),
     ],
 )  # fmt: skip
-def test_what_a_dying_writer_left_is_taken_away(
+def test_half_line_of_a_dead_writer_is_removed(
     corpus: Corpus, log: DailyLog, folder: Path, left: str, kept: str
 ) -> None:
     folder.mkdir(parents=True)
@@ -768,7 +764,7 @@ def test_what_a_dying_writer_left_is_taken_away(
 
 
 @pytest.mark.parametrize("there", ["", "## 2026-05-16\n\n11:00:00 | task.stopped | {}\n"])
-def test_half_a_write_is_taken_back(
+def test_partial_write_is_undone(
     corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
     folder.mkdir(parents=True)
@@ -811,7 +807,7 @@ def test_an_interrupted_write_is_neither_lost_nor_doubled(
     assert len(read(folder)) == 1
 
 
-def test_who_keeps_the_lock_does_not_keep_the_emitter(
+def test_held_lock_does_not_delay_the_emitter(
     corpus: Corpus,
     log: DailyLog,
     folder: Path,
@@ -968,7 +964,7 @@ def test_a_megabyte_does_not_wait(corpus: Corpus, log: DailyLog, folder: Path, w
     assert sum(written.sizes) > 1_000_000
 
 
-def test_it_comes_back_by_itself(corpus: Corpus, folder: Path, clock: Clock, written: Written) -> None:
+def test_log_recovers_by_itself(corpus: Corpus, folder: Path, clock: Clock, written: Written) -> None:
     folder.parent.mkdir(parents=True)
     folder.write_text("")
     told = threading.Event()
@@ -980,7 +976,9 @@ def test_it_comes_back_by_itself(corpus: Corpus, folder: Path, clock: Clock, wri
         assert written.seen.wait(30)
 
 
-def test_who_emits_too_fast_redacts_himself(corpus: Corpus, log: DailyLog, folder: Path, written: Written) -> None:
+def test_emitter_that_is_too_fast_helps_to_redact(
+    corpus: Corpus, log: DailyLog, folder: Path, written: Written
+) -> None:
     """The disk is stuck; what is full and waits is redacted already when it goes on."""
     written.may.clear()
     for _ in range(8000):
@@ -1037,14 +1035,14 @@ def test_two_logs_of_one_folder(corpus: Corpus, folder: Path, clock: Clock) -> N
 @pytest.mark.parametrize(
     ("given", "at"), [({"keep": -1}, "keep"), ({"every": 0}, "every"), ({"every": math.nan}, "every"), ({"limit": 7}, "limit")]
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(corpus: Corpus, folder: Path, given: dict[str, Any], at: str) -> None:
+def test_invalid_options_are_refused(corpus: Corpus, folder: Path, given: dict[str, Any], at: str) -> None:
     with pytest.raises(ConfigError, match=f"^{at}: expected") as refused:
         DailyLog(corpus, folder, **given)
     assert refused.value.at == at
     assert corpus.handlers(events.TaskStopped) == 0
 
 
-def test_a_signal_loses_nothing_wherever_it_comes(corpus: Corpus, folder: Path, clock: Clock) -> None:
+def test_signal_at_any_point_loses_no_line(corpus: Corpus, folder: Path, clock: Clock) -> None:
     """Its handler emits too, in the same thread, in the midst of what the emit before it does."""
     emitted: list[str] = []
 

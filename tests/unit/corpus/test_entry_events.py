@@ -69,7 +69,7 @@ def test_a_call_that_is_allowed(world: World) -> None:
 @pytest.mark.parametrize(
     ("tool", "word"), [("look", "safe"), ("act1", "low"), ("act2", "medium"), ("act3", "high"), ("act4", "critical")]
 )
-def test_how_grave_a_call_is(world: World, tool: str, word: str) -> None:
+def test_classification_names_the_tier(world: World, tool: str, word: str) -> None:
     events = told(world, lambda: world.ask("mira", tool, "plan"))
     assert shown(events)[1] == ("safety.allowed", {"toolName": tool, "classification": word})
 
@@ -114,7 +114,7 @@ def test_without_a_warning_the_reason_is_made_from_the_conflicts() -> None:
     ]
 
 
-def test_a_call_that_is_done(world: World) -> None:
+def test_completed_call(world: World) -> None:
     decision = world.ask("mira", "act3", "plan")
     world.after(1.25)
     (event,) = told(world, lambda: world.end("mira", decision, result={"lines": 3, "token": "abc123"}))
@@ -135,19 +135,19 @@ def test_a_call_that_is_done(world: World) -> None:
         ("cancelled", None, "cancelled: it was let through and did not run"),
     ],
 )
-def test_a_call_that_is_not_done(world: World, outcome: str, result: Any, error: str) -> None:
+def test_call_that_failed_or_has_no_known_outcome(world: World, outcome: str, result: Any, error: str) -> None:
     decision = world.ask("mira", "act3", "plan")
     events = told(world, lambda: world.end("mira", decision, outcome, result=result))
     assert shown(events) == [("tool.failed", {"name": "act3", "error": error})]
 
 
-def test_the_first_attempt_is_told_on_the_wire_by_its_absence_alone() -> None:
+def test_first_attempt_is_left_out_on_the_wire() -> None:
     entry = Entry(Event.COMPLETE, "mira", seq=9, action=3, tool="t", outcome=Outcome.FAILED)
     (event,) = events_of(entry)
     assert event.attempt == 1  # type: ignore[attr-defined]
 
 
-def test_a_lease_that_ran_out_and_what_somebody_found(world: World) -> None:
+def test_expired_lease_and_its_resolution(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
     lapse, *_ = told(world, lambda: world.ask("mira", "act3", "plan"))
@@ -159,7 +159,7 @@ def test_a_lease_that_ran_out_and_what_somebody_found(world: World) -> None:
     assert shown(events) == [("tool.completed", {"name": "act3"})]
 
 
-def test_what_did_not_happen_failed(world: World) -> None:
+def test_action_that_did_not_happen_failed(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
     events = told(world, lambda: world.gate.resolve(decision.id, happened=False, note="the file is not there"))
@@ -209,7 +209,7 @@ def test_a_lease_of_a_call_is_taken_and_released(world: World, ends: str) -> Non
     assert leases(world, end) == [("lease.released", "mira", id, f"{id}.2")]
 
 
-def test_a_lease_that_ran_out_is_told_once_and_a_late_report_releases_nothing(world: World) -> None:
+def test_expired_lease_is_reported_once_and_a_late_report_releases_nothing(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
     found = leases(world, lambda: world.ask("mira", "act2", "plan"))
@@ -233,7 +233,7 @@ def test_a_call_that_holds_nothing_takes_no_lease(world: World, tool: str) -> No
         ("", "", ""),
     ],
 )
-def test_what_a_person_answers(world: World, by: str, channel: str, shown_channel: str) -> None:
+def test_answer_of_a_person(world: World, by: str, channel: str, shown_channel: str) -> None:
     for verb, name in ((world.gate.approve, "safety.approved"), (world.gate.deny, "safety.denied")):
         decision = world.ask("mira", "asked", name)
         (event,) = told(world, lambda verb=verb, decision=decision: verb(decision.id, by=by, channel=channel))  # type: ignore[misc]
@@ -248,7 +248,7 @@ def test_what_a_person_answers(world: World, by: str, channel: str, shown_channe
         (Outcome.FAILED, ("tool.failed", {"name": "read", "error": "ran while the store was away"})),
     ],
 )
-def test_a_call_that_ran_while_the_gate_was_away(outcome: Outcome, end: tuple[str, dict[str, Any]]) -> None:
+def test_call_that_ran_while_the_gate_was_unreachable(outcome: Outcome, end: tuple[str, dict[str, Any]]) -> None:
     body = {"params": {"path": "/a"}, "note": "ran while the store was away"}
     entry = Entry(Event.LATE, "mira", seq=1_500_000, tool="read", outcome=outcome, body=body)
     called, ended = events_of(entry)
@@ -258,14 +258,14 @@ def test_a_call_that_ran_while_the_gate_was_away(outcome: Outcome, end: tuple[st
 
 @pytest.mark.parametrize("event", list(Event))
 @pytest.mark.parametrize("bare", [True, False])
-def test_no_entry_is_too_odd(event: Event, bare: bool) -> None:
+def test_any_entry_can_be_derived(event: Event, bare: bool) -> None:
     body: dict[str, Any] = {} if bare else {"params": [1], "result": [object()], "by": 3, "note": 4, "warning": 5}
     entry = Entry(event, "mira", seq=9, body=body, keys=() if bare else (Key("a", Mode.READ),))
     for made in events_of(entry):
         assert json.loads(encode(made))["at"] == 9 / SECOND
 
 
-def test_report_is_told_while_the_store_is_away_and_with_its_call_afterwards() -> None:
+def test_report_is_emitted_while_the_store_is_unreachable_and_named_afterwards() -> None:
     opening = Entry(Event.INTERCEPT, "mira", "default", 7, 7, "send", 3, Verdict.ALLOW, body={"callId": "c1"})
     report = Entry(Event.COMPLETE, "mira", "default", 8, 7, "send", 3, outcome=Outcome.DONE)
     away = [True]

@@ -68,7 +68,7 @@ BESIDE = {
 BASE = ["at", "instance", "namespace", "callId", "id", "cause", "source"]
 
 
-def test_the_catalogue_is_the_seeds_and_further_fields_stand_behind_its() -> None:
+def test_catalogue_matches_the_original_and_new_fields_come_last() -> None:
     own = {name: " ".join(kind.__struct_encode_fields__[: -len(BASE)]) for name, kind in CATALOGUE.items()}
     assert len(SEED) == 36
     assert own == BESIDE | {name: f"{fields} {FURTHER.get(name, '')}".rstrip() for name, fields in SEED.items()}
@@ -127,7 +127,7 @@ def test_a_remote_event_has_no_field_type() -> None:
     assert "mixed.up" not in CATALOGUE
 
 
-def test_an_event_is_of_now_unless_it_says_when() -> None:
+def test_event_happens_now_unless_it_has_a_moment() -> None:
     before = time.time()
     assert before <= events.LlmToken("a").at <= time.time()
 
@@ -197,7 +197,7 @@ def test_what_hosts_report_goes_in_and_out_unchanged(item: dict[str, Any]) -> No
     assert {"type": event.dotted, **json.loads(encode(event))} == sent
 
 
-def test_a_host_says_of_itself_alone_that_it_is_well() -> None:
+def test_host_reports_only_its_own_health() -> None:
     """Else it could say so for the gate."""
     with pytest.raises(BadRequest) as error:
         read(b'{"type": "health.ok", "metrics": {}, "namespace": null}')
@@ -215,7 +215,7 @@ def test_a_list_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if not kind.remote])
-def test_what_only_this_system_knows_is_not_taken_from_hosts(name: str) -> None:
+def test_hosts_cannot_report_events_that_only_the_gate_knows(name: str) -> None:
     with pytest.raises(BadRequest, match="hosts cannot report it") as error:
         read(json.dumps([{"type": name}]).encode())
     assert error.value.at == "[0].type"
@@ -283,7 +283,7 @@ def test_a_secret_at_the_cut_does_not_show() -> None:
     assert "ghp_" not in event.delta
 
 
-def test_an_event_without_a_namespace_is_of_the_default_one() -> None:
+def test_event_without_a_namespace_gets_the_default_one() -> None:
     (event,) = read(b'{"type": "llm.token", "delta": "a"}')
     assert event.namespace == "default"
 

@@ -123,7 +123,7 @@ It may rain.
     assert made.index("### health.critical") < made.index("### health.windowOpened") < made.index("## resource")
 
 
-def test_what_is_left_unsaid_is_found(added: type[CorpusEvent], bare: type[CorpusEvent]) -> None:
+def test_missing_descriptions_are_found(added: type[CorpusEvent], bare: type[CorpusEvent]) -> None:
     assert faults(added) == [
         "WindowOpened.width has no description",
         "WindowOpened.width has no unit",

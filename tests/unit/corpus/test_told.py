@@ -30,7 +30,7 @@ def test_every_event_has_a_cell_and_every_no_a_reason(host: Program) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_no_cell_says_more_than_the_description_of_the_host(host: Program) -> None:
+def test_cells_agree_with_the_host_descriptions(host: Program) -> None:
     found = {name: cell.split()[0] for name, cell in claimed(COLUMNS[host.name]).items()}
     told = {name for name, word in found.items() if word == "transcript"}
     assert told <= (TRANSCRIPT if host.transcript else set())

@@ -68,7 +68,7 @@ def test_tokens_are_estimated_on_the_safe_side(text: str, least: int, most: int)
 
 
 @given(st.lists(st.text(max_size=40), max_size=20))
-def test_what_lines_measure_adds_up(lines: list[str]) -> None:
+def test_measures_of_lines_add_up(lines: list[str]) -> None:
     whole = "\n".join(lines)
     assert measure(whole) == sum(map(measure, lines)) + 2 * max(0, len(lines) - 1)
 
@@ -76,7 +76,7 @@ def test_what_lines_measure_adds_up(lines: list[str]) -> None:
 # --- cutting ------------------------------------------------------------------------------------------
 
 
-def test_what_fits_is_returned_as_it_is(corpus: Corpus, trimmed: list[ContextTrimmed]) -> None:
+def test_brief_that_fits_is_returned_unchanged(corpus: Corpus, trimmed: list[ContextTrimmed]) -> None:
     ras = RAS(corpus)
     assert ras.budget == BUDGET
     assert ras.trim(WHOLE) is WHOLE
@@ -113,7 +113,7 @@ def test_any_budget_is_kept(corpus: Corpus, budget: int) -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 50])
-def test_where_nothing_fits_nothing_is_left(corpus: Corpus, trimmed: list[ContextTrimmed], budget: int) -> None:
+def test_brief_is_empty_if_nothing_fits(corpus: Corpus, trimmed: list[ContextTrimmed], budget: int) -> None:
     """A host then injects nothing: a head alone tells nobody anything."""
     assert RAS(corpus).trim(WHOLE, budget) == Brief(trimmed=10)
     assert (trimmed[0].after, trimmed[0].dropped) == (0, 3)
@@ -131,7 +131,7 @@ def test_a_single_overlong_line_is_shortened(corpus: Corpus) -> None:
     assert cut.trimmed == 1
 
 
-def test_what_was_left_out_before_is_counted_too(corpus: Corpus) -> None:
+def test_lines_left_out_before_are_counted(corpus: Corpus) -> None:
     cut = RAS(corpus).trim(brief_of(SECTIONS, 7), 130)
     assert cut.trimmed == 7 + 10 - sum(len(section.lines) for section in cut.sections)
     assert RAS(corpus).trim(cut, 90).trimmed > cut.trimmed
@@ -165,7 +165,7 @@ def test_very_many_lines(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "600", 10**9])
-def test_a_budget_that_is_none(corpus: Corpus, budget: int) -> None:
+def test_invalid_budget_is_refused(corpus: Corpus, budget: int) -> None:
     with pytest.raises(ConfigError) as refused:
         RAS(corpus).trim(WHOLE, budget)
     assert refused.value.at == "budget"

@@ -178,7 +178,7 @@ def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: Place) -> None:
     assert len(place.saved()) == 1
 
 
-def test_a_tick_that_fails_is_told_as_its_job(place: Place) -> None:
+def test_failed_tick_is_reported_with_its_job(place: Place) -> None:
     place.do("mira", "message", message("one"))
     (place.folder / "brain").write_text("in the way")
     with place.region():
@@ -209,7 +209,7 @@ def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: Plac
         assert hippocampus.write(DAY) is None
 
 
-def test_days_that_nobody_wrote_are_made_up_for_at_most_seven(place: Place) -> None:
+def test_at_most_seven_missing_days_are_written_later(place: Place) -> None:
     for day in range(10):
         place.clock.now = at(9, DAY + timedelta(days=day))
         if day != 5:
@@ -224,7 +224,7 @@ def test_days_that_nobody_wrote_are_made_up_for_at_most_seven(place: Place) -> N
         assert another.catch_up() == []
 
 
-def test_rotated_entries_are_told_too(place: Place) -> None:
+def test_rotated_entries_are_on_the_page(place: Place) -> None:
     for number in range(30):
         place.do("mira", "message", message(f"m{number}"))
     place.clock.now = at(9, DAY + timedelta(days=5))
@@ -236,7 +236,7 @@ def test_rotated_entries_are_told_too(place: Place) -> None:
     assert "1 session, 30 calls" in place.page()
 
 
-def test_what_is_read_once_is_not_read_again(place: Place) -> None:
+def test_entries_are_read_once(place: Place) -> None:
     for number in range(20):
         place.do("mira", "message", message(f"m{number}"))
     with place.region() as hippocampus:
@@ -299,7 +299,7 @@ def test_many_threads_at_once_leave_a_whole_page(place: Place) -> None:
     assert "3 sessions, 50 calls" in place.page()
 
 
-def test_a_folder_that_cannot_be_used_is_told_and_harms_nobody(place: Place) -> None:
+def test_unusable_folder_is_reported(place: Place) -> None:
     place.do("mira", "message", message("one"))
     (place.folder / "brain").write_text("not a folder")
     with place.region() as hippocampus:

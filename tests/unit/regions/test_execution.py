@@ -54,7 +54,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.world.gate.close()
 
 
-def test_a_task_that_is_done(stage: Stage) -> None:
+def test_completed_task(stage: Stage) -> None:
     def work(task: Task) -> str:
         with task.step("fetch"):
             pass
@@ -78,7 +78,7 @@ def test_a_task_that_is_done(stage: Stage) -> None:
     assert stage.of("task.stepCompleted")[0].step == "fetch"
 
 
-def test_what_failed_for_certain_is_tried_again_as_another_call(stage: Stage) -> None:
+def test_certain_failure_is_retried_as_another_call(stage: Stage) -> None:
     def work(task: Task) -> int:
         if task.attempt < 3:
             raise ValueError("not yet")
@@ -107,7 +107,7 @@ def test_a_task_that_is_given_up(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError("read"), ConnectionResetError()])
-def test_what_may_have_happened_is_not_tried_again(stage: Stage, error: Exception) -> None:
+def test_possible_success_is_not_retried(stage: Stage, error: Exception) -> None:
     def work(task: Task) -> None:
         raise error
 
@@ -116,7 +116,7 @@ def test_what_may_have_happened_is_not_tried_again(stage: Stage, error: Exceptio
     assert len(stage.of("task.started")) == 1
 
 
-def test_what_only_reads_is_tried_again_all_the_same(stage: Stage) -> None:
+def test_read_is_retried_in_any_case(stage: Stage) -> None:
     def work(task: Task) -> None:
         raise TimeoutError
 
@@ -125,7 +125,7 @@ def test_what_only_reads_is_tried_again_all_the_same(stage: Stage) -> None:
     assert len(stage.of("task.started")) == 3
 
 
-def test_what_the_gate_does_not_let_through_is_stopped(stage: Stage) -> None:
+def test_task_that_the_gate_blocks_is_stopped(stage: Stage) -> None:
     with pytest.raises(Blocked):
         stage.motor.run(Call("mira", "never", {"on": "plan"}), lambda task: None)
     assert stage.names()[:4] == ["task.created", "task.started", "tool.called", "safety.blocked"]
@@ -134,7 +134,7 @@ def test_what_the_gate_does_not_let_through_is_stopped(stage: Stage) -> None:
     assert not stage.of("task.failed")
 
 
-def test_a_gate_that_is_away_stops_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_gate_stops_the_task(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> Any:
         raise StoreUnavailable("locked")
 
@@ -236,7 +236,7 @@ def test_bad_options_are_named(stage: Stage, options: dict[str, Any], at: str) -
     assert stage.told == []
 
 
-def test_without_a_gate_it_only_tells(stage: Stage) -> None:
+def test_motor_without_a_gate_only_emits(stage: Stage) -> None:
     with pytest.raises(ConfigError, match="gate"):
         Motor(stage.corpus).run(CALL, lambda task: None)
 
@@ -249,7 +249,7 @@ def test_one_id_is_one_task(stage: Stage) -> None:
     stage.motor.run(CALL, work, task_id="T")
 
 
-def test_what_a_person_answers_and_what_a_host_reports_late(stage: Stage) -> None:
+def test_answers_of_people_and_late_reports(stage: Stage) -> None:
     asked = stage.world.ask("mira", "asked", "plan")
     stage.world.gate.approve(asked.id, by="anna", channel="console")
     assert stage.names() == ["tool.called", "safety.blocked", "safety.approved"]

@@ -144,14 +144,14 @@ def test_a_tool_that_fails_for_the_third_time_is_a_warning(bench: Bench, attempt
     assert bench.emit(ToolFailed("fetch", "503", attempt)) == (warning if told else [])
 
 
-def test_what_is_told_says_whom_it_concerns(bench: Bench) -> None:
+def test_events_name_the_session_they_concern(bench: Bench) -> None:
     bench.emit(ContextBuilt(190_000, 3, instance="mira/chat", namespace="work"))
     (event,) = bench.told
     assert isinstance(event, ResourceLowContext)
     assert (event.instance, event.namespace) == ("mira/chat", "work")
 
 
-def test_a_closed_region_says_nothing(bench: Bench) -> None:
+def test_closed_region_emits_nothing(bench: Bench) -> None:
     bench.region.close()
     bench.region.close()
     assert bench.emit(*[ERROR] * 9, ContextBuilt(190_000, 1), TICK) == []
@@ -160,7 +160,7 @@ def test_a_closed_region_says_nothing(bench: Bench) -> None:
 # --- measuring ---
 
 
-def test_when_all_is_well_it_says_what_was_measured(bench: Bench) -> None:
+def test_health_ok_has_the_measurements(bench: Bench) -> None:
     bench.emit(*[ERROR] * 2)
     ((name, payload),) = bench.check()
     assert name == "health.ok"
@@ -170,7 +170,7 @@ def test_when_all_is_well_it_says_what_was_measured(bench: Bench) -> None:
     assert payload["metrics"]["storeMilliseconds"] >= 0
 
 
-def test_the_schedule_asks_for_it(bench: Bench) -> None:
+def test_tick_of_the_schedule_runs_the_check(bench: Bench) -> None:
     bench.emit(TICK, SchedulerTick("index", "every 60 s"))
     assert bench.corpus.flush()
     assert [event.dotted for event in bench.told] == ["health.ok"]
@@ -186,13 +186,13 @@ def test_low_memory_and_disk(bench: Bench) -> None:
     assert isinstance(bench.told[0], HealthCritical)
 
 
-def test_a_read_only_disk_is_no_full_one(bench: Bench) -> None:
+def test_read_only_disk_is_not_reported_as_full(bench: Bench) -> None:
     bench.disk = OSError(errno.EROFS, "Read-only file system")
     told = ("health.critical", {"resource": "disk", "value": "Read-only file system", "threshold": "writable"})
     assert bench.check() == [told]
 
 
-def test_the_room_of_a_read_only_disk_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_space_of_a_read_only_disk_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert disk_now(tmp_path).total > 0
     real = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((*real[:8], os.ST_RDONLY, real[9])))
@@ -200,14 +200,14 @@ def test_the_room_of_a_read_only_disk_is_not_counted(tmp_path: Path, monkeypatch
         disk_now(tmp_path / "deeper")
 
 
-def test_a_disk_that_cannot_be_looked_at(bench: Bench) -> None:
+def test_unreadable_disk(bench: Bench) -> None:
     bench.disk = OSError(5, "Input/output error")
     assert bench.check() == [
         ("health.warning", {"resource": "disk", "value": "Input/output error", "threshold": "readable"})
     ]
 
 
-def test_what_lasts_is_told_when_it_begins_and_now_and_then(bench: Bench) -> None:
+def test_lasting_problem_is_reported_at_the_beginning_and_regularly(bench: Bench) -> None:
     bench.memory = DiskSpace(95, 100)
     assert bench.kinds() == ["resource.low.memory"]
     assert bench.kinds() == []
@@ -219,7 +219,7 @@ def test_what_lasts_is_told_when_it_begins_and_now_and_then(bench: Bench) -> Non
     assert bench.kinds() == ["resource.low.memory"], "it began anew"
 
 
-def test_a_store_that_is_away(tmp_path: Path) -> None:
+def test_unreachable_store(tmp_path: Path) -> None:
     class Away(MemoryStore):
         def now(self) -> int:
             raise StoreUnavailable("database is locked")
@@ -231,7 +231,7 @@ def test_a_store_that_is_away(tmp_path: Path) -> None:
     bench.corpus.close()
 
 
-def test_a_store_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("callosum.regions.health.time.perf_counter", lambda: clock[0])
 
@@ -294,7 +294,7 @@ def test_calls_without_an_id_are_known_by_their_name(bench: Bench) -> None:
     assert bench.kinds() == ["health.ok"]
 
 
-def test_two_beats_at_once_make_no_hurry(bench: Bench) -> None:
+def test_two_heartbeats_at_once_do_not_shorten_the_interval(bench: Bench) -> None:
     bench.emit(HealthOk({}, instance="gateway"), HealthOk({}, instance="gateway"))
     bench.now += 29
     assert bench.kinds() == ["health.ok"]
@@ -325,7 +325,7 @@ def test_calls_that_another_process_decided_are_in_the_journal(tmp_path: Path) -
         bench.corpus.close()
 
 
-def test_what_did_not_reach_the_gate_long_ago_is_forgotten(bench: Bench) -> None:
+def test_old_unreached_calls_are_forgotten(bench: Bench) -> None:
     bench.emit(_parsed("a", "b", "c", at=1000))
     bench.now = 1100
     assert bench.kinds() == ["health.critical"]
@@ -340,7 +340,7 @@ def test_one_session_s_answers_do_not_hide_another_s_errors(bench: Bench) -> Non
     assert [name for name, _ in bench.emit(failing)] == ["health.warning"]
 
 
-def test_namespaces_are_strangers(bench: Bench) -> None:
+def test_namespaces_are_separate(bench: Bench) -> None:
     parsed = ToolParsed(tuple(ParsedCall(name) for name in "abc"), instance="mira", namespace="work")
     bench.emit(parsed, ToolCalled("c", {}, instance="mira", namespace="home"))
     bench.now = 1100
@@ -417,6 +417,6 @@ def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
     assert len(bench.region._parsed[None, "mira"]) == 1000
 
 
-def test_the_low_events_are_what_they_say() -> None:
+def test_low_events_have_the_right_class() -> None:
     assert ResourceLowMemory(1, 2).dotted == "resource.low.memory"
     assert ResourceLowDisk(1, 2).dotted == "resource.low.disk"

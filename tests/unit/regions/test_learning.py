@@ -121,12 +121,12 @@ def test_a_pause_that_is_not_repeated_is_heeded_after_ten_minutes(stage: Stage) 
 
 
 @pytest.mark.parametrize("outcome", ["done", "failed", "cancelled", "unknown"])
-def test_the_outcome_of_a_confirmed_call_is_told(stage: Stage, outcome: str) -> None:
+def test_outcome_of_a_confirmed_call_is_reported(stage: Stage, outcome: str) -> None:
     stage.meet("andy", "m1", outcome=outcome)
     assert told(stage.entries()) == ["confirmed", f"confirmed.{outcome}"]
 
 
-def test_a_warning_is_told_with_its_outcome(stage: Stage) -> None:
+def test_warning_is_reported_with_its_outcome(stage: Stage) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(600)  # so long ago that it only warns
     decision = stage.reply("mira", "andy", "m1")
@@ -293,7 +293,7 @@ JSON = st.recursive(
         max_size=40,
     )
 )
-def test_no_journal_breaks_it(entries: list[Entry]) -> None:
+def test_any_journal_can_be_followed(entries: list[Entry]) -> None:
     placed = [replace(entry, seq=number * 200 * SECOND) for number, entry in enumerate(entries, 1)]
     assert isinstance(suggest(placed, RuleSet.parse(), least=2), list)
 
@@ -407,7 +407,7 @@ def test_leases_that_were_waited_for_speak_against_letting_them_pass(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["duplicate", "stale", "opposed", "unknown"])
-def test_grave_kinds_are_never_let_pass(kind: str) -> None:
+def test_serious_conflicts_are_never_let_pass(kind: str) -> None:
     entries = list(_confirmations(kind, 20))
     assert told(entries).count("confirmed") == 20
     assert suggest(entries, RuleSet.parse()) == []
@@ -582,7 +582,7 @@ def test_approvals_that_prove_nothing(tmp_path: Path, how: str) -> None:
     assert stage.suggest() == []
 
 
-def test_what_the_rules_of_today_decide_otherwise_proves_nothing(stage: Stage) -> None:
+def test_stops_that_current_rules_decide_differently_prove_nothing(stage: Stage) -> None:
     for number in range(6):
         stage.meet("andy", f"m{number}")
     (found,) = stage.suggest()
@@ -685,7 +685,7 @@ def test_secrets_in_args_stay_out(tmp_path: Path) -> None:
     assert "hunter2" not in str(event)
 
 
-def test_what_ends_by_time_is_told_by_the_schedule(stage: Stage) -> None:
+def test_endings_by_time_are_emitted_on_the_schedule(stage: Stage) -> None:
     here = Listening(stage)
     stage.meet("andy", "m1", confirms=False)
     here.corpus.emit(SchedulerTick("digest", "daily"))
@@ -713,7 +713,7 @@ def meet(stage: Stage, numbers: range) -> None:
         stage.meet("andy", f"m{number}")
 
 
-def test_counts_survive_the_process_and_what_was_told_is_not_told_again(stage: Stage, tmp_path: Path) -> None:
+def test_counts_survive_the_process_and_preferences_are_not_repeated(stage: Stage, tmp_path: Path) -> None:
     kept = tmp_path / "brain" / "learned.json"
     first = Listening(stage, kept=kept)
     meet(stage, range(4))
@@ -750,7 +750,7 @@ def test_a_file_of_counts_that_is_damaged_begins_anew(stage: Stage, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("heeded", "learned"), [(0, 1), (1, 0)])
-def test_what_is_learned_is_what_is_proposed(stage: Stage, heeded: int, learned: int) -> None:
+def test_learned_preference_equals_the_proposal(stage: Stage, heeded: int, learned: int) -> None:
     here = Listening(stage)
     for number in range(heeded):
         stage.meet("andy", f"h{number}", confirms=False)
@@ -786,7 +786,7 @@ def reasons(stage: Stage, least: int = 5) -> list[str]:
     return found.reasons
 
 
-def test_why_nothing_is_proposed_is_said(tmp_path: Path) -> None:
+def test_reasons_are_given_if_nothing_is_proposed(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "a")
     assert reasons(stage) == ["No call was paused or put to a person in that time."]
     stage.meet("andy", "m0", confirms=False)
@@ -817,7 +817,7 @@ def test_why_nothing_is_proposed_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_that_no_rule_names_the_tool_is_said() -> None:
+def test_reason_says_that_no_rule_names_the_tool() -> None:
     entries = list(_confirmations("recent", 8, rule=""))
     assert examine(entries, RuleSet.parse()).reasons == [
         (

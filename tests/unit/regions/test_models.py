@@ -51,7 +51,7 @@ def test_each_api_is_read(here: Here, shape: str, made: Any) -> None:
     assert (event.instance, event.namespace, event.call_id) == ("mira/chat", "default", "c1")
 
 
-def test_a_provider_that_the_host_names_is_that(here: Here) -> None:
+def test_provider_named_by_the_host_is_used(here: Here) -> None:
     assert here.thalamus.response(CHAT, provider="openrouter").provider == "openrouter"
 
 
@@ -178,7 +178,7 @@ def disturbed(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(JSON | disturbed())
-def test_whatever_comes_nothing_else_is_raised_and_the_events_can_be_written(answer: Any) -> None:
+def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: Any) -> None:
     here = Here()
     with suppress(ConfigError):
         here.thalamus.response(answer)
@@ -214,7 +214,7 @@ class Mute(Exception):
         ("two\nlines\x1b[2J\u202e", "two lines[2J"),
     ],
 )
-def test_errors_are_told_in_words(here: Here, error: Any, said: str) -> None:
+def test_errors_become_text(here: Here, error: Any, said: str) -> None:
     event = here.thalamus.error("anthropic", error, will_retry=True, instance="mira")
     assert here.events == [event]
     assert (event.provider, event.error, event.will_retry, event.instance) == ("anthropic", said, True, "mira")
@@ -228,7 +228,7 @@ def test_errors_are_redacted_and_cut(here: Here) -> None:
 
 
 @pytest.mark.parametrize("error", [None, 5, ["x"]])
-def test_what_is_no_error_is_refused(here: Here, error: Any) -> None:
+def test_value_that_is_not_an_error_is_refused(here: Here, error: Any) -> None:
     with pytest.raises(ConfigError) as fault:
         here.thalamus.error("openai", error)
     assert fault.value.at == "error"
@@ -241,7 +241,7 @@ def test_what_is_no_error_is_refused(here: Here, error: Any) -> None:
         {**RESPONSES, "status": "failed", "error": {"code": "server_error", "message": "Overloaded"}, "usage": None},
     ],
 )
-def test_an_answer_that_is_an_error_is_told_as_one(here: Here, answer: Any) -> None:
+def test_error_answer_emits_an_error(here: Here, answer: Any) -> None:
     event = here.thalamus.response(answer, provider="some")
     assert isinstance(event, LlmError)
     assert event.error.endswith("Overloaded")
@@ -252,7 +252,7 @@ def test_an_answer_that_is_an_error_is_told_as_one(here: Here, answer: Any) -> N
 # --- tokens and streams ----------------------------------------------------------------------------------
 
 
-def test_pieces_are_told_without_secrets(here: Here) -> None:
+def test_pieces_are_emitted_without_secrets(here: Here) -> None:
     for delta in ("Hel", "", "lo\n", f"key {SECRET}", "x" * 2 * MAX_DELTA):
         here.thalamus.token(delta, instance="mira")
     assert len(here.events) == 4
@@ -265,7 +265,7 @@ def test_pieces_are_told_without_secrets(here: Here) -> None:
 
 @pytest.mark.parametrize("shape", STREAMS)
 @pytest.mark.parametrize("made", [dict, Model])
-def test_a_stream_is_told_piece_by_piece_and_as_an_answer(here: Here, shape: str, made: Any) -> None:
+def test_stream_emits_pieces_and_the_answer(here: Here, shape: str, made: Any) -> None:
     chunks = [made(chunk) for chunk in STREAMS[shape]]
     whole = AnswerAssembly()
     assert list(here.thalamus.stream(iter(chunks), instance="mira", assembly=whole)) == chunks
@@ -295,7 +295,7 @@ def test_an_asynchronous_stream(here: Here) -> None:
     assert here.events[-1].provider == "bedrock"
 
 
-def test_a_stream_that_is_left_early_is_told_as_far_as_it_came(here: Here) -> None:
+def test_stream_that_stops_early_emits_the_part_that_arrived(here: Here) -> None:
     stream = here.thalamus.stream(STREAMS["messages"])
     for _ in range(4):
         next(stream)
@@ -305,7 +305,7 @@ def test_a_stream_that_is_left_early_is_told_as_far_as_it_came(here: Here) -> No
     assert here.events[-1].tokens == 313
 
 
-def test_a_stream_whose_task_is_cancelled_is_told_as_far_as_it_came(here: Here) -> None:
+def test_stream_of_a_cancelled_task_emits_the_part_that_arrived(here: Here) -> None:
     reached = asyncio.Event()
 
     async def chunks() -> AsyncIterator[Any]:
@@ -335,7 +335,7 @@ def _breaks(chunks: list[Any]) -> Iterator[Any]:
     raise ConnectionResetError("by peer")
 
 
-def test_a_stream_that_fails_is_told_and_fails(here: Here) -> None:
+def test_failed_stream_emits_an_error_and_raises(here: Here) -> None:
     with pytest.raises(ConnectionResetError):
         list(here.thalamus.stream(_breaks(STREAMS["messages"][:4])))
     (last,) = [event for event in here.events if not isinstance(event, LlmToken)]
@@ -351,14 +351,14 @@ def test_a_stream_that_fails_is_told_and_fails(here: Here) -> None:
         {"error": {"message": "Overloaded"}},
     ],
 )
-def test_an_error_inside_a_stream_is_told(here: Here, chunk: Any) -> None:
+def test_error_inside_a_stream_is_emitted(here: Here, chunk: Any) -> None:
     list(here.thalamus.stream([*STREAMS["messages"][:4], chunk]))
     assert isinstance(here.events[-1], LlmError)
     assert here.events[-1].error.endswith("Overloaded")
 
 
 @pytest.mark.parametrize("chunks", [[], [None, "[DONE]", 5, {"type": "ping"}]])
-def test_a_stream_of_no_known_api_passes_untold(here: Here, chunks: list[Any]) -> None:
+def test_stream_of_an_unknown_api_passes_unreported(here: Here, chunks: list[Any]) -> None:
     assert list(here.thalamus.stream(chunks)) == chunks
     assert here.events == []
 
@@ -374,7 +374,7 @@ def test_a_streamed_answer_with_bad_usage_is_logged(here: Here, caplog: pytest.L
     st.lists(st.sampled_from([chunk for chunks in STREAMS.values() for chunk in chunks]) | JSON, max_size=12),
     st.randoms(),
 )
-def test_no_stream_breaks_it(chunks: list[Any], random: Any) -> None:
+def test_any_stream_can_be_read(chunks: list[Any], random: Any) -> None:
     """Pieces of all APIs in any order, with anything in between."""
     chunks = copy.deepcopy(chunks)
     for chunk in chunks:

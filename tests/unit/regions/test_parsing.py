@@ -93,7 +93,7 @@ def test_all_choices_and_candidates_are_read(here: Here) -> None:
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
     ],
 )
-def test_without_calls_nothing_is_told(here: Here, answer: Any) -> None:
+def test_answer_without_calls_emits_nothing(here: Here, answer: Any) -> None:
     assert here.wernicke.read(answer) == ()
     assert here.events == []
 
@@ -143,11 +143,11 @@ def test_arguments_too_deep_or_too_long_are_reported_unread(here: Here, argument
         ("f", 2**70, ParsedCall("f", {}, None)),
     ],
 )
-def test_names_and_ids_that_are_none(here: Here, name: Any, id: Any, read: ParsedCall) -> None:
+def test_invalid_names_and_ids_are_left_empty(here: Here, name: Any, id: Any, read: ParsedCall) -> None:
     assert here.wernicke.read(chat(function(name, "{}", id))) == (read,)
 
 
-def test_the_caller_gets_what_was_written_and_the_event_what_may_be_seen(here: Here) -> None:
+def test_caller_gets_the_original_and_the_event_a_redacted_call(here: Here) -> None:
     arguments = f'{{"password": "hunter2", "body": "{"x" * 900}", "note": "{SECRET}"}}'
     (call,) = here.wernicke.read(chat(function("send\x1b[2J\u202e", arguments, "id\n")))
     assert call.args["password"] == "hunter2"
@@ -159,14 +159,14 @@ def test_the_caller_gets_what_was_written_and_the_event_what_may_be_seen(here: H
     assert len(told.args["body"]) < 250
 
 
-def test_many_calls_are_told_in_several_events(here: Here) -> None:
+def test_many_calls_are_split_into_several_events(here: Here) -> None:
     calls = here.wernicke.read(chat(*(function(f"f{number}", "{}") for number in range(250))))
     assert [len(event.calls) for event in here.events] == [100, 100, 50]
     assert [call.name for event in here.events for call in event.calls] == [call.name for call in calls]
 
 
 @pytest.mark.parametrize("answer", [None, "text", [], [CHAT], {}, {"choices": 5}, {"method": "tools/list"}, 5, Model])
-def test_what_is_no_answer_is_refused(here: Here, answer: Any) -> None:
+def test_value_that_is_not_an_answer_is_refused(here: Here, answer: Any) -> None:
     with pytest.raises(ConfigError) as error:
         here.wernicke.read(answer)
     assert error.value.at == "answer"
@@ -180,7 +180,7 @@ def test_names_that_cannot_be_used_are_refused(here: Here, names: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(JSON | disturbed())
-def test_whatever_comes_nothing_else_is_raised_and_the_events_can_be_written(answer: Any) -> None:
+def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: Any) -> None:
     here = Here()
     with suppress(ConfigError):
         here.wernicke.read(answer)
@@ -195,7 +195,7 @@ def test_whatever_a_model_writes_is_reported(arguments: str) -> None:
     assert isinstance(call.args, dict)
 
 
-def test_what_was_read_is_what_the_gate_takes(here: Here, tmp_path: Any) -> None:
+def test_parsed_call_is_accepted_by_the_gate(here: Here, tmp_path: Any) -> None:
     with LocalGate(settings=Settings(state=tmp_path), store=MemoryStore()) as gate:
         for call in here.wernicke.read(MESSAGES):
             assert gate.intercept(Call("mira", call.name, call.args, call_id=call.call_id)).proceed

@@ -122,7 +122,7 @@ BAD = [({}, "job x: expected either"), ({"every": 1, "daily": "00:10"}, "expecte
 
 
 @pytest.mark.parametrize(("given", "words"), BAD)
-def test_a_job_that_cannot_be_kept_to_is_refused_with_its_place(given: dict[str, object], words: str) -> None:
+def test_invalid_job_is_refused_with_its_place(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ScheduledJob("x", **given)  # type: ignore[arg-type]
 
@@ -151,7 +151,7 @@ def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(p
         assert (at.hour, at.minute) == (0, 10)
 
 
-def test_a_store_that_cannot_tell_keeps_no_schedule_from_starting(place: Place) -> None:
+def test_unreachable_store_does_not_stop_the_schedule_from_starting(place: Place) -> None:
     place.gate.store.close()
     (place.folder / "gate.db").write_bytes(b"not a database, but somebody's notes\n" * 100)
     with pytest.raises(StoreError):
@@ -160,7 +160,7 @@ def test_a_store_that_cannot_tell_keeps_no_schedule_from_starting(place: Place) 
         assert set(brainstem.times()) == {job.name for job in JOBS}
 
 
-def test_jobs_run_at_their_times_without_being_asked(place: Place) -> None:
+def test_jobs_run_at_their_times(place: Place) -> None:
     with place.brainstem(jobs=[ScheduledJob("quick", every=0.02), ScheduledJob("sweep", every=0.02)]):
         for name in ("quick", "sweep"):
             place.until(lambda seen, name=name: sum(getattr(event, "job_name", "") == name for event in seen) >= 3)  # type: ignore[misc]
@@ -195,7 +195,7 @@ def test_an_unknown_job_is_refused_with_the_ones_there_are(place: Place) -> None
         place.brainstem().run_job("tpoics")
 
 
-def test_a_job_that_fails_is_told_and_comes_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_job_is_reported_and_runs_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.02)])
     calls = 0
 
@@ -219,7 +219,7 @@ def test_a_job_that_fails_is_told_and_comes_again(place: Place, caplog: pytest.L
     assert str(first.value).isprintable()
 
 
-def test_a_job_never_overlaps_itself_and_others_go_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_job_never_overlaps_itself_and_others_continue(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.01), ScheduledJob("other", every=0.01)])
     inside, most = 0, 0
     go, entered = threading.Event(), threading.Event()
@@ -251,7 +251,7 @@ def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
     assert brainstem.run_job("quick") is False
 
 
-def test_closing_leaves_behind_what_blocks(
+def test_closing_abandons_a_job_that_blocks(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scheduler, "_PATIENCE", 0.05)
@@ -308,7 +308,7 @@ def test_a_job_that_blocks_does_not_keep_the_interpreter_from_ending(tmp_path: P
     assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
 
 
-def test_libraries_say_nothing_of_each_run_and_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_do_not_log_each_run_and_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     loud = [logging.getLogger(name) for name in ("apscheduler", "watchfiles")]
     for logger, level in zip(loud, (logging.NOTSET, logging.DEBUG), strict=True):
         monkeypatch.setattr(logger, "level", level)
@@ -317,7 +317,7 @@ def test_libraries_say_nothing_of_each_run_and_change(place: Place, monkeypatch:
         assert logging.getLogger("watchfiles.main").isEnabledFor(logging.DEBUG)  # where somebody wants it
 
 
-def test_what_was_missed_is_one_time_however_far_the_clock_leapt() -> None:
+def test_missed_runs_count_once_however_far_the_clock_jumped() -> None:
     trigger = _Interval(seconds=30, timezone=UTC)
     then, now = datetime(1970, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     assert trigger.get_next_fire_time(then, now) == now + timedelta(seconds=30)
@@ -340,7 +340,7 @@ def test_a_clock_set_back_starts_the_schedule_anew(place: Place) -> None:
 # --- Brainstem's own work -----------------------------------------------------------------------------------
 
 
-def test_sweep_settles_what_ran_out(place: Place) -> None:
+def test_sweep_settles_expired_leases(place: Place) -> None:
     place.gate.lock("mira", "file:/x", 3, 60)
     place.gate.intercept(Call("doug", "email", {"action": "send", "to": "a@example.com", "body": "x"}))
     brainstem = place.brainstem()
@@ -363,7 +363,7 @@ def test_retention_rotates_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fault", "traced"), [(StoreUnavailable("the store is away"), False), (KeyError("x"), True)])
-def test_a_store_that_is_away_fills_no_log_with_tracebacks(
+def test_unreachable_store_logs_no_tracebacks(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception, *, traced: bool
 ) -> None:
     brainstem = place.brainstem()
@@ -403,7 +403,7 @@ def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
     assert "- `channel:#general`: 4 calls" in text
 
 
-def test_a_digest_counts_the_days_it_tells_of_whether_or_not_they_have_a_page(place: Place) -> None:
+def test_digest_counts_its_days_with_or_without_a_page(place: Place) -> None:
     for day in (0, 2, 3):
         place.on_day(day)
         place.send("mira")
@@ -469,7 +469,7 @@ def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: Pl
     assert any(b" since 2027-03-20" in text for text in pages[-1].values())  # seven days
 
 
-def test_topics_are_read_bit_by_bit_and_told_when_all_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_read_bit_by_bit_and_written_when_all_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     three_days(place)
     monkeypatch.setattr(consolidation, "BUDGET", 4)
     read = 0
@@ -546,11 +546,11 @@ def race(place: Place) -> int:
     return len(place.of(MemoryPromoted)) + len(place.of(MemoryConsolidated))
 
 
-def test_of_two_at_once_one_writes(place: Place) -> None:
+def test_only_one_of_two_processes_writes(place: Place) -> None:
     assert race(place) == 2
 
 
-def test_without_the_lock_both_would(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_both_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: without locks, and met at the worst moment, everything is told twice."""
     has, met = PageFolder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
 
@@ -591,7 +591,7 @@ def rule(name: str) -> str:
     return f'{{"rules": [{{"name": "{name}", "tool": "thing", "tier": 4}}]}}'
 
 
-def test_new_rules_are_in_force_when_the_change_is_told(place: Place) -> None:
+def test_new_rules_apply_before_the_change_is_emitted(place: Place) -> None:
     found: list[str] = []
 
     def look(_: WatcherChanged) -> None:
@@ -610,7 +610,7 @@ def test_new_rules_are_in_force_when_the_change_is_told(place: Place) -> None:
     assert not place.of(HealthWarning)
 
 
-def test_broken_rules_are_told_with_the_place_and_the_good_ones_stay(
+def test_invalid_rules_are_reported_with_the_place_and_the_old_ones_stay(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     with place.brainstem(watch=[place.rules]):
@@ -649,7 +649,7 @@ def test_reports_of_other_files_wake_it_once_a_second(place: Place) -> None:
     assert files._wakes(Change.modified, str(place.folder / "gate.db-wal"))
 
 
-def test_a_folder_may_come_later_go_and_come_again(place: Place) -> None:
+def test_folder_may_be_created_later_removed_and_created_again(place: Place) -> None:
     wanted = place.folder / "later" / "deep" / "callosum.toml"
     with place.brainstem(watch=[wanted, place.rules]):
         wanted.parent.mkdir(parents=True)
@@ -678,7 +678,7 @@ def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
     assert files.changes() == []
 
 
-def test_the_folder_that_the_gate_writes_is_looked_at_without_reports(place: Place, tmp_path: Path) -> None:
+def test_folder_of_the_gate_is_checked_without_reports(place: Place, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "callosum.toml"
     elsewhere.parent.mkdir()
     files = WatchedFiles([place.rules, elsewhere], busy=place.folder)
@@ -687,7 +687,7 @@ def test_the_folder_that_the_gate_writes_is_looked_at_without_reports(place: Pla
     assert files.changes() == [(place.rules, "created")]
 
 
-def test_files_are_looked_at_where_the_system_cannot_watch(
+def test_files_are_checked_where_the_system_cannot_watch(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> Iterator[object]:

@@ -145,7 +145,7 @@ def test_a_query_finds(cortex: Cortex, gate: LocalGate, query: str, sessions: se
     assert {hit.session for hit in cortex.search(query)} == sessions
 
 
-def test_a_hit_tells_what_it_is(cortex: Cortex, gate: LocalGate) -> None:
+def test_hit_has_all_fields(cortex: Cortex, gate: LocalGate) -> None:
     a_day(gate)
     cortex.index()
     (hit,) = cortex.search("enospc")
@@ -159,7 +159,7 @@ def test_a_hit_tells_what_it_is(cortex: Cortex, gate: LocalGate) -> None:
     assert hit.score > 0
 
 
-def test_the_key_that_fits_is_shown_with_what_fits_in_it(cortex: Cortex, gate: LocalGate) -> None:
+def test_matching_key_is_shown_with_its_marks(cortex: Cortex, gate: LocalGate) -> None:
     gate.intercept(Call("mira", "send_email", {"to": ["bob@example.com", "carol@example.com"], "body": "hello"}))
     cortex.index()
     (hit,) = cortex.search("carol")
@@ -178,7 +178,7 @@ def test_a_day_is_found_by_its_date(cortex: Cortex, gate: LocalGate) -> None:
     assert not cortex.search(f"invoice -{days[0]} -{days[1]}")
 
 
-def test_of_what_fits_equally_the_newest_is_first(cortex: Cortex, gate: LocalGate) -> None:
+def test_newest_of_equal_matches_is_first(cortex: Cortex, gate: LocalGate) -> None:
     ids = [write(gate, "mira", f"/repo/{number}.py", "needle") for number in range(5)]
     cortex.index()
     assert [hit.seq for hit in cortex.search("needle")] == ids[::-1]
@@ -252,7 +252,7 @@ SYNTAX = st.text(alphabet="ab\"'*-+^:(){}[].,;#@\\/ \n\t\x00\x02ORANDTé字😀\
 @example(query="{session tool}: a", session="[")
 @example(query="a NOT", session="a*")
 @example(query="'; drop table doc; --", session="'")
-def test_nothing_that_is_typed_breaks_it(cortex: Cortex, gate: LocalGate, query: str, session: str | None) -> None:
+def test_any_query_can_be_searched(cortex: Cortex, gate: LocalGate, query: str, session: str | None) -> None:
     if not cortex.upto():
         a_day(gate)
         cortex.index()
@@ -298,7 +298,7 @@ def test_secrets_are_not_found(cortex: Cortex, gate: LocalGate, state: Path) -> 
 # --- the journal ------------------------------------------------------------------------------------------
 
 
-def test_each_entry_is_taken_in_once(cortex: Cortex, gate: LocalGate, state: Path, told: list[tuple[str, str]]) -> None:
+def test_each_entry_is_indexed_once(cortex: Cortex, gate: LocalGate, state: Path, told: list[tuple[str, str]]) -> None:
     assert (cortex.index(), cortex.upto(), cortex.search("mira"), told) == (0, 0, [], [])
     assert not (state / "brain").exists()
     a_day(gate)
@@ -330,7 +330,7 @@ def test_files_are_private(cortex: Cortex, gate: LocalGate, state: Path) -> None
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["indexed, then rotated", "rotated, then indexed"])
-def test_what_was_rotated_away_is_found(cortex: Cortex, gate: LocalGate, state: Path, before: bool) -> None:
+def test_rotated_entries_are_found(cortex: Cortex, gate: LocalGate, state: Path, before: bool) -> None:
     for number in range(20):
         gate.complete("mira", id=write(gate, "mira", f"/repo/{number}.py", "needle"), outcome=Outcome.DONE)
     count = len(gate.entries())
@@ -380,7 +380,7 @@ def test_damaged_segment_is_named_and_the_rest_is_indexed(
 # --- pages ------------------------------------------------------------------------------------------------
 
 
-def test_pages_come_change_and_go(cortex: Cortex, state: Path, told: list[tuple[str, str]]) -> None:
+def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, told: list[tuple[str, str]]) -> None:
     day = page(state, "episodes/2026-05-16.md", "# 2026-05-16\n\nmira wrote to *alice*\n")
     page(state, "digests/2026-W20.md", "the week of the invoice")
     page(state, "topics/email-alice.md", "alice again and again")
@@ -471,7 +471,7 @@ def test_a_tick_indexes(cortex: Cortex, corpus: Corpus, gate: LocalGate, told: l
     assert len(told) == 1
 
 
-def test_a_tick_that_fails_is_told_as_its_job(
+def test_failed_tick_is_reported_with_its_job(
     cortex: Cortex, corpus: Corpus, gate: LocalGate, state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     a_day(gate)
@@ -575,7 +575,7 @@ def cut(file: Path) -> None:
 
 @pytest.mark.parametrize("first", ["index", "search"])
 @pytest.mark.parametrize("harm", [rubbish, notes, foreign, older, without_a_table, without_its_words, torn, cut])
-def test_a_file_that_cannot_be_used_is_made_anew(
+def test_unusable_file_is_built_again(
     cortex: Cortex, gate: LocalGate, state: Path, harm: Any, first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     a_day(gate)
@@ -594,7 +594,7 @@ def test_a_file_that_cannot_be_used_is_made_anew(
 
 
 @pytest.mark.parametrize("sides", [(), ("-wal",), ("-wal", "-shm")], ids=str)
-def test_a_file_that_was_removed_is_made_anew(
+def test_removed_file_is_built_again(
     cortex: Cortex, gate: LocalGate, state: Path, sides: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     a_day(gate)
@@ -625,7 +625,7 @@ def test_a_newer_index_is_left_alone(cortex: Cortex, gate: LocalGate, state: Pat
     assert not (state / "brain" / "search.db.damaged").exists()
 
 
-def test_without_full_text_search_it_says_so(
+def test_missing_full_text_search_is_an_error(
     corpus: Corpus, gate: LocalGate, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_index, "_MODULE", "fts0")
@@ -633,7 +633,7 @@ def test_without_full_text_search_it_says_so(
         Cortex(corpus, store=gate.store, state=state)
 
 
-def test_what_others_write_meanwhile_is_waited_for(
+def test_writes_of_other_processes_are_waited_for(
     cortex: Cortex, gate: LocalGate, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(gate, "mira", "/repo/a.py", "needle")
@@ -648,7 +648,7 @@ def test_what_others_write_meanwhile_is_waited_for(
     assert cortex.index() == 1
 
 
-def test_an_entry_of_any_form_is_taken_in(cortex: Cortex, gate: LocalGate) -> None:
+def test_entry_of_any_form_is_indexed(cortex: Cortex, gate: LocalGate) -> None:
     write(gate, "mira", "/repo/a.py")
     (entry,) = gate.entries()
     odd = {"params": [1, None, True, {"a": {"b": ["deep"]}}], "conflicts": ["x"], "note": None, "count": "y"}

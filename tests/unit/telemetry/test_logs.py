@@ -61,7 +61,7 @@ def test_a_long_payload_is_cut(corpus: Corpus, caplog: pytest.LogCaptureFixture)
     assert caplog.messages[0].endswith("…")
 
 
-def test_what_nobody_wants_to_read_is_not_written_out(
+def test_disabled_levels_are_not_formatted(
     corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING, LOGGER)

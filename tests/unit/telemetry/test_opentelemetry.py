@@ -221,7 +221,7 @@ def test_content_is_left_out_unless_it_is_asked_for(make: Callable[..., Seen]) -
     assert (third.attributes or {})["callosum.reason"] == 'bob is at "alice"'
 
 
-def test_what_is_found_out_about_an_end_later_is_no_second_execution(seen: Seen) -> None:
+def test_later_resolution_makes_no_second_span(seen: Seen) -> None:
     unknown = ToolFailed("send_email", "nobody knows how it ended", at=AT + 300, id=ID, **FACTS)
     seen.emit(*call(), unknown, done(after=900.0))
     assert (seen.span().attributes or {})["error.type"] == "unknown"
@@ -239,7 +239,7 @@ def test_a_call_that_began_in_another_process_has_the_duration_of_its_report(see
     assert seen.metric("gen_ai.execute_tool.duration")[0][0].sum == 1.5
 
 
-def test_an_end_of_which_only_the_moment_is_known_has_no_duration(seen: Seen) -> None:
+def test_report_without_a_beginning_has_no_duration(seen: Seen) -> None:
     seen.emit(ToolFailed("send_email", "failed", at=AT, id=ID, **FACTS))
     assert seen.span().start_time == seen.span().end_time == ID * 1000
     assert seen.metric("gen_ai.execute_tool.duration") == []
@@ -268,7 +268,7 @@ def test_calls_without_the_gate_s_id_are_found_by_the_host_s(seen: Seen) -> None
     assert not seen.telemetry._calls
 
 
-def test_what_the_journal_tells_becomes_spans(seen: Seen, tmp_path: Path) -> None:
+def test_journal_entries_become_spans(seen: Seen, tmp_path: Path) -> None:
     """Real decisions of a real gate, through the journal: let through and done, refused, and gone wrong."""
     world = World(tmp_path)
     with gate_time(world.clock):
@@ -299,7 +299,7 @@ def test_what_the_journal_tells_becomes_spans(seen: Seen, tmp_path: Path) -> Non
     assert not seen.telemetry._calls
 
 
-def test_a_call_that_ran_while_the_gate_was_away_has_no_decision(seen: Seen) -> None:
+def test_call_that_ran_while_the_gate_was_unreachable_has_no_decision(seen: Seen) -> None:
     called = ToolCalled("look", {}, at=AT, call_id="a", **FACTS)
     seen.emit(called, ToolCompleted("look", at=AT, cause=f"{ID}.0", **FACTS))
     attributes = seen.span().attributes or {}
@@ -480,7 +480,7 @@ def test_a_metric_has_few_series_whatever_sessions_invent(seen: Seen) -> None:
     assert seen.spans()[-1].name == "execute_tool tool-299", "a span has the name all the same"
 
 
-def test_names_that_cannot_be_encoded_harm_nobody(seen: Seen) -> None:
+def test_names_that_cannot_be_encoded_are_harmless(seen: Seen) -> None:
     bad = "x\ud800\n\x1b[2J"
     facts: dict[str, Any] = {"at": AT, "instance": bad, "namespace": bad, "call_id": bad, "id": 1}
     seen.emit(
@@ -523,7 +523,7 @@ def test_threads_that_call_at_once_mix_nothing_up(seen: Seen) -> None:
 # --- life -----------------------------------------------------------------------------------------------
 
 
-def test_after_close_nothing_is_made_and_the_providers_go_on(seen: Seen) -> None:
+def test_after_close_no_span_is_made_and_the_providers_continue(seen: Seen) -> None:
     seen.emit(*call())
     seen.telemetry.close()
     seen.telemetry.close()

@@ -141,7 +141,7 @@ def test_one_process_counts_without_a_registry_of_its_own() -> None:
     corpus.close()
 
 
-def test_half_a_registration_is_taken_back() -> None:
+def test_partial_registration_is_undone() -> None:
     registry = CollectorRegistry()
     taken = Prometheus(Corpus(), registry)
     taken._registry.unregister(taken._events)
@@ -160,7 +160,7 @@ def test_after_close_nothing_is_counted(seen: Seen) -> None:
     assert seen.corpus.handlers(ToolCompleted) == 0
 
 
-def test_it_stands_beside_the_server_s_own_metrics() -> None:
+def test_it_coexists_with_the_server_s_metrics() -> None:
     """One registry for both, as ``GET /metrics`` shows them: no name is used twice."""
     metrics = Metrics(dict)
     corpus = Corpus()

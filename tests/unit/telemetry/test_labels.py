@@ -12,7 +12,7 @@ from callosum.model import Entry, Event, Outcome
 from callosum.telemetry.labels import OTHER, LabelLimit, error_type, line
 
 
-def test_few_names_keep_theirs_and_all_others_share_one() -> None:
+def test_first_names_are_kept_and_all_others_share_one() -> None:
     few = LabelLimit(2)
     assert [few(name) for name in ("a", "b", "c", "a", "d", "b")] == ["a", "b", OTHER, "a", OTHER, "b"]
     assert few("") == few(None) == ""
