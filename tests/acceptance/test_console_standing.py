@@ -186,3 +186,23 @@ def test_a_token_for_some_namespaces_and_a_reader_write_no_rule(tmp_path: Path) 
             revoke = visitor.post("/console/revoke", {"csrf": csrf, "id": "1"}).text
             assert ("has ended, or was revoked" in revoke) is (secret is every)
         assert not standing.path_of(state).exists()
+
+
+def test_what_agents_wrote_is_text_there_too(server: Server, anna: Visitor) -> None:
+    script, image, turned = '<script>alert("x")</script>', '"><img src=x onerror=alert(1)>', "\u202egnp.exe\x1b[31m"
+    asked = ask(server, "chat", "refund", to=script, amount=image, note=turned, **{image: script})
+    page = like_of(anna, asked["id"])
+    assert script in page.text
+    assert re.search(r"Can be anything, .* to, note, ", page.text), "what cannot be named is said to be open"
+    written = anna.post("/console/answer", {**choosing(page, *range(10)).fields, "sure": "1"})
+    (given,) = standing.read(standing.path_of(server.state))
+    assert given.params == {"amount": image}
+    shown = anna.get("/console/conflicts?span=604800")
+    for one in (page, written, shown):
+        assert one.status == 200
+        assert not {"\u202e", "\x1b"} & set(one.html)
+        assert "img" not in {tag for tag, _ in one.tags}
+        scripts = [said.get("src") or "" for tag, said in one.tags if tag == "script"]
+        assert all(src.startswith("/console/static/") for src in scripts)
+        assert not any(name.startswith("on") for _, said in one.tags for name in said)
+    assert ask(server, "new", "refund", to="Bob", **given.params)["proceed"]

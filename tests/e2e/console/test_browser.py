@@ -31,6 +31,7 @@ RULES = {
         {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
         {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
         {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
+        {"name": "halls", "tool": "hall", "tier": 3, "repeats": True, "contextKey": "hall:{params.hall}"},
         {"name": "rooms", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
     ]
 }
@@ -86,6 +87,10 @@ def _live_through_a_morning(server: Server) -> None:
     for room in ("blue", "green", "red", "white", "black", "gold"):  # pauses that are always repeated
         ask(server, "nightly", "book", room=room, guest="Alice, from Paris")
         until(lambda room=room: ask(server, "planner", "book", room=room, guest="Zoe and her dog")["proceed"])
+    first = ask(server, "nightly", "hall", hall="north", guest="Alice, from Paris")
+    ask(server, "planner", "hall", hall="north", guest="Zoe and her dog")
+    done(first, "nightly")  # the pause did its work: the other session had ended before the call was repeated
+    until(lambda: ask(server, "planner", "hall", hall="north", guest="Zoe and her dog")["proceed"])
     ask(server, "nightly", "book", room="grey", guest="Alice, from Paris")
     ask(server, "planner", "book", room="grey", guest="Zoe and her dog")
     done(ask(server, "nightly", "bash", command="make test"), "nightly", outcome="failed", result={"error": "exit 2"})
