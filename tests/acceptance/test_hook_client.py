@@ -240,7 +240,7 @@ def test_failing_offline_path_blocks_the_call(hook: Path, does: str) -> None:
     offline(hook, f"cat > /dev/null; {does}")
     done = send(hook)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"neither the gate nor its table" in done.stderr
+    assert b"neither the gate nor its tier table" in done.stderr
     assert send(hook, b'{"hook_event_name": "Stop"}').returncode == 0
 
 

@@ -1,4 +1,5 @@
-/* What the hook clients of all systems share: bytes, numbers, and how a clean answer looks. Plain C, no system calls. */
+/* Shared by the hook clients of all systems: bytes, numbers, and the form of a clean answer. Plain C without system
+ * calls. */
 #ifndef CALLOSUM_CLIENT_H
 #define CALLOSUM_CLIENT_H
 
@@ -9,7 +10,7 @@
 
 enum { DEEPEST = 1024 };
 
-struct text { /* bytes, always followed by a NUL that does not count */
+struct text { /* bytes, always followed by a NUL that is not counted */
 	char *data;
 	size_t size, room;
 };
@@ -56,7 +57,7 @@ static int is_host(const char *name) {
 	return length > 0 && length <= 32 && !name[length];
 }
 
-/* Whether the text is one JSON object, as far as its strings and brackets show. */
+/* Return whether the text is one JSON object, judging by its strings and brackets. */
 static int is_object(const char *text, size_t size) {
 	unsigned char open[DEEPEST / 8] = {0}; /* a bit for each level: 1 is an object */
 	size_t depth = 0;
@@ -87,8 +88,8 @@ static int is_object(const char *text, size_t size) {
 	return 0;
 }
 
-/* The events of hosts in which they ask about a call, and those at which a session begins or is given something to do.
- * The build names them: see `definitions` in callosum/hosts/native/__init__.py. */
+/* Names of the events in which hosts ask about a call, and of those at which a session starts or receives a prompt. The
+ * build defines them: see `definitions` in callosum/hosts/native/__init__.py. */
 static const char *const asking[] = {ASKING}, *const tending[] = {TENDING};
 
 static int speaks_of(const struct text *payload, const char *const *events, size_t size) {
@@ -98,13 +99,13 @@ static int speaks_of(const struct text *payload, const char *const *events, size
 }
 #define SPEAKS_OF(payload, events) speaks_of(payload, events, sizeof events / sizeof *events)
 
-/* What is said where nobody can judge an event. Returns the exit code: what is no call of a tool goes on. */
+/* Print the message for an event that nothing can decide. Returns the exit code: anything but a tool call continues. */
 static int give_up_words(const struct text *payload, const char *host, char *words, size_t room) {
 	words[0] = 0;
 	if (!SPEAKS_OF(payload, asking) && contains(payload, "hook_event_name")) return 0;
 	snprintf(words, room,
-	         "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with `callosum doctor`, or take "
-	         "the hooks out with `callosum uninstall %s`.\n", host);
+	         "Callosum: neither the gate nor its tier table is available, so nothing runs. Fix it with `callosum doctor`, or remove "
+	         "the hooks with `callosum uninstall %s`.\n", host);
 	return 2;
 }
 

@@ -1,17 +1,17 @@
-/* The hook client of Callosum, where the installation has one for this machine: `callosum-hook HOST` asks the local gate
- * about a hook event of that host, on standard input; `callosum-hook HOST report` hands over one whose answer nobody
- * waits for. It does what `hook.sh` does, without a shell and without curl.
+/* The native hook client of Callosum. `callosum-hook HOST` asks the local gate about a hook event of that host, which
+ * it reads from standard input. `callosum-hook HOST report` delivers an event whose answer nobody waits for. The client
+ * does what `hook.sh` does, without a shell and without curl.
  *
  *     payload ──> one HTTP request over the gate's Unix socket ──┬── a clean answer: printed, exit code 0
  *                                                                └── anything else: callosum.hosts.offline decides
  *
- * A clean answer is a complete 200 response with one JSON object, from a process that is the gate of this installation
- * (the rule at the top of callosum/sockets.py). What nobody can judge is not run (exit code 2), unless it is no call of a
- * tool. The client knows nothing of tiers, hosts or rules. Every name comes from the file `<its own path>.conf`, which
- * `callosum install` writes: one `key value` a line, see callosum/hosts/client.py.
+ * A clean answer is a complete 200 response with one JSON object, from the process that is the gate of this
+ * installation (the rule at the top of callosum/sockets.py). A tool call that nothing can decide does not run (exit
+ * code 2). The client knows nothing about tiers, hosts or rules. Every name comes from the file `<its own path>.conf`,
+ * which `callosum install` writes with one `key value` per line (callosum/hosts/native/__init__.py).
  *
- * Every wait ends: asking after `milliseconds` (a report: `patience`), everything together after `limit` seconds, and one
- * second later the kernel ends the process by SIGALRM, which no host takes for a yes.
+ * Every wait ends: asking after `milliseconds` (a report: `patience`), and everything together after `limit` seconds.
+ * One second later the kernel ends the process with SIGALRM, which no host takes for a yes.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -39,20 +39,20 @@
 
 extern char **environ;
 
-/* What curl ends with, which is what callosum.hosts.offline understands. */
+/* Exit codes of curl, which callosum.hosts.offline understands. */
 enum { CLEAN = 0, NO_GATE = 1, NOBODY = 7, PARTIAL = 18, REFUSED = 22, LATE = 28, EMPTY = 52, NOT_SENT = 55, BROKEN = 56 };
 
 enum { MOST_WORDS = 64 };
 static const size_t LONGEST_PAYLOAD = 256u << 20, LONGEST_ANSWER = 64u << 20, LONGEST_FILE = 1u << 20;
 
-struct settings { /* the .conf file; a field that is absent is NULL or 0 */
+struct settings { /* the .conf file; a missing field is NULL or 0 */
 	char *socket, *origin, *hung, *query, *programs, *root, *interpreter, *state;
 	long milliseconds, patience, limit, hung_seconds, hung_status;
 	char *offline[MOST_WORDS], *drop[MOST_WORDS];
 	size_t offline_count, drop_count;
 };
 
-/* --- time and bytes --------------------------------------------------------------------------------------------- */
+/* --- Time and bytes --------------------------------------------------------------------------------------------- */
 
 static int64_t clock_ms(clockid_t clock) {
 	struct timespec now;
@@ -61,7 +61,7 @@ static int64_t clock_ms(clockid_t clock) {
 
 static int64_t now_ms(void) { return clock_ms(CLOCK_MONOTONIC); }
 
-/* The milliseconds until a moment, as poll() takes them. */
+/* Return the milliseconds until a time, as poll() takes them. */
 static int left_until(int64_t ends) {
 	int64_t left = ends - now_ms();
 	return left <= 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
@@ -69,7 +69,7 @@ static int left_until(int64_t ends) {
 
 static int sooner(int left, int most) { return left < most ? left : most; }
 
-/* Read once what there is. Returns the bytes, 0 at the end, -1 with errno, also EFBIG beyond `most`. */
+/* Read once what is available. Returns the bytes, 0 at the end, -1 with errno, also EFBIG beyond `most`. */
 static ssize_t read_more(int from, struct text *text, size_t most) {
 	if (!make_room(text, 65536)) return errno = ENOMEM, -1;
 	ssize_t count = read(from, text->data + text->size, text->room - text->size - 1);
@@ -80,7 +80,7 @@ static ssize_t read_more(int from, struct text *text, size_t most) {
 
 static int passing(int error) { return error == EINTR || error == EAGAIN || error == EWOULDBLOCK; }
 
-/* Read standard input to its end. Returns 0 where it cannot be had whole until then. */
+/* Read standard input to its end. Returns 0 if it is not complete by then. */
 static int read_input(struct text *text, int64_t ends) {
 	for (;;) {
 		struct pollfd input = {0, POLLIN, 0};
@@ -96,7 +96,7 @@ static int read_input(struct text *text, int64_t ends) {
 	}
 }
 
-/* Read a small regular file. Returns 0 where there is none. */
+/* Read a small regular file. Returns 0 if there is none. */
 static int read_file(const char *path, struct text *text) {
 	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat status;
@@ -112,7 +112,7 @@ static int write_all(int to, const char *data, size_t size) {
 	while (size) {
 		ssize_t count = write(to, data, size);
 		if (count < 0 && errno == EINTR) continue;
-		if (count < 0 && passing(errno)) { /* somebody made the pipe non-blocking; the alarm bounds this */
+		if (count < 0 && passing(errno)) { /* another process made the pipe non-blocking; the alarm bounds this */
 			struct pollfd output = {to, POLLOUT, 0};
 			poll(&output, 1, 1000);
 			continue;
@@ -123,7 +123,7 @@ static int write_all(int to, const char *data, size_t size) {
 	return 1;
 }
 
-/* --- the settings ----------------------------------------------------------------------------------------------- */
+/* --- Settings --------------------------------------------------------------------------------------------------- */
 
 static int own_path(char *path, size_t room) {
 #ifdef __APPLE__
@@ -132,7 +132,7 @@ static int own_path(char *path, size_t room) {
 	(void)room;
 	return _NSGetExecutablePath(raw, &size) == 0 && realpath(raw, path) != NULL;
 #else
-	static const char gone[] = " (deleted)"; /* an update replaced this very file a moment ago */
+	static const char gone[] = " (deleted)"; /* an update has just replaced this very file */
 	ssize_t length = readlink("/proc/self/exe", path, room - 1);
 	if (length <= 0 || (size_t)length >= room - 1) return 0;
 	path[length] = 0;
@@ -142,7 +142,7 @@ static int own_path(char *path, size_t room) {
 #endif
 }
 
-/* Read the settings; the fields point into `file`, which the caller keeps. Returns 0 if they cannot be used. */
+/* Read the settings. The fields point into `file`, which the caller keeps. Returns 0 if they cannot be used. */
 static int read_settings(const char *path, struct text *file, struct settings *settings) {
 	const struct { const char *key; char **field; } texts[] = {
 		{"socket", &settings->socket}, {"origin", &settings->origin}, {"hung", &settings->hung},
@@ -184,7 +184,7 @@ static int read_settings(const char *path, struct text *file, struct settings *s
 	return settings->offline_count > 0 && settings->limit <= 3600;
 }
 
-/* Take the variables away that change which code runs: `drop NAME`, or `drop PREFIX*`. */
+/* Remove the variables that change which code runs: `drop NAME`, or `drop PREFIX*`. */
 static void clean_environment(const struct settings *settings) {
 	char **kept = environ;
 	for (char **one = environ; *one; one++) {
@@ -201,7 +201,7 @@ static void clean_environment(const struct settings *settings) {
 	*kept = NULL;
 }
 
-/* --- a gate that hangs: callosum.sockets.note_hung -------------------------------------------------------------- */
+/* --- Hung gates: callosum.sockets.note_hung --------------------------------------------------------------------- */
 
 static int64_t uptime_second(void) {
 #ifdef __APPLE__
@@ -235,7 +235,7 @@ static void note_answered(const struct settings *settings) {
 	if (file >= 0) close(file);
 }
 
-/* --- who listens: callosum.sockets.stranger --------------------------------------------------------------------- */
+/* --- The listening process: callosum.sockets.stranger ----------------------------------------------------------- */
 
 static int peer(int channel, pid_t *pid, uid_t *user) {
 #ifdef __APPLE__
@@ -250,7 +250,7 @@ static int peer(int channel, pid_t *pid, uid_t *user) {
 #endif
 }
 
-/* Whether the process runs the recorded interpreter; true where the system has no /proc. */
+/* Return whether the process runs the recorded interpreter; true if the system has no /proc. */
 static int runs_interpreter(const struct settings *settings, pid_t pid) {
 	char program[64], runs[PATH_MAX + 16], ours[PATH_MAX];
 	struct stat theirs, recorded;
@@ -258,7 +258,7 @@ static int runs_interpreter(const struct settings *settings, pid_t pid) {
 	if (stat(program, &theirs)) return stat("/proc/self", &theirs) != 0;
 	if (stat(settings->interpreter, &recorded)) return 0;
 	if (theirs.st_dev == recorded.st_dev && theirs.st_ino == recorded.st_ino) return 1;
-	ssize_t length = readlink(program, runs, sizeof runs - 1); /* a program that was replaced while it runs */
+	ssize_t length = readlink(program, runs, sizeof runs - 1); /* the program was replaced while it runs */
 	if (length <= 0 || !realpath(settings->interpreter, ours)) return 0;
 	runs[length] = 0;
 	size_t known = strlen(ours);
@@ -282,15 +282,15 @@ static int is_gate(int channel, const struct settings *settings) {
 	return same && runs_interpreter(settings, pid);
 }
 
-/* --- the answer ------------------------------------------------------------------------------------------------- */
+/* --- The answer ------------------------------------------------------------------------------------------------- */
 
-struct head { /* of an HTTP response; `length` is -1 where it is not said */
+struct head { /* of an HTTP response; `length` is -1 if it is not given */
 	size_t body;
 	int status;
 	int64_t length;
 };
 
-/* Read the head of a response. Returns 1, 0 where it is not complete yet, -1 where it is none of a gate's. */
+/* Read the head of a response. Returns 1, 0 if it is incomplete, -1 if it cannot be a gate's. */
 static int read_head(const struct text *received, struct head *head) {
 	static const char version[] = "HTTP/1.1 ";
 	size_t known = sizeof version - 1;
@@ -320,7 +320,7 @@ static int read_head(const struct text *received, struct head *head) {
 	return 1;
 }
 
-/* Judge what was received. Returns a status of curl's, -1 where more is to come. `answer` is a part of `received`. */
+/* Check what was received. Returns a status of curl, -1 if more is to come. `answer` is a part of `received`. */
 static int judge(const struct text *received, int ended, const char **answer, size_t *size) {
 	struct head head;
 	if (!received->size) return ended ? EMPTY : -1;
@@ -339,7 +339,7 @@ static int judge(const struct text *received, int ended, const char **answer, si
 	return is_object(*answer, there) ? CLEAN : NO_GATE;
 }
 
-/* --- asking ----------------------------------------------------------------------------------------------------- */
+/* --- Asking ----------------------------------------------------------------------------------------------------- */
 
 static int connect_to(const char *path, int64_t ends, int *status) {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -353,14 +353,14 @@ static int connect_to(const char *path, int64_t ends, int *status) {
 		if (errno == EISCONN) break;
 		*status = NOBODY;
 		if (!passing(errno) && errno != EINPROGRESS && errno != EALREADY) return close(channel), -1;
-		*status = LATE; /* its queue is full, as that of a gate is which was stopped */
+		*status = LATE; /* its queue is full, like that of a stopped gate */
 		if (!left_until(ends)) return close(channel), -1;
 		poll(NULL, 0, sooner(left_until(ends), 5));
 	}
 	return channel;
 }
 
-/* Until when the answer is waited for, as callosum.deadline states it. */
+/* Return the deadline for the answer, in the form of callosum.deadline. */
 static int add_limit(struct text *head, long milliseconds, int64_t ends) {
 	char limit[128];
 	struct text boot = {0};
@@ -380,7 +380,7 @@ static int add_limit(struct text *head, long milliseconds, int64_t ends) {
 	return fits;
 }
 
-/* The home of the caller, where it is absolute and needs no encoding. */
+/* Return the caller's home, if it is absolute and needs no encoding. */
 static int add_home(struct text *head) {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-";
 	const char *home = getenv("HOME");
@@ -388,7 +388,7 @@ static int add_home(struct text *head) {
 	return append(head, "&home=", 6) && append(head, home, strlen(home));
 }
 
-/* Ask the gate. Returns CLEAN with its answer, or what curl would end with. */
+/* Ask the gate. Returns CLEAN with its answer, or the exit code that curl would have. */
 static int ask(const struct settings *settings, const char *target, const struct text *payload, long milliseconds,
                struct text *received, const char **answer, size_t *size) {
 	int64_t ends = now_ms() + milliseconds;
@@ -406,7 +406,7 @@ static int ask(const struct settings *settings, const char *target, const struct
 		close(channel);
 		return NOBODY;
 	}
-	size_t small = payload->size <= 65536 ? payload->size : 0; /* then one packet will do */
+	size_t small = payload->size <= 65536 ? payload->size : 0; /* small enough for one packet */
 	size_t total = head.size + payload->size;
 	if (small && append(&head, payload->data, small)) total = head.size;
 	int ended = 0, closed = 0;
@@ -423,7 +423,7 @@ static int ask(const struct settings *settings, const char *target, const struct
 			const char *from = in_head ? head.data + sent : payload->data + (sent - head.size);
 			ssize_t count = write(channel, from, in_head ? head.size - sent : total - sent);
 			if (count > 0) sent += (size_t)count;
-			else if (count < 0 && !passing(errno)) closed = 1; /* it may have answered before it had everything */
+			else if (count < 0 && !passing(errno)) closed = 1; /* it may have answered before it received everything */
 		}
 		if (gate.revents & (POLLIN | POLLHUP | POLLERR) || closed) {
 			ssize_t count = read_more(channel, received, LONGEST_ANSWER);
@@ -438,9 +438,9 @@ static int ask(const struct settings *settings, const char *target, const struct
 	return status;
 }
 
-/* --- without the gate ------------------------------------------------------------------------------------------- */
+/* --- Without the gate ------------------------------------------------------------------------------------------- */
 
-/* Have callosum.hosts.offline decide. Returns whether it did; what it says is in `said`. */
+/* Let callosum.hosts.offline decide. Returns whether it did; its output is in `said`. */
 static int decide_offline(const struct settings *settings, const char *host, const char *target, int status,
                           const struct text *payload, int64_t ends, struct text *said) {
 	char *words[MOST_WORDS + 8], code[16];
@@ -472,12 +472,12 @@ static int decide_offline(const struct settings *settings, const char *host, con
 			if (wrote > 0) sent += (size_t)wrote;
 			else if (wrote < 0 && !passing(errno)) close(feeding), feeding = -1;
 		}
-		/* Somebody else may hold the other end for ever: what counts is that the process itself has ended. */
+		/* Another process may keep the other end open for ever, so the end of the process itself counts. */
 		gone = waitpid(child, &result, WNOHANG) == child;
 		ssize_t read_now;
 		while ((read_now = read_more(from[0], said, LONGEST_ANSWER)) > 0) continue;
 		if (read_now < 0 && errno == EFBIG) break;
-		if (read_now == 0 && !gone) { /* it has said everything, and ends in a moment */
+		if (read_now == 0 && !gone) { /* it has printed everything and is about to exit */
 			if (feeding >= 0) close(feeding), feeding = -1;
 			for (int wait = 1; !gone && left_until(ends); wait = sooner(2 * wait, 20)) {
 				if ((gone = waitpid(child, &result, WNOHANG) == child)) break;
@@ -491,9 +491,9 @@ static int decide_offline(const struct settings *settings, const char *host, con
 	return child > 0 && gone && WIFEXITED(result) && WEXITSTATUS(result) == 0;
 }
 
-/* --- the hook --------------------------------------------------------------------------------------------------- */
+/* --- The hook --------------------------------------------------------------------------------------------------- */
 
-/* Nobody can judge it. Returns the exit code. */
+/* Nothing can decide the event. Returns the exit code. */
 static int give_up(const struct text *payload, const char *host) {
 	char words[320];
 	int code = give_up_words(payload, host, words, sizeof words);
@@ -501,7 +501,7 @@ static int give_up(const struct text *payload, const char *host) {
 	return code;
 }
 
-/* Hand the host what was decided. Returns the exit code: a host that cannot be told no is told so by the code. */
+/* Print the decision. Returns the exit code: a host that cannot be told no is told by the code. */
 static int hand_on(const struct text *payload, const char *host, const char *answer, size_t size) {
 	return write_all(1, answer, size) ? 0 : give_up(payload, host);
 }
@@ -520,7 +520,7 @@ static int answer_event(const struct settings *settings, const char *host, const
 		status = ask(settings, target.data, payload, report ? settings->patience : settings->milliseconds, &received, &answer, &size);
 	if (status == CLEAN) {
 		note_answered(settings);
-		if (size == 2) return 0; /* {}: nothing to say */
+		if (size == 2) return 0; /* {}: nothing to print */
 		struct text line = {0};
 		if (!append(&line, answer, size) || !append(&line, "\n", 1)) return give_up(payload, host);
 		return hand_on(payload, host, line.data, line.size);
@@ -531,7 +531,7 @@ static int answer_event(const struct settings *settings, const char *host, const
 	return give_up(payload, host);
 }
 
-/* Let go of the host's descriptors: it may wait until nobody has its pipes any more. */
+/* Release the host's descriptors, because it may wait until no process has its pipes any more. */
 static void close_descriptors(void) {
 	int nothing = open("/dev/null", O_RDWR);
 	for (int at = 0; at < 3 && nothing >= 0; at++) dup2(nothing, at);
@@ -541,7 +541,7 @@ static void close_descriptors(void) {
 	for (int at = 3; at < 1024; at++) close(at);
 }
 
-/* Go on in a process and a session of its own. Returns whether this is that process. */
+/* Continue in a new process and session. Returns whether this is that process. */
 static int go_on_alone(void) {
 	pid_t child = fork();
 	if (child > 0) _exit(0);
@@ -557,7 +557,7 @@ int main(int argc, char **argv) {
 	struct settings settings = {0};
 	sigset_t alarms;
 	long parent = (long)getppid();
-	for (int at = 0; at < 3; at++) /* a descriptor that the host closed must not become the gate's socket */
+	for (int at = 0; at < 3; at++) /* a descriptor that the host closed must not become the socket */
 		if (fcntl(at, F_GETFD) < 0 && open("/dev/null", at == 0 ? O_WRONLY : O_RDONLY) != at) return 2;
 	signal(SIGPIPE, SIG_IGN), signal(SIGALRM, SIG_DFL), signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&alarms), sigaddset(&alarms, SIGALRM), sigprocmask(SIG_UNBLOCK, &alarms, NULL);
@@ -577,7 +577,7 @@ int main(int argc, char **argv) {
 	if (usable && go_on_alone()) {
 		alarm((unsigned)(limit + settings.patience / 1000) + 1);
 		answer_event(&settings, host, &payload, parent, 1, now_ms() + limit * 1000 + settings.patience);
-	} else if (usable) { /* no process can be made: it is told here and now, within a second */
+	} else if (usable) { /* no process can be created: report now, within a second */
 		answer_event(&settings, host, &payload, parent, 0, ends);
 	}
 	_exit(0);

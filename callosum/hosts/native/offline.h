@@ -1,12 +1,12 @@
-/* What a hook client answers by itself where nobody else can judge a call: by the table that `callosum install` wrote.
+/* The decision of a hook client if nothing else can decide a call: by the tier table that `callosum install` wrote.
  *
- *     tool in the table with tier 0              goes on
- *     with tier 1 or 2, no word of the gate's    goes on
- *     anything else                              is refused, in the host's words
+ *     tool in the table with tier 0                   runs
+ *     tier 1 or 2, no mention of the gate's files     runs
+ *     anything else                                   is refused, in the host's format
  *
- * It is never milder than callosum.hosts.offline; the fuzzer compares them. It is stricter where that one reads a command
- * line or a path by the rules, which are Python: a shell is refused, and so is a call that speaks of the gate's files.
- * Plain C, no system calls.
+ * It is never more lenient than callosum.hosts.offline; the fuzzer compares them. It is stricter where that module
+ * reads a command line or a path by the rules, which are Python: it refuses every shell, and every call that mentions
+ * the gate's files. Plain C without system calls.
  */
 #ifndef CALLOSUM_OFFLINE_H
 #define CALLOSUM_OFFLINE_H
@@ -16,9 +16,9 @@
 enum { GOES_ON, IS_REFUSED, NO_JUDGE };
 enum { UNKNOWN_TIER = 3, HIGHEST_TIER = 4, DEEPEST_PAYLOAD = 500, LONGEST_NUMBER = 4300, SHOWN_NAME = 100 };
 
-/* --- lines ------------------------------------------------------------------------------------------------------ */
+/* --- Lines ------------------------------------------------------------------------------------------------------ */
 
-/* Return the value of the next line with this key behind `after` (NULL: of the first one), NULL if there is none.
+/* Return the value of the next line with this key behind `after` (NULL: of the first one), or NULL if there is none.
  * The lines were separated by `split_lines`. */
 static const char *value_of(const struct text *lines, const char *key, const char *after) {
 	const char *at = after ? after + strlen(after) + 1 : lines->data, *end = lines->data + lines->size;
@@ -28,7 +28,7 @@ static const char *value_of(const struct text *lines, const char *key, const cha
 	return NULL;
 }
 
-/* End each line with a NUL. Return whether the first one is `first`, and none held a NUL before. */
+/* End each line with a NUL. Returns whether the first line is `first` and no line contained a NUL before. */
 static int split_lines(struct text *lines, const char *first) {
 	if (!lines->size || memchr(lines->data, 0, lines->size)) return 0;
 	for (size_t at = 0; at < lines->size; at++)
@@ -36,7 +36,7 @@ static int split_lines(struct text *lines, const char *first) {
 	return !strcmp(lines->data, first);
 }
 
-/* --- the payload ------------------------------------------------------------------------------------------------ */
+/* --- The payload ------------------------------------------------------------------------------------------------ */
 
 struct reader {
 	const char *at, *end;
@@ -44,7 +44,7 @@ struct reader {
 };
 
 struct call {
-	struct text event, tool, words; /* `words`: what the input and the folder hold as text, in lower case */
+	struct text event, tool, words; /* `words`: the texts of the input and the folder, in lower case */
 	int named, raised;              /* whether the tool's name is a string; what its input raises the tier to */
 };
 
@@ -83,7 +83,7 @@ static int append_code(struct text *into, unsigned code) {
 	return append(into, bytes, size);
 }
 
-/* Read a string from behind its first quotation mark. `into` (may be NULL) gets what it means. */
+/* Read a string from behind its first quotation mark. `into` (may be NULL) gets its value. */
 static int read_string(struct reader *reader, struct text *into) {
 	static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
 	while (reader->at < reader->end) {
@@ -126,7 +126,7 @@ static int read_number(struct reader *reader) {
 		if (reader->at < reader->end && (*reader->at == '+' || *reader->at == '-')) reader->at++;
 		if (!digits(reader)) return 0;
 	}
-	return reader->at - from <= LONGEST_NUMBER; /* what Python reads */
+	return reader->at - from <= LONGEST_NUMBER; /* the limit of Python */
 }
 
 static int read_word(struct reader *reader) {
@@ -139,7 +139,7 @@ static int read_word(struct reader *reader) {
 	return 0;
 }
 
-/* Read any value. `words` (may be NULL) gets the strings in it, names of members too, a line each. */
+/* Read any value. `words` (may be NULL) gets the strings in it and the names of members, one per line. */
 static int read_value(struct reader *reader, struct text *words) {
 	skip_space(reader);
 	if (reader->at >= reader->end) return 0;
@@ -160,7 +160,7 @@ static int read_value(struct reader *reader, struct text *words) {
 	return next_is(reader, close);
 }
 
-/* Return the tier that `_tier` says, whose JSON this is: of two the higher, 0 for what is no number. */
+/* Return the tier in the JSON of `_tier`: the higher one of two, 0 if it is not a number. */
 static int said_tier(const char *json, size_t size) {
 	struct reader reader = {json + 1, json + size, 0};
 	struct text text = {0};
@@ -178,7 +178,7 @@ static int said_tier(const char *json, size_t size) {
 	if (*json != '"') return 0;
 	if (!read_string(&reader, &text) || !append(&text, "", 0)) return free(text.data), HIGHEST_TIER;
 	for (size_t at = 0; at < text.size; at++)
-		if ((unsigned char)text.data[at] >= 0x80) tier = HIGHEST_TIER; /* digits of another script, perhaps */
+		if ((unsigned char)text.data[at] >= 0x80) tier = HIGHEST_TIER; /* perhaps digits of another script */
 	char *from = text.data, *end = text.data + text.size;
 	while (from < end && ((*from >= 9 && *from <= 13) || (*from >= 28 && *from <= 32))) from++;
 	while (end > from && ((end[-1] >= 9 && end[-1] <= 13) || (end[-1] >= 28 && end[-1] <= 32))) end--;
@@ -193,7 +193,7 @@ static int is_word(const struct text *text, const char *word) {
 	return text->size == strlen(word) && !memcmp(text->data, word, text->size);
 }
 
-/* Read an object from behind its first bracket: the payload, or with `inner` the input of the tool in it. */
+/* Read an object from behind its first bracket: the payload, or with `inner` the input of its tool. */
 static int read_members(struct reader *reader, struct call *call, int inner) {
 	struct text key = {0};
 	int good = 1;
@@ -248,7 +248,7 @@ static int read_call(const struct text *payload, struct call *call) {
 	return reader.at == reader.end;
 }
 
-/* --- the decision ----------------------------------------------------------------------------------------------- */
+/* --- The decision ----------------------------------------------------------------------------------------------- */
 
 /* Return the tier of a tool by the table's lines (`TIER NAME`), the highest if it has several. */
 static int table_tier(const struct text *tiers, const struct text *tool) {
@@ -266,7 +266,8 @@ static int speaks_of_the_gate(const struct text *lines, const struct call *call)
 	return 0;
 }
 
-/* Put the refusal together from its form, whose `@TOOL@` becomes the name: what JSON would escape is shown as `?`. */
+/* Build the refusal from its form, in which the name replaces `@TOOL@`. Characters that JSON would escape become `?`.
+ */
 static int append_refusal(struct text *said, const char *form, const struct text *tool) {
 	static const char place[] = "@TOOL@";
 	const char *at = strstr(form, place);
@@ -280,7 +281,7 @@ static int append_refusal(struct text *said, const char *form, const struct text
 	return append(said, at + sizeof place - 1, strlen(at + sizeof place - 1));
 }
 
-/* Judge an event by the settings' lines and the table's, both split. What the host is told is in `said`. */
+/* Decide an event by the lines of the settings and the table, both split. The host's output is in `said`. */
 static int decide(const struct text *lines, const struct text *tiers, const struct text *payload, struct text *said) {
 	struct call call = {0};
 	const char *before = value_of(lines, "before", NULL);

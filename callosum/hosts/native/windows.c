@@ -1,13 +1,14 @@
-/* The hook client of Callosum for Windows, where hooks ask a server of several machines: `callosum-hook HOST` asks about
- * a hook event on standard input, `callosum-hook HOST report` hands over one whose answer nobody waits for, and
- * `callosum-hook HOST here` has Python look at a file of this machine. `callosum-hook token FILE` ends with 0 if the file
- * holds a token that the user alone can read, as the others require.
+/* The hook client of Callosum for Windows, where hooks ask a server for several machines. `callosum-hook HOST` asks
+ * about a hook event on standard input. `callosum-hook HOST report` delivers an event whose answer nobody waits for.
+ * `callosum-hook HOST here` lets Python inspect a file of this machine. `callosum-hook token FILE` exits with 0 if the
+ * file contains a token that only the user can read, as the other forms require.
  *
  *     payload ──> one HTTP request over WinHTTP (TLS, the system's certificates) ──┬── a clean answer: printed, exit code 0
  *                                                                                  └── anything else: offline.h decides
  *
- * Every name comes from the file `<its own path>.conf`, which `callosum install` writes (callosum/hosts/native/windows.py).
- * Every wait ends: asking after `milliseconds` (a report: `patience`), everything together after `limit` seconds.
+ * Every name comes from the file `<its own path>.conf`, which `callosum install` writes
+ * (callosum/hosts/native/windows.py). Every wait ends: asking after `milliseconds` (a report: `patience`), everything
+ * together after `limit` seconds.
  */
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
@@ -19,19 +20,19 @@
 static const size_t LONGEST_PAYLOAD = 256u << 20, LONGEST_ANSWER = 64u << 20, LONGEST_FILE = 8u << 20, LONGEST_TOKEN = 10000;
 enum { LONGEST_PATH = 4096, USUAL_LIMIT = 18 };
 
-struct asking { /* of the thread that asks; the thread that waits for it reads it only when it has ended */
+struct asking { /* of the asking thread; the waiting thread reads it only after it has ended */
 	const struct text *lines, *payload;
 	DWORD milliseconds;
 	struct text received;
 	int clean;
 };
 
-/* What the process ends with if its time is over: until the event is known, it may be a call of a tool. */
+/* Exit code of the process if its time runs out. Until the event is known, it may be a tool call. */
 static volatile LONG late_code = 2;
 
 static void end(int code) { TerminateProcess(GetCurrentProcess(), (UINT)code); }
 
-/* --- files ------------------------------------------------------------------------------------------------------ */
+/* --- Files ------------------------------------------------------------------------------------------------------ */
 
 static int write_all(DWORD to, const char *data, size_t size) {
 	HANDLE file = GetStdHandle(to);
@@ -43,7 +44,7 @@ static int write_all(DWORD to, const char *data, size_t size) {
 	return 1;
 }
 
-/* Read a file to its end. Returns 0 where it cannot be had whole, or is longer than `most`. */
+/* Read a file to its end. Returns 0 if it cannot be read completely, or is longer than `most`. */
 static int read_all(HANDLE file, struct text *text, size_t most) {
 	for (;;) {
 		DWORD count = 0;
@@ -79,9 +80,9 @@ static int64_t number_of(const struct text *lines, const char *key) {
 	return value && number(value, 1000000, &found) ? found : 0;
 }
 
-/* --- the token -------------------------------------------------------------------------------------------------- */
+/* --- The token -------------------------------------------------------------------------------------------------- */
 
-/* Whether it is the user's own identity, or one that can read any file anyway: the system, the administrators. */
+/* Return whether it is the user's own identity, or one that can read any file: the system or the administrators. */
 static int may_read(PSID who, PSID user) {
 	static const wchar_t *const known[] = {L"S-1-5-18", L"S-1-5-32-544", L"S-1-3-4"};
 	wchar_t *name = NULL;
@@ -93,7 +94,7 @@ static int may_read(PSID who, PSID user) {
 	return may;
 }
 
-/* Whether the access list of an open file lets nobody else read the file or change the list. */
+/* Return whether the access list of an open file keeps everybody else from reading it or changing the list. */
 static int is_private(HANDLE file) {
 	unsigned char user[512];
 	DWORD size = 0;
@@ -139,7 +140,7 @@ static const char *read_token(const wchar_t *path, struct text *token) {
 	return length ? NULL : "it has no token in its first line";
 }
 
-/* --- a server that hangs ---------------------------------------------------------------------------------------- */
+/* --- Hung servers ----------------------------------------------------------------------------------------------- */
 
 static int is_hung(const struct text *lines) {
 	struct text said = {0};
@@ -150,7 +151,7 @@ static int is_hung(const struct text *lines) {
 	return left > 0 && left <= number_of(lines, "hung-seconds");
 }
 
-/* Note until when nobody asks; with `answered`, take the note back if there is one. */
+/* Note until when the server is not asked. With `answered`, remove such a note. */
 static void note(const struct text *lines, int answered) {
 	wchar_t path[LONGEST_PATH];
 	char until[32];
@@ -167,7 +168,7 @@ static void note(const struct text *lines, int answered) {
 	CloseHandle(file);
 }
 
-/* --- asking ----------------------------------------------------------------------------------------------------- */
+/* --- Asking ----------------------------------------------------------------------------------------------------- */
 
 static int read_answer(HINTERNET request, struct text *received) {
 	for (;;) {
@@ -182,7 +183,8 @@ static int read_answer(HINTERNET request, struct text *received) {
 	return is_object(received->data, received->size);
 }
 
-/* Ask the server. Proxies, redirects, cookies and the user's own log-in are not used: the token is the server's alone. */
+/* Ask the server. Proxies, redirects, cookies and the user's own login are not used: the token is for the server only.
+ */
 static DWORD WINAPI ask(void *given) {
 	struct asking *asking = given;
 	wchar_t host[512], target[LONGEST_PATH], path[LONGEST_PATH], headers[LONGEST_PATH * 3 + 256];
@@ -216,10 +218,10 @@ static DWORD WINAPI ask(void *given) {
 	return 0; /* the handles end with the process */
 }
 
-/* --- processes -------------------------------------------------------------------------------------------------- */
+/* --- Processes -------------------------------------------------------------------------------------------------- */
 
-/* Start a program. `input`: what it reads, INVALID_HANDLE_VALUE for nothing; it writes nowhere then. With NULL it has the
- * host's own three. */
+/* Start a program. It reads `input`, or nothing with INVALID_HANDLE_VALUE, and its output is discarded. With NULL it
+ * gets the host's own three handles. */
 static HANDLE start(wchar_t *command, HANDLE input, DWORD flags) {
 	SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
 	STARTUPINFOW info = {.cb = sizeof info};
@@ -233,7 +235,7 @@ static HANDLE start(wchar_t *command, HANDLE input, DWORD flags) {
 		SetHandleInformation(info.hStdError, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT);
 	} else {
 		HANDLE nothing = CreateFileW(L"NUL", GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, &inherited, OPEN_EXISTING, 0, NULL);
-		for (DWORD at = 0; at < 3; at++) /* the host may wait until nobody has its pipes any more */
+		for (DWORD at = 0; at < 3; at++) /* the host may wait until no process has its pipes any more */
 			SetHandleInformation(GetStdHandle((DWORD)(-10 - (int)at)), HANDLE_FLAG_INHERIT, 0);
 		info.hStdInput = input == INVALID_HANDLE_VALUE ? nothing : input, info.hStdOutput = info.hStdError = nothing;
 	}
@@ -242,7 +244,7 @@ static HANDLE start(wchar_t *command, HANDLE input, DWORD flags) {
 	return made.hProcess;
 }
 
-/* Have Python look at a file of this machine. Returns its exit code, 2 where it cannot be had in time. */
+/* Let Python inspect a file of this machine. Returns its exit code, 2 if it does not finish in time. */
 static int look_here(const struct text *lines, DWORD milliseconds) {
 	static wchar_t command[32768];
 	DWORD code = 2;
@@ -255,7 +257,7 @@ static int look_here(const struct text *lines, DWORD milliseconds) {
 	return code ? 2 : 0;
 }
 
-/* Hand the payload to a process of its own, which outlives this one. Returns whether that can be. */
+/* Pass the payload to a new process that outlives this one. Returns whether that succeeded. */
 static int go_on_alone(const wchar_t *self, const char *host, const struct text *payload) {
 	SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
 	static wchar_t command[LONGEST_PATH + 64];
@@ -274,14 +276,14 @@ static int go_on_alone(const wchar_t *self, const char *host, const struct text 
 	return 1;
 }
 
-/* Fetch the newest table in the background, where the session begins or is given something to do. */
+/* Fetch the newest tier table in the background when a session starts or receives a prompt. */
 static void tend(const struct text *lines, const struct text *payload) {
 	static wchar_t command[32768];
 	if (!SPEAKS_OF(payload, tending)) return;
 	if (wide(value_of(lines, "tend", NULL), command, 32768)) start(command, INVALID_HANDLE_VALUE, CREATE_NO_WINDOW);
 }
 
-/* --- the hook --------------------------------------------------------------------------------------------------- */
+/* --- The hook --------------------------------------------------------------------------------------------------- */
 
 static int give_up(const struct text *payload, const char *host) {
 	char words[320];
