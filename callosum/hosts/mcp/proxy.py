@@ -33,7 +33,7 @@ from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
 from callosum.hosts.mcp.identity import NameSources, actor_of, server_name, tool_name, trace_of
 from callosum.hosts.mcp.messages import Id, MalformedMessage, Message, Params
 from callosum.hosts.mcp.outcome import CallOutcome, is_unknown_task, read_outcome, read_status
-from callosum.hosts.mcp.rounds import OURS, Answer, Question, Rounds, asking, takes_forms
+from callosum.hosts.mcp.rounds import OURS, FormAnswer, Question, Rounds, asking, takes_forms
 from callosum.model import Call, Host, Outcome
 
 logger = logging.getLogger("callosum")
@@ -87,7 +87,7 @@ class _PendingCall:
         self.meta = meta
         self.made: Call | None = None
         """The original call, if it may return with input. The later round is recognised by it."""
-        self.answer: Answer | None = None
+        self.answer: FormAnswer | None = None
         """A person's answer to the question that this call returns from."""
         self.state = ""
         """The ``requestState`` of the question sent to the client."""

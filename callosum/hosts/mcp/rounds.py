@@ -1,13 +1,13 @@
-"""Calls that take several rounds: a result that asks for input, and the same call again with ``inputResponses``.
+"""Handle calls of several rounds: a result that asks for input, and the same call again with ``inputResponses``.
 
 ::
 
     call ── gate: ask ── input_required, a form ──> client ── call + inputResponses ── gate: yes or no ── server
     call ── server: input_required ───────────────> client ── call + inputResponses ────────────────── server
 
-The first is a question of the gate to a person, put through the client where the gate takes a host's word. The second
-is the server's own: it is one call from its first round to its last. Both are from 2026 on; the protocol is without
-sessions, so what comes back is known by its ``requestState``, its client, its tool and its arguments.
+The first is a question of the gate to a person, sent through the client if the gate accepts host approvals. The second
+is the server's own question: all its rounds are one call. Both exist from protocol version 2026 on, which has no
+sessions, so a further round is recognised by its ``requestState``, its client, its tool and its arguments.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from callosum.model import Call
 F = TypeVar("F")
 
 OURS: Final = "callosum-"
-"""How the ``requestState`` of a question of the gate begins."""
+"""Prefix of the ``requestState`` of a question of the gate."""
 
 _Same = tuple[str, str, str, bytes]
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 def _same(call: Call) -> _Same:
-    """Return what must be equal for a call to be a further round of another."""
+    """Return the fields that must be equal for a call to be a further round of another."""
     return call.instance, call.session or "", call.tool, _canonical(call.params)
 
 
 class Question(Struct, frozen=True):
-    """A call that a person must decide: as its client made it, its own id, the gate's, and the sentence."""
+    """Hold a call that a person must decide: the original call, its own id, the decision's id, and the sentence."""
 
     made: Call
     call_id: str
@@ -48,11 +48,11 @@ class Question(Struct, frozen=True):
     text: str
 
 
-class Answer(NamedTuple):
-    """What came back.
+class FormAnswer(NamedTuple):
+    """Hold the answer that came back.
 
-    ``question`` is None where none is known that was put to this client about this call; ``agreed`` where the person
-    has not chosen.
+    ``question`` is None if this client was asked no such question about this call. ``agreed`` is None if the person has
+    not chosen.
     """
 
     question: Question | None
@@ -60,9 +60,9 @@ class Answer(NamedTuple):
 
 
 class Rounds(Generic[F]):
-    """What clients are expected to come back with. ``given_up`` is told of a call that nobody continues.
+    """Remember the rounds that clients are expected to continue. Any thread may use it.
 
-    Usable from any thread.
+    ``given_up`` receives each call that nobody continues.
     """
 
     def __init__(self, given_up: Callable[[F], object], seconds: float = INPUT_SECONDS) -> None:
@@ -73,7 +73,7 @@ class Rounds(Generic[F]):
         self._waiting: OrderedDict[tuple[_Same, bytes], tuple[F, threading.Timer]] = OrderedDict()
 
     def ask(self, question: Question) -> str:
-        """Remember a question; return the ``requestState`` by which its answer is known."""
+        """Remember a question. Return the ``requestState`` that identifies its answer."""
         state = OURS + os.urandom(12).hex()
         with self._lock:
             self._questions[state] = question
@@ -81,69 +81,69 @@ class Rounds(Generic[F]):
                 self._questions.popitem(last=False)
         return state
 
-    def answer(self, call: Call, state: str, responses: Raw | UnsetType) -> Answer:
-        """Return what a person said. A question is answered once."""
+    def answer(self, call: Call, state: str, responses: Raw | UnsetType) -> FormAnswer:
+        """Return a person's answer. A question is answered once."""
         with self._lock:
             question = self._questions.get(state)
             if question is None or _same(question.made) != _same(call):
-                return Answer(None, None)
+                return FormAnswer(None, None)
             del self._questions[state]
-        said = messages.fields_of(messages.fields_of(responses).get(FIELD, msgspec.UNSET))
-        content = messages.fields_of(said.get("content", msgspec.UNSET))
+        response = messages.fields_of(messages.fields_of(responses).get(FIELD, msgspec.UNSET))
+        content = messages.fields_of(response.get("content", msgspec.UNSET))
         yes = bytes(content.get("approve", b"")) == b"true"
-        return Answer(question, agreed(messages.text_of(said.get("action")), approve=yes))
+        return FormAnswer(question, agreed(messages.text_of(response.get("action")), approve=yes))
 
-    def wait(self, call: Call, state: bytes, flight: F) -> None:
-        """Keep a call open whose server has asked its client for input."""
+    def wait(self, call: Call, state: bytes, pending: F) -> None:
+        """Keep a call open while its server waits for input from its client."""
         same = _same(call)
         timer = threading.Timer(self._seconds, self._expire, (same, state))
         timer.daemon = True
         with self._lock:
-            left = [self._waiting.pop((same, state), None)]
-            self._waiting[same, state] = flight, timer
+            replaced = [self._waiting.pop((same, state), None)]
+            self._waiting[same, state] = pending, timer
             if len(self._waiting) > MOST:
-                left.append(self._waiting.popitem(last=False)[1])
+                replaced.append(self._waiting.popitem(last=False)[1])
             timer.start()
-        for one in left:
-            if one is not None:
-                one[1].cancel()
-                self._given_up(one[0])
+        for entry in replaced:
+            if entry is not None:
+                entry[1].cancel()
+                self._given_up(entry[0])
 
     def resume(self, call: Call, state: bytes) -> F | None:
-        """Return the call that this one goes on with, which is no longer waited for; None for a new call."""
+        """Return the open call that this one continues, and no longer wait for it. Return None for a new call."""
         return self._taken(_same(call), state)
 
     def _taken(self, same: _Same, state: bytes) -> F | None:
         with self._lock:
-            found = self._waiting.pop((same, state), None)
-        if found is None:
+            entry = self._waiting.pop((same, state), None)
+        if entry is None:
             return None
-        found[1].cancel()
-        return found[0]
+        entry[1].cancel()
+        return entry[0]
 
     def close(self) -> list[F]:
-        """Return the calls that nobody can continue any more."""
+        """Return the open calls, which nobody can continue any more."""
         with self._lock:
-            left = list(self._waiting.values())
+            entries = list(self._waiting.values())
             self._waiting.clear()
-        for _, timer in left:
+        for _, timer in entries:
             timer.cancel()
-        return [flight for flight, _ in left]
+        return [pending for pending, _ in entries]
 
     def _expire(self, same: _Same, state: bytes) -> None:
-        flight = self._taken(same, state)
-        if flight is not None:
-            self._given_up(flight)
+        pending = self._taken(same, state)
+        if pending is not None:
+            self._given_up(pending)
 
 
 def takes_forms(meta: Mapping[str, Raw] | None) -> bool:
-    """Whether the client of a request shows forms to a person: it must say so with each request, and from 2026 on."""
+    """Return True if a request says that its client shows forms, which is possible from protocol version 2026 on."""
     if meta is None or not messages.is_modern(meta) or messages.CAPABILITIES not in meta:
         return False
-    said = messages.fields_of(meta[messages.CAPABILITIES]).get("elicitation")
-    if said is None or bytes(said)[:1] != b"{":
+    elicitation = messages.fields_of(meta[messages.CAPABILITIES]).get("elicitation")
+    if elicitation is None or bytes(elicitation)[:1] != b"{":
         return False
-    modes = messages.fields_of(said)
+    modes = messages.fields_of(elicitation)
     return not modes or "form" in modes
 
 
