@@ -25,7 +25,7 @@ def build(root: Path, target: Path) -> int:
 def render(root: Path, target: Path) -> int:
     """Render the staged pages by ``mkdocs.yml`` of ``root``; return the exit code of MkDocs, not 0 after a warning."""
     command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(root / "mkdocs.yml"))
-    environment = {**os.environ, "DISABLE_MKDOCS_2_WARNING": "true"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run((*command, "--site-dir", str(target)), check=False, cwd=root, env=environment)  # noqa: S603
     return done.returncode
 
