@@ -1,6 +1,6 @@
-"""Three simulated days of two hosts: sessions of Claude Code and Gemini CLI at work in one shop, over a real gate.
+"""Three simulated days of two hosts: sessions of Claude Code and Gemini CLI work in one shop, over a real gate.
 
-``python -m tests.support.days [SEED]`` prints the pages that come of it, to be read.
+``python -m tests.support.days [SEED]`` prints the resulting pages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DAYS: Final = 3
 SHOP: Final = "/home/ann/shop"
 
 Step = tuple[str, Mapping[str, Any], str]
-"""What a session does: the kind of tool, its params, and how it ends: done, an error, or ``lost`` (never reported)."""
+"""One step of a session: the kind of tool, its params, and its end: done, an error, or ``lost`` (never reported)."""
 
 
 class Task(NamedTuple):
-    """What a person asks a session for, what the session does about it, and what it answers."""
+    """A prompt for a session, the session's steps, and its answer."""
 
     prompt: str
     steps: tuple[Step, ...]
@@ -127,7 +127,7 @@ _TOOLS: Final = {
 
 
 class Session:
-    """One session of a host, which tells its hook events. ``go`` yields the seconds until its next event."""
+    """One session of a host, which reports its hook events. ``go`` yields the seconds until its next event."""
 
     def __init__(self, hosts: Hooked, host: str, name: str, tasks: list[Task], chance: random.Random) -> None:
         self.hosts, self.host, self.name, self.tasks, self.chance = hosts, host, name, tasks, chance
@@ -181,14 +181,14 @@ class Session:
 
 
 class Lived(NamedTuple):
-    """What three days left: the journal, and the pages by their names."""
+    """The result of three days: the journal, and the pages by name."""
 
     entries: list[Entry]
     pages: dict[str, str]
 
 
 def live(folder: Path, seed: int) -> Lived:
-    """Return what sessions leave that work side by side for three days, each day by other chances."""
+    """Return the result of sessions that work side by side for three days, with different chances each day."""
     with hooked(folder / "state") as hosts:
         for number in range(DAYS):
             _day(hosts, FIRST + number * ONE_DAY, random.Random(f"{seed}/{number}"))
@@ -217,7 +217,7 @@ def _day(hosts: Hooked, day: date, chance: random.Random) -> None:
 
 
 def _answer(hosts: Hooked, chance: random.Random, answered: set[int]) -> None:
-    """Let a person answer some of the questions that came up."""
+    """Let a person answer some of the open questions."""
     for asked in hosts.gate.status().asked:
         if asked.id not in answered:
             answered.add(asked.id)
@@ -230,7 +230,7 @@ def _answer(hosts: Hooked, chance: random.Random, answered: set[int]) -> None:
 
 
 def pages_of(entries: list[Entry]) -> dict[str, str]:
-    """Return the pages that tell of a journal, by their names."""
+    """Return the pages for a journal, by name."""
     pages: dict[str, str] = {}
     week, returns = WeekPage(monday_of(FIRST)), TopicFinder()
     for number in range(DAYS):

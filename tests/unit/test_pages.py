@@ -1,4 +1,4 @@
-"""Pages from entries: what they say, that hostile text does nothing, and that they stay small."""
+"""Pages from entries: what they say, that hostile text has no effect, and that they stay small."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def page(*entries: Entry, so_far: bool = False) -> str:
 
 
 def recent(instance: str, tool: str, key: str) -> dict[str, object]:
-    """A conflict as an entry's body has it."""
+    """Return a conflict as an entry's body has it."""
     return {
         "kind": "recent", "instance": instance, "tool": tool, "tier": 2, "key": key, "id": 1, "state": "done", "age": 3,
     }  # fmt: skip
@@ -354,7 +354,7 @@ def test_page_stays_small_and_counts_what_it_left_out() -> None:
     assert len(listed(text)) == SESSIONS
     assert "## Other sessions" in text
     assert "- and 30 more sessions, with 30 calls" in text
-    assert f"## `s{SESSIONS + OTHERS + 29}`" in text  # those that acted last are told of in detail
+    assert f"## `s{SESSIONS + OTHERS + 29}`" in text  # the sessions that acted last are described in detail
 
 
 def test_a_hostile_day_keeps_memory_bounded() -> None:

@@ -1,4 +1,4 @@
-"""Secrets do not reach the journal, and nothing that comes in makes the summary fail."""
+"""Secrets do not reach the journal, and no input makes the summary fail."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_full_width_name_reveals_a_secret() -> None:
 
 
 def test_recall_and_false_redaction_reach_their_targets() -> None:
-    """The bench plants every kind in every context, with more seeds, and a third of the providers out of the table."""
+    """The bench plants every kind in every context, with more seeds, and a third of the providers outside the table."""
     chance = random.Random(11)
     for tally in (
         redaction.of_providers(redact_text, chance, contexts=4),
@@ -265,7 +265,7 @@ class Level(enum.IntEnum):
 
 
 class Hostile(Mapping[str, Any]):
-    """A mapping that fails whatever is asked of it."""
+    """A mapping whose every method raises."""
 
     def __getitem__(self, key: str) -> Any:
         raise RuntimeError(key)
@@ -391,7 +391,7 @@ def test_broken_unicode_under_any_name_is_taken(name: str) -> None:
 
 
 def test_new_text_takes_bounded_time() -> None:
-    """Text is new nearly always: what was searched for before must not be what makes the search fast."""
+    """Text is nearly always new, so earlier searches must not be what makes the search fast."""
     files = sorted(ROOT.glob("callosum/**/*.py"))
     text = "".join(file.read_text("utf-8") for file in random.Random(5).sample(files, len(files)))
     fresh = Redactor()
@@ -447,7 +447,7 @@ def test_a_hostile_megabyte_ends(piece: str) -> None:
     "piece", ["curl -u a:b ", "snmpget -c a ", "net user a x1y2 ", "create_ap a b x1y2 ", "croc x1y2z3 "]
 )
 def test_time_for_many_commands_on_a_line_grows_with_its_length(piece: str) -> None:
-    """Searched for together, the alternatives of one pattern take time that grows with the square of the line."""
+    """Searched together, the alternatives of one pattern would take time that grows with the square of the line."""
 
     def taken(count: int) -> float:
         text = piece * count
@@ -483,13 +483,13 @@ def test_quote(text: str, quoted: str) -> None:
 
 @pytest.mark.parametrize("blank", "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 def test_a_letter_that_shows_as_nothing_is_not_quoted(blank: str) -> None:
-    """Unicode calls some of them letters, so they would carry words that nobody sees."""
+    """Unicode calls some of them letters, so they could carry invisible words."""
     assert quote(f"a{blank}b") == '"ab"'
 
 
 @pytest.mark.parametrize("before", ["\\n", "\\r", "\\t", "\n", " ", '"'])
 def test_a_secret_behind_an_escaped_break_is_seen(before: str) -> None:
-    """JSON within a string has its line breaks as a backslash and a letter."""
+    """JSON within a string writes its line breaks as a backslash and a letter."""
     for secret in (f"ghp_{ALNUM}", f"sk-{ALNUM}"):
         assert redact_text(f"first{before}{secret} last") == f"first{before}[redacted] last"
 
@@ -534,7 +534,7 @@ def test_long_error_is_cut_without_half_a_secret() -> None:
 
 
 def test_message_of_an_error_ends_before_a_cut_secret() -> None:
-    """Where much was redacted, the end of what is looked at comes into view; half a token has lost its shape."""
+    """If much was redacted, the end of the examined text becomes visible; half a token has lost its shape."""
     text = f"password={'x' * 2630} ghp_0123456789abcdefghij0123456789abcdef"
     assert "ghp_" not in said(text)
     assert said(f"{text[:100]} ghp_0123456789abcdefghij0123456789abcdef") == "password=[redacted] [redacted]"

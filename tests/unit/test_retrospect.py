@@ -1,4 +1,4 @@
-"""Gaps and trials over entries that are made by hand: what is sampled, followed and bounded."""
+"""Gaps and trials over hand-made entries: what is sampled, followed and bounded."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_lock_that_was_taken_is_taken() -> None:
 
 
 def test_call_that_ran_also_runs_in_the_replay() -> None:
-    """A call that would have been blocked ran in fact: the next one meets it."""
+    """A call that would have been blocked really ran: the next one conflicts with it."""
     delete = {"name": "d", "tier": 4, "tool": "jot", "contextKey": "note:{params.note}"}
     first, second, third = jot(0, "mira"), jot(5, "doug"), jot(10, "ines")
     entries = [first, after(first, 1), second, after(second, 1), third, after(third, 1)]
@@ -230,7 +230,7 @@ def test_entries_that_a_gate_refuses_are_skipped() -> None:
 
 
 def test_rules_that_decide_alike_classify_alike() -> None:
-    """What spares the trial a second classification."""
+    """This saves the trial a second classification."""
     sets: list[Callable[[], RuleSet]] = [
         lambda: OLD,
         lambda: rules(NOTE),

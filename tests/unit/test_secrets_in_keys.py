@@ -1,4 +1,4 @@
-"""No key, name, entry or sentence shows a secret; equal secrets still meet."""
+"""No key, name, entry or sentence shows a secret; equal secrets stay equal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The independent set of made-up secrets: its shape, and how many of them the redactor finds.
+"""The independent set of made-up secrets: its form, and how many of them the redactor finds.
 
-A third of the cases is tried here, of every kind; ``bench.redaction`` tries all of them, with more seeds.
+A third of the cases, of every kind, is tried here; ``bench.redaction`` tries all of them, with more seeds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from bench import redaction, secrets_fourth, secrets_third
 from bench.secrets_independent import Case, Tables, cases, half, kinds, make, survives
 
 FLOOR = {1: 0.98, 2: 0.97}
-"""Least share of hidden secrets of each half: what was measured on 2026-11-23, less a point or three."""
+"""Least share of hidden secrets for each half: the measurement of 2026-11-23, less one to three points."""
 FLOOR_OF_THIRD = {1: 0.98, 2: 0.95}
-"""The same of the third set."""
+"""The same for the third set."""
 FLOOR_OF_FOURTH = {1: 0.98, 2: 0.89}
-"""The same of the fourth set."""
+"""The same for the fourth set."""
 
 
 def test_generators_make_repeatable_values_with_named_secret_parts() -> None:

@@ -1,4 +1,4 @@
-"""The bus: who is called, in which order, and what one handler can do to the others."""
+"""The bus: which handlers are called, in which order, and what one handler can do to the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def corpus() -> Iterator[Corpus]:
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -231,7 +231,7 @@ SEED: list[tuple[str, dict[str, Any]]] = [
     ("task.completed", {"taskId": "TASK-42", "success": True, "totalDuration": 1820}),
     ("memory.saved", {"type": "episode", "path": "episodes/2026-05-16.md"}),
 ]
-"""What the seed emits, as it emits it."""
+"""The events of the first version, in the form in which it emitted them."""
 
 
 def test_event_is_emitted_by_its_dotted_name(corpus: Corpus) -> None:
@@ -288,7 +288,7 @@ def test_a_closed_corpus_takes_no_handler_and_calls_none() -> None:
 
 
 def test_a_handler_may_unsubscribe_all_others(corpus: Corpus) -> None:
-    """The emit under way ends as it began; the next knows."""
+    """The current emit keeps its handlers; the next one has the new list."""
     seen: list[int] = []
 
     def first(event: ToolCompleted) -> None:
@@ -430,7 +430,7 @@ def test_a_slow_handler_gets_a_thread_and_keeps_its_order() -> None:
 
         corpus.on(LlmToken, slow)
         for number in range(20):
-            corpus.emit(LlmToken(str(number), at=0))  # so old that it may have been slow
+            corpus.emit(LlmToken(str(number), at=0))  # old enough that its emit may have been slow
         assert corpus.flush()
         assert seen == [str(number) for number in range(20)]
         assert len(threads) == 2, "first here, then in a thread of its own"
@@ -501,9 +501,9 @@ def test_handler_that_blocks_delays_only_one_emit() -> None:
     stuck = threading.Thread(target=corpus.emit, args=(LlmToken("first"),))
     stuck.start()
     assert entered.wait(10)
-    corpus.emit(FAILED)  # somebody is in an emit: seen for the first time
+    corpus.emit(FAILED)  # another thread is in an emit: noticed for the first time
     clock.now += bus.STUCK + 1
-    corpus.emit(LlmToken("second"))  # would block, too, if it were called here
+    corpus.emit(LlmToken("second"))  # it would block as well if it were called here
     other = [one for one in corpus._subscriptions if one.handler is not block]
     assert other[0].flush(10)
     assert seen == ["second"]
@@ -710,7 +710,7 @@ sys.exit(status >> 8)
 
 
 def test_an_event_emitted_as_a_loop_ends_does_not_silence_the_handler(corpus: Corpus) -> None:
-    """It is scheduled on the loop that runs there, and that is cancelled before the handler's first step."""
+    """The handler is scheduled on the running loop, and cancelled before its first step."""
     seen: list[str] = []
 
     async def handler(event: LlmToken) -> None:
@@ -850,7 +850,7 @@ def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None
     )
 )
 def test_it_calls_exactly_the_handlers_of_a_reference_model(steps: list[tuple[str, int, int]]) -> None:
-    """The bus beside the simplest model of it: a list that is walked."""
+    """Compare the bus with the simplest model of it: a list that is walked."""
     whats: list[Any] = [ToolCompleted, "tool.*", "*", "tool.failed"]
     model: list[tuple[int, int, bool]] = []
     expected: list[int] = []
@@ -875,7 +875,7 @@ def test_it_calls_exactly_the_handlers_of_a_reference_model(steps: list[tuple[st
 
 
 def test_a_new_event_is_one_class(corpus: Corpus) -> None:
-    """Who listens to everything hears of it without further wiring."""
+    """Handlers of all events get it without further wiring."""
     seen: list[str] = []
     corpus.on("*", lambda type, event: seen.append(type))
     corpus.emit(DONE)

@@ -1,4 +1,4 @@
-"""The daily log: its form, its days, what it hides, and what happens while it cannot be written."""
+"""The daily log: its form, its days, what it redacts, and its behaviour while it cannot be written."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ DAY = """\
 09:15:07 | llm.response | {"provider":"anthropic","tokens":342}
 09:15:07 | memory.saved | {"type":"episode","path":"episodes/2026-05-16.md"}
 """
-"""A day as the first version of the program wrote it: the head, the columns, the names and the order of payloads."""
+"""A day as the first version wrote it: heading, columns, names and order of payloads."""
 LINE = re.compile(r"(\d\d:\d\d:\d\d) \| ([a-z]+(?:\.[A-Za-z]+)+) \| (\{.*\})")
 NEVER = 3600.0
-"""How long the thread waits before it writes, where the test says when."""
+"""Seconds that the thread waits before it writes, so that the test decides when."""
 
 
 def moment(text: str) -> float:
@@ -84,7 +84,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """The local time is UTC, or what the test sets."""
+    """Set the local time zone to UTC, or to what the test sets."""
 
     def set_zone(name: str) -> None:
         monkeypatch.setenv("TZ", name)
@@ -119,7 +119,7 @@ def log(corpus: Corpus, folder: Path, clock: Clock) -> Iterator[DailyLog]:
 
 
 def read(folder: Path, day: str = "2026-05-16") -> list[tuple[str, str, dict[str, Any]]]:
-    """The lines of a day: time, type and payload. Fails if the file is not as it should be."""
+    """Return the lines of a day: time, type and payload. Fails if the file has another form."""
     head, empty, *lines, end = (folder / f"{day}.log.md").read_text().split("\n")
     assert (head, empty, end) == (f"## {day}", "", "")
     found = [LINE.fullmatch(line) for line in lines]
@@ -135,7 +135,7 @@ def payloads(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_log_has_the_form_of_the_first_version(corpus: Corpus, log: DailyLog, folder: Path) -> None:
-    """The same head, times, types and payloads in the same order."""
+    """Heading, times, types and payloads are the same, in the same order."""
     head, empty, *seeds = DAY.splitlines()
     for line in seeds:
         clock, name, payload = line.split(" | ", 2)
@@ -150,7 +150,7 @@ def test_log_has_the_form_of_the_first_version(corpus: Corpus, log: DailyLog, fo
     assert written[:2] == [head, empty]
     assert len(written) == 2 + len(seeds)
     for mine, seed in zip(written[2:], seeds, strict=True):
-        filled = re.sub(r',"(conversationId|model)":""', "", mine)  # what the seed leaves out and the catalogue has
+        filled = re.sub(r',"(conversationId|model)":""', "", mine)  # fields that the first version leaves out
         assert filled == seed
 
 
@@ -439,7 +439,7 @@ def test_a_secret_is_redacted_and_the_line_stays_json(
 
 
 def test_all_secrets_in_one_batch(corpus: Corpus, log: DailyLog, folder: Path) -> None:
-    """Among harmless lines, in any order, many in one search."""
+    """The secrets are among harmless lines, in any order, and one search finds many of them."""
     for number in range(200):
         for _, make, _ in SECRETS:
             corpus.emit(TaskStopped(f"t{number}", 'a "harmless"\nline', at=NOON))
@@ -473,7 +473,7 @@ def test_harmless_words_stay(corpus: Corpus, log: DailyLog, folder: Path) -> Non
 
 
 def test_a_batch_full_of_unended_keys_is_searched_in_linear_time() -> None:
-    """Each could go on to the end of the batch; that would be a search of minutes."""
+    """Each key could continue to the end of the batch; a quadratic search would take minutes."""
     line = b'00:00:00 | tool.called | {"x":"-----BEGIN PRIVATE KEY-----"}\n'
     with cpu_within(2):
         assert suspects(line * 20_000) == list(range(20_000))
@@ -631,7 +631,7 @@ def test_fault_is_reported_once_and_no_line_is_lost(
     warnings: list[tuple[str, Any, Any]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """There is a file where the folder should be."""
+    """A file is in the place of the folder."""
     caplog.set_level(logging.WARNING, "callosum")
     clock.now = time.time()
     day = time.strftime("%Y-%m-%d")
@@ -863,7 +863,7 @@ def test_full_file_drops_ordinary_lines_first_and_the_log_counts_them(
 
 
 def test_full_file_never_grows_beyond_its_size(corpus: Corpus, folder: Path, clock: Clock) -> None:
-    """Safety events alone fill the reserve and stop there; several writers share the bound."""
+    """Safety events fill the reserve and stop there; several writers share the limit."""
     size = 1024 * 1024
     with (
         DailyLog(corpus, folder, every=NEVER, size=size, now=clock) as log,
@@ -895,7 +895,7 @@ def test_full_day_leaves_the_next_day_its_room(corpus: Corpus, folder: Path, clo
 
 
 class Written:
-    """Tells when something was written, by hooking in behind the real write."""
+    """Record the moment of each write, behind the real write."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -979,7 +979,7 @@ def test_log_recovers_by_itself(corpus: Corpus, folder: Path, clock: Clock, writ
 def test_emitter_that_is_too_fast_helps_to_redact(
     corpus: Corpus, log: DailyLog, folder: Path, written: Written
 ) -> None:
-    """The disk is stuck; what is full and waits is redacted already when it goes on."""
+    """The disk is stuck; waiting batches are already redacted when it continues."""
     written.may.clear()
     for _ in range(8000):
         corpus.emit(ToolCompleted("x", output="y" * 1000, at=NOON))
@@ -1043,13 +1043,13 @@ def test_invalid_options_are_refused(corpus: Corpus, folder: Path, given: dict[s
 
 
 def test_signal_at_any_point_loses_no_line(corpus: Corpus, folder: Path, clock: Clock) -> None:
-    """Its handler emits too, in the same thread, in the midst of what the emit before it does."""
+    """The signal handler emits too, in the same thread, in the middle of another emit."""
     emitted: list[str] = []
 
     def handler(*_: object) -> None:
         emitted.append(f"s{len(emitted)}")
         corpus.emit(TaskStopped(emitted[-1], "x" * 2000, at=NOON + len(emitted) % 2))
-        signal.setitimer(signal.ITIMER_REAL, 0.0001)  # the next comes only now: they do not pile up
+        signal.setitimer(signal.ITIMER_REAL, 0.0001)  # the next one starts only now: they do not pile up
 
     before = signal.signal(signal.SIGALRM, handler)
     try:

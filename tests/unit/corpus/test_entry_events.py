@@ -1,4 +1,4 @@
-"""From what sessions and people do at the gate, over the journal, to events."""
+"""From the actions of sessions and people at the gate, through the journal, to events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def told(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
-    """The events of what the act left in the journal, but those of leases."""
+    """Return the events of the action's journal entries, without those of leases."""
     return [event for event in all_told(world, act) if not event.dotted.startswith("lease.")]
 
 
@@ -42,13 +42,13 @@ def all_told(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
 
 
 def leases(world: World, act: Callable[[], Any]) -> list[tuple[str, str, int | None, str | None]]:
-    """Of the events of leases: the name, whose it is, the action, and what caused it."""
+    """Return the lease events: name, session, action and cause."""
     found = [event for event in all_told(world, act) if event.dotted.startswith("lease.")]
     return [(event.dotted, event.instance or "", event.id, event.cause) for event in found]
 
 
 def shown(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
-    """Names and payloads, without what all events carry."""
+    """Return names and payloads, without the common fields."""
     base = ("at", "instance", "namespace", "callId", "id", "cause")
     plain = [(event.dotted, json.loads(encode(event))) for event in events]
     return [(name, {key: value for key, value in payload.items() if key not in base}) for name, payload in plain]

@@ -1,4 +1,4 @@
-"""The catalogue: the seed's names and fields, what hosts may report, and what is refused where."""
+"""The catalogue: the original names and fields, what hosts may report, and where bad input is refused."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ FURTHER = {
     "safety.blocked": "verdict",
     "tool.called": "traceparent tracestate",
 }
-"""Fields behind the seed's."""
+"""Fields added after the first version."""
 BESIDE = {
     "lease.taken": "contextKeys tier toolName",
     "lease.released": "contextKeys toolName",
     "lease.expired": "contextKeys toolName",
 }
-"""Events that the seed has not."""
+"""Events that the first version did not have."""
 BASE = ["at", "instance", "namespace", "callId", "id", "cause", "source"]
 
 
@@ -198,7 +198,7 @@ def test_what_hosts_report_goes_in_and_out_unchanged(item: dict[str, Any]) -> No
 
 
 def test_host_reports_only_its_own_health() -> None:
-    """Else it could say so for the gate."""
+    """Otherwise a host could report health for the gate."""
     with pytest.raises(BadRequest) as error:
         read(b'{"type": "health.ok", "metrics": {}, "namespace": null}')
     assert error.value.at == "instance"

@@ -1,4 +1,4 @@
-"""The page about all events: made from the classes, complete, and the one in docs/ is the one that is made."""
+"""The reference page of all events: built from the classes, complete, and equal to the one in docs/."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_page_in_docs_is_the_one_that_the_command_makes() -> None:
 
 
 def faults(kind: type[Struct]) -> list[str]:
-    """What a class leaves unsaid."""
+    """Return the missing docstrings, descriptions and units of a class."""
     found = [] if "__doc__" in vars(kind) and (kind.__doc__ or "").strip() else [f"{kind.__name__} has no docstring"]
     for one in described(kind):
         if not description(one):
@@ -119,7 +119,7 @@ It may rain.
 """
     assert section.startswith(expected)
     assert "| [`health.windowOpened`](#healthwindowopened) | Hypothalamus |  | A `window` was opened. |" in made
-    # with its family, not at the end
+    # in its family, not at the end
     assert made.index("### health.critical") < made.index("### health.windowOpened") < made.index("## resource")
 
 

@@ -1,7 +1,7 @@
-"""A type checker refuses what the bus, a gate and the adapters cannot take: mypy itself says so, line by line.
+"""A type checker rejects wrong use of the bus, a gate and the adapters: mypy itself says so, line by line.
 
-The snippets are in ``tests/typing``. ``# E:`` says what mypy must say of a line, ``# N:`` what type it must find there.
-Of every other line it must say nothing.
+The snippets are in ``tests/typing``. ``# E:`` is the error that mypy must report for a line, ``# N:`` the type it must
+find there. It must report nothing for any other line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Said = Mapping[int, list[tuple[str, str]]]
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
-    """What mypy says of all snippets, by their names: for each line its errors (E) and notes (N)."""
+    """Return mypy's reports for all snippets, by name: errors (E) and notes (N) for each line."""
     folder = tmp_path_factory.mktemp("typing")
     for snippet in SNIPPETS:
         (folder / f"{snippet.stem}.py").write_text(snippet.read_text())
@@ -49,7 +49,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
 
 
 def wrong(text: str, said: Said) -> list[str]:
-    """Where mypy says something else than the marks do."""
+    """Return the lines for which mypy reports something other than the marks."""
     marks = {number: mark.groups() for number, line in enumerate(text.splitlines(), 1) if (mark := MARK.search(line))}
     found = [
         f"line {number}: expected {expected!r}, mypy says {said.get(number)}"

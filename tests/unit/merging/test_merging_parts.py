@@ -1,4 +1,4 @@
-"""The pure parts of merging: what a call writes, which lines differ, what looks secret, what a base is."""
+"""The pure parts of merging: the write of a call, differing lines, files that may hold secrets, bases."""
 
 from __future__ import annotations
 

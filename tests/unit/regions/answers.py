@@ -1,4 +1,4 @@
-"""Answers as the providers' APIs give them, one of each, with a tool call ``send`` to andy and another to bert."""
+"""Answers in the form of each provider's API, with a tool call ``send`` to andy and another to bert."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 
 
 class Model:
-    """An object as SDKs give it: pydantic's way out is all that is used of it."""
+    """An object like those of SDKs: only pydantic's ``model_dump`` is used."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""RAS: a brief cut to any budget keeps whole lines, the most important ones, and says what it left out."""
+"""RAS: a brief cut to any budget keeps whole lines, the most important ones, and counts the lines left out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_brief_as_text() -> None:
     ],
 )
 def test_tokens_are_estimated_on_the_safe_side(text: str, least: int, most: int) -> None:
-    """``least``: what a tokenizer would hardly go below; ``most``: what it never exceeds."""
+    """``least``: tokenizers hardly go below it; ``most``: they never exceed it."""
     assert least <= tokens(text) <= most
 
 
@@ -114,13 +114,13 @@ def test_any_budget_is_kept(corpus: Corpus, budget: int) -> None:
 
 @pytest.mark.parametrize("budget", [0, 1, 50])
 def test_brief_is_empty_if_nothing_fits(corpus: Corpus, trimmed: list[ContextTrimmed], budget: int) -> None:
-    """A host then injects nothing: a head alone tells nobody anything."""
+    """A host then injects nothing: a heading alone is useless."""
     assert RAS(corpus).trim(WHOLE, budget) == Brief(trimmed=10)
     assert (trimmed[0].after, trimmed[0].dropped) == (0, 3)
 
 
 def test_a_single_overlong_line_is_shortened(corpus: Corpus) -> None:
-    """It alone; and nothing that was quoted is left open."""
+    """Only this line is shortened, and no quotation stays open."""
     long = brief_of([Section("Running", (f'doug is working on "{"é" * 300}" and "{"x" * 3000}".', "second"))])
     cut = RAS(corpus).trim(long, 200)
     (line,) = cut.sections[0].lines

@@ -1,4 +1,4 @@
-"""Prefrontal over real gates: what a brief tells, to whom, in which words, and that it changes nothing."""
+"""Prefrontal over real gates: what a brief says, to which session, in which words, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Told = Callable[..., dict[str, list[str]]]
 
 @pytest.fixture
 def told(prefrontal: Prefrontal) -> Told:
-    """What a session is told, by the titles of the sections."""
+    """Return a session's brief, by the titles of its sections."""
 
     def ask(*who: str, **more: object) -> dict[str, list[str]]:
         brief = prefrontal.brief(*who, **more)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_queued_calls_and_questions_to_a_person(world: World, told: Told) -> Non
 
 
 def test_unknown_outcome(world: World, told: Told) -> None:
-    """Whether its lease has just run out, or somebody has already met it."""
+    """Its lease has just expired, or another session has already noticed."""
     world.do("mira", "act3", "plan")
     lost = world.ask("doug", "act3", "plan")
     world.after(600)
@@ -179,7 +179,7 @@ def test_an_unknown_outcome_that_cannot_be_undone_leads_every_brief_until_it_is_
         'An action on "doc:plan" (act4, 10 min ago) has no known outcome: it may or may not have happened. '
         f"Check whether it did, then {settle}"
     )
-    assert next(iter(told("mira").items())) == (GRAVEST, [theirs])  # who never was near the key
+    assert next(iter(told("mira").items())) == (GRAVEST, [theirs])  # a session that never used the key
     assert next(iter(told("anna").items())) == (GRAVEST, [theirs])
     assert next(iter(told("doug").items())) == (GRAVEST, [own])
     world.end("doug", lost, "unknown")
@@ -222,7 +222,7 @@ def test_actions_of_a_session_with_one_tool_are_one_line(world: World, told: Tol
 
 
 def test_brief_names_what_blocked_the_session(world: World, told: Told) -> None:
-    """It opened nothing, but it wants the key."""
+    """The session opened nothing, but it wants the key."""
     held = world.ask("doug", "act3", "plan")
     assert not world.ask("mira", "act4", "plan").proceed
     assert list(told("mira")) == [IN_HAND]
@@ -232,7 +232,7 @@ def test_brief_names_what_blocked_the_session(world: World, told: Told) -> None:
 
 
 def test_own_open_unknown_and_asked_actions(world: World, told: Told) -> None:
-    """After a compaction, or a resume, the session knows it no more."""
+    """After a compaction or a resume the session no longer knows them."""
     lost = world.ask("mira", "act3", "lost")
     world.after(400)
     world.ask("mira", "act3", "open")
@@ -252,7 +252,7 @@ def test_own_open_unknown_and_asked_actions(world: World, told: Told) -> None:
 
 
 def test_actions_elsewhere(world: World, told: Told) -> None:
-    """Leases of tier 3 and up; done lately, of tier 2 and up, since this session's own last call."""
+    """Leases of tier 3 and up, and actions of tier 2 and up since this session's last call."""
     world.do("doug", "act2", "before")
     world.after(1)
     world.do("mira", "look", "mine")
@@ -297,7 +297,7 @@ def test_running_action_is_not_also_listed_as_done(world: World, told: Told) -> 
 
 
 def test_running_action_here_is_not_also_listed_elsewhere(tmp_path: Path, corpus: Corpus) -> None:
-    """Of a key with very many waiters a look shows the newest; the others of that key are no news elsewhere."""
+    """Of a key with very many waiters the newest are shown; the others are not listed under another section."""
     world = World(tmp_path)
     world.do("mira", "act3", "plan")
     for number in range(12):
@@ -321,7 +321,7 @@ def test_calls_that_look_alike_are_one_line(world: World, told: Told) -> None:
 
 def test_a_row_of_dots_is_read_once() -> None:
     with cpu_within(2):
-        assert _PATH.findall("." * 50_000) == []  # from each dot on it would take a minute
+        assert _PATH.findall("." * 50_000) == []  # searching from each dot would take a minute
 
 
 def test_action_is_listed_once(world: World, prefrontal: Prefrontal) -> None:
@@ -344,7 +344,7 @@ def test_namespaces_see_nothing_of_one_another(world: World, told: Told) -> None
 
 
 def test_keys_that_the_host_names(world: World, told: Told) -> None:
-    """In any spelling; of a key never looked at the last day counts."""
+    """They may have any spelling; for a key that was never read, only the last day counts."""
     world.do("doug", "save", "/repo/src/a.py")
     world.after(2)
     for keys in (["file:/repo/src/../src/a.py"], ["file:/repo/"], ["file:src/a.py"]):
@@ -408,7 +408,7 @@ def test_resumed_session_continues_the_other(world: World, told: Told) -> None:
 
 
 def test_sessions_that_descend_from_one_another_end(world: World, told: Told) -> None:
-    """A circle, which only nonsense from hosts can make."""
+    """Only wrong input from hosts can make such a circle."""
     world.do("one", "act3", "plan", parent="two", continues="two")
     world.ask("two", "act3", "plan", parent="one", continues="one")
     assert OWN in told("one")
@@ -418,7 +418,7 @@ def test_sessions_that_descend_from_one_another_end(world: World, told: Told) ->
 
 
 def test_a_brief_confirms_nothing(world: World, prefrontal: Prefrontal) -> None:
-    """What a session was told in a brief it is warned of all the same, and paused for."""
+    """A session is warned and stopped about a conflict even if its brief listed it."""
     world.do("doug", "act3", "plan")
     assert "doug" in prefrontal.brief("mira", keys=["doc:plan"]).text
     world.after(5)
@@ -430,7 +430,7 @@ def test_a_brief_confirms_nothing(world: World, prefrontal: Prefrontal) -> None:
 
 
 def test_brief_sets_no_read_mark(world: World, prefrontal: Prefrontal) -> None:
-    """After it a write of what others changed is as stale as before."""
+    """After a brief, a write over another session's change is as stale as before."""
     world.do("mira", "see", "/repo/a.py")
     world.after(1)
     world.do("doug", "save", "/repo/a.py")
@@ -459,7 +459,7 @@ def test_brief_writes_nothing_to_the_store(tmp_path: Path) -> None:
 
 
 def test_text_of_other_sessions_stays_data(world: World, prefrontal: Prefrontal) -> None:
-    """One line each, quoted, without controls and without what nobody sees."""
+    """It is one quoted line without control and invisible characters."""
     world.do("mira", "act3", "plan")
     who = "mallory\u00a0says: obey"
     world.gate.lock(who, "doc:plan", 3)
@@ -486,7 +486,7 @@ def test_secret_in_a_key_is_hidden(world: World, prefrontal: Prefrontal) -> None
 
 
 def test_a_great_many_sessions(tmp_path: Path) -> None:
-    """Sections are cut, what was left out is counted, and the newest are told."""
+    """Sections are cut, the lines left out are counted, and the newest are listed."""
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))
     for number in range(40):
         world.do("mira", "look", f"k{number}")

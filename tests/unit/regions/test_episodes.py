@@ -1,4 +1,4 @@
-"""Hippocampus over a real gate: what its pages tell, when it writes, and that two of them agree."""
+"""Hippocampus over a real gate: what its pages say, when it writes, and that two of them agree."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_two_on_one_folder_write_the_same_page_once(place: Place) -> None:
         assert one.write() is None
         place.do("mira", "message", message("still more"))
         with PageFolder(place.folder).alone("episodes"):
-            assert one.write() is None  # somebody is at it
+            assert one.write() is None  # another process is writing
         assert one.write() is not None
     assert len(place.saved()) == 3
 

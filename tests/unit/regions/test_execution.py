@@ -1,4 +1,4 @@
-"""Motor and Amygdala: tasks under the gate, and what is told of every call."""
+"""Motor and Amygdala: tasks under the gate, and the events of every call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALL = Call("mira", "act1", {"on": "plan"}, session="chat")
 
 
 class Stage:
-    """A gate, a corpus with Motor and Amygdala, and everything that was told."""
+    """A gate, a corpus with Motor and Amygdala, and all emitted events."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)

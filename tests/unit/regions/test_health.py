@@ -1,4 +1,4 @@
-"""Hypothalamus: the seed's rules with their thresholds, and what measuring finds."""
+"""Hypothalamus: the rules of the first version with their thresholds, and the measurements."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ GOOD = DiskSpace(10, 100)
 
 
 class Bench:
-    """A region with everything around it set by hand."""
+    """A region whose surroundings are all set by hand."""
 
     def __init__(self, folder: Path, store: Any = None) -> None:
         self.corpus = Corpus()
@@ -69,7 +69,7 @@ class Bench:
         return self.disk
 
     def emit(self, *events: CorpusEvent) -> list[tuple[str, dict[str, Any]]]:
-        """What is told of these events, without what all events carry."""
+        """Emit events; return the resulting events without their common fields."""
         self.told.clear()
         for event in events:
             self.corpus.emit(event)
@@ -281,7 +281,7 @@ def test_a_host_whose_calls_do_not_reach_the_gate_is_critical(bench: Bench) -> N
     ],
 )
 def test_a_call_that_reaches_the_gate_shows_that_the_hooks_work(bench: Bench, called: ToolCalled) -> None:
-    """A person may have let the earlier ones be."""
+    """A person may have cancelled the earlier calls."""
     bench.emit(_parsed("a", "b", "c", at=1000), called)
     bench.now = 1100
     assert bench.kinds() == ["health.ok"]
@@ -387,7 +387,7 @@ def test_a_host_that_has_ended_is_not_silent(bench: Bench) -> None:
 
 
 def test_of_a_host_on_another_machine_it_is_not_known_whether_it_lives(bench: Bench) -> None:
-    """It is told once, for it may just have ended."""
+    """It is reported once, because it may just have ended."""
     for beat in (_beat(None), _beat(1, hostname="elsewhere")):
         bench.emit(beat)
         bench.now += 1000

@@ -46,7 +46,7 @@ WORDS = (
 
 
 class Stage:
-    """A gate with rules of the user's, and sessions that reply in threads."""
+    """A gate with the user's own rules, and sessions that reply in threads."""
 
     def __init__(self, folder: Path, rules: list[Any] | tuple[Any, ...] = (), **more: Any) -> None:
         folder.mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ class Stage:
         self.words = iter(WORDS * 20)
 
     def entries(self) -> list[Entry]:
-        """The journal as it is read back from disk."""
+        """Return the journal as it is read back from disk."""
         return [_DECODE(line_of(entry)) for entry in self.gate.entries(limit=100_000)]
 
     def suggest(self, least: int = 5) -> list[Suggestion]:
@@ -80,7 +80,7 @@ class Stage:
     def meet(
         self, target: str, thread: str, *, confirms: bool = True, outcome: str = "done", who: str = "mira"
     ) -> None:
-        """doug replies, and half a minute later mira wants to reply too: she is paused, unless a rule lets her."""
+        """Let doug reply, and mira half a minute later: she is stopped, unless a rule lets her pass."""
         self.end("doug", self.reply("doug", target, thread))
         self.world.after(30)
         decision = self.reply(who, target, thread)
@@ -302,7 +302,7 @@ def test_any_journal_can_be_followed(entries: list[Entry]) -> None:
 
 
 def replayed(tmp_path: Path, rules: list[Any] | tuple[Any, ...], play: Callable[[Stage], None]) -> Stage:
-    """The same calls again, under these rules."""
+    """Make the same calls again, under these rules."""
     again = Stage(tmp_path / f"again-{len(list(tmp_path.iterdir()))}", rules)
     play(again)
     return again
@@ -448,7 +448,7 @@ def test_tier_4_the_guard_and_calls_without_a_rule_are_left_alone(tier: int, rul
 
 
 def test_rules_that_stood_before_keep_deciding_what_they_did(tmp_path: Path) -> None:
-    """A mail by the shell: the copy of ``email-send`` must not take what ``repo-delete`` and ``force-push`` catch."""
+    """A mail by shell: the copy of ``email-send`` must not take calls of ``repo-delete`` and ``force-push``."""
 
     def mail(number: int) -> str:
         return f"echo '{WORDS[number % 14]} {number}' | mail -s 'Week {number}' team@example.com"
@@ -623,7 +623,7 @@ def test_key_families(key: str, of: str) -> None:
 
 
 def test_memory_does_not_grow_with_the_journal() -> None:
-    """Ever new targets, sessions and threads: values are counted together once there are too many."""
+    """With ever new targets, sessions and threads, surplus values are counted together."""
     made = suggestions._Tally(RuleSet.parse())
     endings = EndingTracker()
     for number, entry in enumerate(_confirmations("recent", 12_000)):
@@ -760,7 +760,7 @@ def test_learned_preference_equals_the_proposal(stage: Stage, heeded: int, learn
 
 
 def test_of_two_kinds_at_once_nothing_is_learned_where_one_alone_was_right() -> None:
-    """A rule that lets both pass lets the one pass too: it is not proposed."""
+    """A rule that lets both pass also lets each one pass, so it is not proposed."""
     region, events = BasalGanglia(corpus := Corpus()), []
     corpus.on("preference.*", lambda _, event: events.append(event))
 
@@ -846,7 +846,7 @@ def test_closing_ends_the_subscription(stage: Stage) -> None:
 
 
 class _Crowded(EndingTracker):
-    """Says how many threads were in it at once; each waits a moment for another to come."""
+    """Count how many threads were inside at once; each waits a moment for another one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -164,7 +164,7 @@ JSON = st.recursive(
 
 @st.composite
 def disturbed(draw: st.DrawFn) -> Any:
-    """A real answer in which one value, at any depth, is something else."""
+    """Return a real answer in which one value, at any depth, is replaced."""
     answer = copy.deepcopy(draw(st.sampled_from([answer for answer, _, _ in ANSWERS.values()])))
     place: Any = answer
     while True:
@@ -375,7 +375,7 @@ def test_a_streamed_answer_with_bad_usage_is_logged(here: Here, caplog: pytest.L
     st.randoms(),
 )
 def test_any_stream_can_be_read(chunks: list[Any], random: Any) -> None:
-    """Pieces of all APIs in any order, with anything in between."""
+    """Pieces of all APIs arrive in any order, with anything in between."""
     chunks = copy.deepcopy(chunks)
     for chunk in chunks:
         if isinstance(chunk, dict) and chunk and random.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Finding words: what is indexed, what is found, in which order, and what harms neither."""
+"""Search: what is indexed, what is found, in which order, and what harms neither."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def corpus() -> Iterator[Corpus]:
 
 @pytest.fixture
 def told(corpus: Corpus) -> list[tuple[str, str]]:
-    """What is told of the index."""
+    """Collect the index events."""
     told: list[tuple[str, str]] = []
     corpus.on(CortexReindexed, lambda event: told.append((event.path, event.action)))
     return told
@@ -89,12 +89,12 @@ def page(state: Path, path: str, text: str) -> Path:
 
 
 def found(cortex: Cortex, query: str, **more: Any) -> list[tuple[str, str]]:
-    """Session and answer of what is found, or the path of a page, in order."""
+    """Return session and answer of each hit, or the path of a page, in order."""
     return [(hit.session, hit.answer) if hit.seq else (hit.path, hit.kind) for hit in cortex.search(query, **more)]
 
 
 def whole(state: Path) -> int:
-    """How many rows there are; the words must be those of the rows."""
+    """Return the number of rows; the words must belong to these rows."""
     with closing(sqlite3.connect(state / "brain" / "search.db")) as db:
         db.execute("insert into words(words, rank) values('integrity-check', 1)")
         (rows,) = db.execute("select count(*) from doc").fetchone()
@@ -564,7 +564,7 @@ def without_its_words(file: Path) -> None:
 
 
 def torn(file: Path) -> None:
-    """The head is whole, the rest is not: it is found when it is read."""
+    """Write a file whose head is intact and whose rest is not: the damage shows when it is read."""
     data = file.read_bytes()
     file.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
 

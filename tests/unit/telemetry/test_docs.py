@@ -1,4 +1,4 @@
-"""What the documentation of telemetry says is so: its code runs, and its tables name what there is."""
+"""The telemetry page is true: its code runs, and its tables list everything there is."""
 
 from __future__ import annotations
 

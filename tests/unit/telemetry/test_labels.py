@@ -1,4 +1,4 @@
-"""What sessions call things, as labels of metrics and attributes of spans."""
+"""Names that sessions choose, as labels of metrics and attributes of spans."""
 
 from __future__ import annotations
 

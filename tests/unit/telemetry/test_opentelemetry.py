@@ -48,7 +48,7 @@ FACTS: dict[str, Any] = {"instance": "mira/chat", "namespace": "work"}
 
 
 class Seen:
-    """A corpus with telemetry on it, and what came out."""
+    """A corpus with telemetry, and its spans and metrics."""
 
     def __init__(self, **options: Any) -> None:
         self.corpus = Corpus()
@@ -72,7 +72,7 @@ class Seen:
         return span
 
     def metric(self, name: str) -> list[tuple[Any, dict[str, Any]]]:
-        """The points of a metric: value (of a histogram the point itself), attributes."""
+        """Return the points of a metric: value (of a histogram the point itself) and attributes."""
         assert self.corpus.flush()
         data = self.reader.get_metrics_data()
         found = []
@@ -269,7 +269,7 @@ def test_calls_without_the_gate_s_id_are_found_by_the_host_s(seen: Seen) -> None
 
 
 def test_journal_entries_become_spans(seen: Seen, tmp_path: Path) -> None:
-    """Real decisions of a real gate, through the journal: let through and done, refused, and gone wrong."""
+    """Real decisions of a real gate, read from the journal: completed, blocked and failed."""
     world = World(tmp_path)
     with gate_time(world.clock):
         first = world.ask("mira/chat", "act4", "plan", call_id="toolu_01")
@@ -535,7 +535,7 @@ def test_after_close_no_span_is_made_and_the_providers_continue(seen: Seen) -> N
 
 
 def test_without_providers_it_uses_those_of_the_process() -> None:
-    """In a process of its own: the process's providers can be set but once."""
+    """It runs in a separate process, because a process's providers can be set only once."""
     code = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider

@@ -41,7 +41,7 @@ class Seen:
             self.corpus.emit(event)
 
     def samples(self) -> Samples:
-        """Values by name and the values of the labels, these in the order of their names."""
+        """Return values by name and label values, in the order of the label names."""
         families = text_string_to_metric_families(generate_latest(self.registry).decode())
         return {
             (one.name, tuple(value for _, value in sorted(one.labels.items()))): one.value
@@ -161,7 +161,7 @@ def test_after_close_nothing_is_counted(seen: Seen) -> None:
 
 
 def test_it_coexists_with_the_server_s_metrics() -> None:
-    """One registry for both, as ``GET /metrics`` shows them: no name is used twice."""
+    """Both use one registry, as ``GET /metrics`` shows them: no name is used twice."""
     metrics = Metrics(dict)
     corpus = Corpus()
     prometheus = Prometheus(corpus, metrics.registry)

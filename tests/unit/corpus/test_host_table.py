@@ -1,4 +1,4 @@
-"""The table of what each host tells: it has every event, and says no more than the hosts' descriptions."""
+"""The table of what each host reports: it has every event, and agrees with the hosts' descriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.e2e.told import TABLE, claimed
 CELL = re.compile(r"(hook|plugin|transcript|gate|no)(?: \((\d+)\))?")
 COLUMNS = {host.name: host.title for host in HOSTS}
 TRANSCRIPT = {"llm.response", "llm.error", "context.trimmed", "input.routed"}
-"""What the readers of transcripts can tell, and what follows from it."""
+"""Events that the readers of transcripts can emit, and events that follow from them."""
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
