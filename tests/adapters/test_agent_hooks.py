@@ -184,7 +184,7 @@ def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_later_
             assert not verdict.is_liftable
             assert verdict.reason == "callosum:confirm"
             assert verdict.message.startswith("[Callosum] Conflict: mira/chat acted on")
-            assert "confirm" in (interceptor.told("heartbeat", id) or "")
+            assert "repeat the call" in (interceptor.told("heartbeat", id) or "")
         assert interceptor.told("heartbeat", "c9") is None
         assert interceptor.told("nobody", "c1") is None
         await heartbeat.turn()

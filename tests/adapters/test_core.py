@@ -14,6 +14,7 @@ import pytest
 from callosum import LocalGate
 from callosum.adapters.core import Adapter, Attempt, Noted, Refused, Seen, turn_of
 from callosum.model import Outcome
+from callosum.process import own_session
 from callosum.settings import Settings
 
 MAIL = {"to": "alice@example.com", "subject": "Invoice", "body": "Dear Alice, the invoice is paid."}
@@ -125,3 +126,25 @@ def test_the_turn_of_a_call_is_its_message_and_what_was_called_before_was_read()
     assert turn_of(said, lambda message: message, "a") == ("m3", ("m2:b", "m2:c", "m1:a"))
     assert turn_of(said[:3], lambda message: message, "a") == ("m1", ())
     assert turn_of(said, lambda message: message, "nowhere") == ("", None)
+
+
+def test_the_session_is_the_option_then_the_conversation_then_that_of_the_call_around_then_the_process(
+    gate: LocalGate,
+) -> None:
+    def session(thread: str | None = None, **options: Any) -> tuple[str | None, str | None]:
+        call = Adapter(gate, instance="mira", **options).call_of(Seen(tool="t", params={}, thread=thread, run="r1"))
+        return call.session, call.parent
+
+    assert session("chat", session="mine") == ("mine", None)
+    assert session("chat", session=lambda: "asked") == ("asked", None)
+    assert session("chat", session=lambda: None) == ("chat", None)
+    assert session("chat") == ("chat", None)
+    assert session() == (own_session(), None)  # never the run
+
+    def within(_params: object) -> str:
+        assert session() == ("outer", None)
+        assert session("inner") == ("inner", "mira/outer")
+        return "done"
+
+    assert Adapter(gate, instance="mira").run(Mail("outer", "c1"), within) == "done"
+    assert session() == (own_session(), None)
