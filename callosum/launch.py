@@ -145,14 +145,14 @@ def _main(words: list[str]) -> int | None:
 def _search(folders: Sequence[str]) -> None:
     """Insert the folders into the import path, after the standard library and before installed packages."""
     ends = (f"{os.sep}site-packages", f"{os.sep}dist-packages")
-    place = next((at for at, folder in enumerate(sys.path) if folder.endswith(ends)), len(sys.path))
-    sys.path[place:place] = folders
+    index = next((position for position, folder in enumerate(sys.path) if folder.endswith(ends)), len(sys.path))
+    sys.path[index:index] = folders
 
 
 def _load_package() -> None:
     """Load ``callosum`` from the folder of this file, whatever else has that name on the import path."""
     # This is importlib.machinery.PathFinder, whose import takes a hook half a millisecond.
-    finder = next(one for one in sys.meta_path if getattr(one, "__name__", "") == "PathFinder")
+    finder = next(entry for entry in sys.meta_path if getattr(entry, "__name__", "") == "PathFinder")
     spec = finder.find_spec("callosum", [root()])
     if spec is None or spec.loader is None:
         raise ImportError(f"{root()} holds no package callosum")

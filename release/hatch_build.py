@@ -22,10 +22,10 @@ class ClientHook(BuildHookInterface[Any]):
         if self.target_name != "wheel" or version == "editable" or not name:
             return
         program = "callosum-hook.exe" if name.startswith("windows") else "callosum-hook"
-        place = f"callosum/hosts/native/{name}/{program}"
+        path_in_wheel = f"callosum/hosts/native/{name}/{program}"
         built = Path(os.environ["CALLOSUM_WHEEL_CLIENTS"]) / name / program
         if not built.is_file():
             raise FileNotFoundError(f"{built} is missing: python -m release.client --all")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
-        build_data["force_include"][str(built)] = place
+        build_data["force_include"][str(built)] = path_in_wheel

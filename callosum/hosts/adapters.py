@@ -22,9 +22,9 @@ def code_of(where: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def unknown(name: str, known: Iterable[str], at: str) -> ConfigError:
+def unknown(name: str, names_known: Iterable[str], at: str) -> ConfigError:
     """Return the error for a host name that no host has. ``at`` is the place of the error."""
-    names = list(known)
+    names = list(names_known)
     suggestions = get_close_matches(name[:64], names, n=1)
     hint = f"; did you mean {suggestions[0]}?" if suggestions else f"; known are {', '.join(names)}"
     return ConfigError(f"there is no host {name[:64]!r}{hint}", at=at)

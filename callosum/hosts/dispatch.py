@@ -200,7 +200,7 @@ class Dispatcher:
         self,
         adapter: HookAdapter,
         payload: Mapping[str, Any],
-        place: HostIdentity,
+        identity: HostIdentity,
         host: Host | None = None,
         *,
         here: bool = True,
@@ -216,8 +216,8 @@ class Dispatcher:
         keep their effect.
         """
         answer = HookAnswer()
-        for event in adapter.read(payload, place):
-            answer = _joined(answer, (yield from self._heed(adapter, event, host, expiry, place.home, here=here)))
+        for event in adapter.read(payload, identity):
+            answer = _joined(answer, (yield from self._heed(adapter, event, host, expiry, identity.home, here=here)))
         return adapter.render(payload, answer)
 
     @property
@@ -233,9 +233,9 @@ class Dispatcher:
             if owed is not None and not (yield from self._tell(owed, again=True)):
                 return
 
-    def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity) -> Effects[None]:
+    def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], identity: HostIdentity) -> Effects[None]:
         """Undo what an event opened, because its answer reached no hook and the host continued without it."""
-        for event in adapter.read(payload, place):
+        for event in adapter.read(payload, identity):
             if isinstance(event, CallStarting):
                 call = event.call
                 actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)

@@ -88,42 +88,42 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
     from callosum.model import Call  # noqa: PLC0415
     from callosum.redact import summarise  # noqa: PLC0415
 
-    said = _said(target)
-    place = HostIdentity(said.get("instance", host), said.get("namespace", "default"))
+    parameters = _said(target)
+    identity = HostIdentity(parameters.get("instance", host), parameters.get("namespace", "default"))
     classify = Classifier(state, folder)
 
     def record(kind: str, call: Call) -> dict[str, Any]:
         words = {name: value for name, value in plain(call).items() if value is not None}
         return {"kind": kind, "v": 2, "call": {**words, "params": summarise(call.params)}, **classify.of(call)}
 
-    for told in adapter_of(host).read(payload, place):
-        match told:
+    for event in adapter_of(host).read(payload, identity):
+        match event:
             case CallStarting():
-                call = told.call
+                call = event.call
                 if call.call_id is None:
                     from msgspec.structs import replace  # noqa: PLC0415
 
                     call = replace(call, call_id=os.urandom(16).hex())
                 yield record("call", call)
-            case CallReturned() if not told.background:
-                actor = told.actor
+            case CallReturned() if not event.background:
+                actor = event.actor
                 call = Call(
                     actor.instance,
-                    told.tool,
-                    told.params,
+                    event.tool,
+                    event.params,
                     session=actor.session,
                     namespace=actor.namespace,
-                    call_id=told.call_id,
+                    call_id=event.call_id,
                     cwd=actor.cwd,
                     run=actor.run,
                 )
-                yield {**record("report", call), "outcome": outcome_of(told.result, told.outcome).value}
+                yield {**record("report", call), "outcome": outcome_of(event.result, event.outcome).value}
             case CallsClosed():
-                actor = told.actor
-                who = {"instance": actor.instance, "session": actor.session, "namespace": actor.namespace}
-                for id in told.calls:
-                    call_words = {**who, "tool": "?", "callId": id}
-                    yield {"kind": "report", "v": 2, "call": call_words, "outcome": told.outcome.value}
+                actor = event.actor
+                session_words = {"instance": actor.instance, "session": actor.session, "namespace": actor.namespace}
+                for id in event.calls:
+                    call_words = {**session_words, "tool": "?", "callId": id}
+                    yield {"kind": "report", "v": 2, "call": call_words, "outcome": event.outcome.value}
 
 
 # --- Without packages ---------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
 
 def _words(target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the call on the wire that need no packages to compute."""
-    said = _said(target)
+    parameters = _said(target)
     cwd, agent = payload.get("cwd"), payload.get("agent_id")
     session = f"{payload.get('session_id', '')}{f':{agent}' if isinstance(agent, str) and agent else ''}"
     call: dict[str, Any] = {
-        "instance": said.get("instance", host),
-        "namespace": said.get("namespace", "default"),
+        "instance": parameters.get("instance", host),
+        "namespace": parameters.get("namespace", "default"),
         "session": session[:256] or None,
         "tool": tool,
         "callId": str(payload.get("tool_use_id") or os.urandom(16).hex())[:256],
@@ -148,8 +148,8 @@ def _words(target: str, host: str, payload: Mapping[str, Any], tool: str, params
 
 def _said(target: str) -> dict[str, str]:
     """Return the decoded query parameters."""
-    found = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
-    return {name: _plain(value) for name, value in found.items()}
+    parameters = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
+    return {name: _plain(value) for name, value in parameters.items()}
 
 
 def _plain(said: str) -> str:

@@ -73,16 +73,16 @@ def plan_install(host: str, settings: Settings, where: InstallTarget) -> Install
     hook = hook_for(WITH_HOOKS[host], settings, where.remote) if host in WITH_HOOKS else None
     then: tuple[str, ...] = ()
 
-    def added(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    def added(settings_object: Mapping[str, Any]) -> Mapping[str, Any]:
         nonlocal then
-        then = site.then(found)
-        return site.added(found)
+        then = site.then(settings_object)
+        return site.added(settings_object)
 
     change = files.changed(site.path, added)
-    told = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
+    server_and_tiers = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
     if where.remote is None and host != "mcp":
         then = (*then, *_unread(where.environ))
-    return InstallPlan(host, (change,), hook, told, then)
+    return InstallPlan(host, (change,), hook, server_and_tiers, then)
 
 
 def plan_uninstall(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:
@@ -209,17 +209,17 @@ def _mcp(settings: Settings, where: InstallTarget) -> InstallSite:
     if where.project is not None:
         raise ConfigError("name the file with the servers instead: callosum install mcp FILE", at="--project")
 
-    def then(found: Mapping[str, Any]) -> tuple[str, ...]:
-        if not mcp.covered(found):
+    def then(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+        if not mcp.covered(configuration):
             raise ConfigError("there are no MCP servers in it", at="mcpServers")
-        for module, name in mcp.needed(found).items():
+        for module, name in mcp.needed(configuration).items():
             if find_spec(module) is None:  # the entry would exit at once
-                told = f"{module} is not installed, which its gate needs: pip install 'callosum-protocol[mcp]'"
-                raise ConfigError(told, at=f"server {name}")
-        left = [f"{name} stays without the gate: {why}." for name, why in mcp.skipped(found)]
+                message = f"{module} is not installed, which its gate needs: pip install 'callosum-protocol[mcp]'"
+                raise ConfigError(message, at=f"server {name}")
+        notes = [f"{name} stays without the gate: {why}." for name, why in mcp.skipped(configuration)]
         if settings.state != load(environ={}).state:
-            left.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
-        return (*left, "Restart the host so that it starts its servers anew.")
+            notes.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
+        return (*notes, "Restart the host so that it starts its servers anew.")
 
     return InstallSite(where.file, partial(mcp.installed, command=tuple(launch.command())), mcp.removed, then)
 

@@ -140,7 +140,7 @@ def _waits(argv: list[str], depth: int) -> bool:
         return not any(word in ("--run", "--command") for word in rest)
     if program == "rails" and rest[:1] == ["c"]:
         return True
-    if any(_name(one) in _WITH_CONSOLE and two in _CONSOLES for one, two in pairwise(argv[:4])):
+    if any(_name(first) in _WITH_CONSOLE and second in _CONSOLES for first, second in pairwise(argv[:4])):
         return not any(word in ("-c", "--command") for word in rest)
     description = _PROGRAMS.get(program) or _PROGRAMS.get(program.rstrip("0123456789."))
     return description is not None and _reads(program, rest, description, depth)
@@ -153,7 +153,7 @@ def _opens_shell(program: str, options: Sequence[str]) -> bool:
     return program in _BY_ITSELF and bool(options)
 
 
-def _reads(program: str, rest: Sequence[str], known: _Program, depth: int) -> bool:
+def _reads(program: str, rest: Sequence[str], description: _Program, depth: int) -> bool:
     """Return True if a program of the table, called with these words, reads its commands from standard input."""
     words: list[str] = []
     index, interactive = 0, False
@@ -168,25 +168,25 @@ def _reads(program: str, rest: Sequence[str], known: _Program, depth: int) -> bo
             return program not in ("psql", "mysql", "mariadb") or word != "-"
         if not word.startswith(("-", "+")):
             words.append(word)
-            if known.words == 0:
+            if description.words == 0:
                 break  # the remaining words belong to the program
             continue
         if option in _ANSWERS:
             return False
-        if option in known.values:
+        if option in description.values:
             index += "=" not in word
-        elif option in known.gives or _cluster(word, known.gives):
+        elif option in description.gives or _cluster(word, description.gives):
             return _given(program, word, rest[index:], depth) or (interactive and program not in _SHELLS)
         elif program in _SHELLS and not word.startswith("--") and "s" in word:
             return True
         else:
             interactive = interactive or option in ("-i", "-a", "--interactive")
-    return len(words) <= known.words or (interactive and program not in _SHELLS)
+    return len(words) <= description.words or (interactive and program not in _SHELLS)
 
 
 def _cluster(word: str, gives: Iterable[str]) -> bool:
     """Return True if a word of combined short options (``-lc``) contains one of these options."""
-    return not word.startswith("--") and any(len(one) == 2 and one[1] in word[1:] for one in gives)
+    return not word.startswith("--") and any(len(option) == 2 and option[1] in word[1:] for option in gives)
 
 
 def _given(program: str, option: str, rest: Sequence[str], depth: int) -> bool:

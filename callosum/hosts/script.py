@@ -199,14 +199,14 @@ def script_of(settings: Settings, remote: RemoteServer | None = None, host: str 
     else:
         token = shlex.quote(remote.token_file)
         trusted = f" --cacert {shlex.quote(remote.cacert)}" if remote.cacert is not None else ""
-        place = folder_of(settings.state, host)
+        folder = folder_of(settings.state, host)
         tell = shlex.join(launch.command(run="callosum.hosts.remote:tell"))
-        spool = shlex.quote(str(place / SPOOL))
+        spool = shlex.quote(str(folder / SPOOL))
         tend = shlex.join(launch.command(run="callosum.hosts.remote:main"))
         words |= {
             "QUERY": urlencode(said),
             "CAN": f'[ "$2" != {HERE} ] && {{ IFS= read -r token || [ -n "$token" ]; }} 2>/dev/null <{token}',
-            "HUNG": shlex.quote(hung_path(str(place / "server"))),
+            "HUNG": shlex.quote(hung_path(str(folder / "server"))),
             "SECONDS": f"{remote.seconds:g}",
             "MILLISECONDS": str(int(remote.seconds * 1000)),
             "WHERE": f"-H @/dev/fd/3{trusted}",
@@ -216,7 +216,7 @@ def script_of(settings: Settings, remote: RemoteServer | None = None, host: str 
             "TELL": _TELL.format(spool=spool, tell=tell, host=host, state=words["STATE"]),
             "TEND": _TEND.format(events=_patterns(tending()), tend=tend, host=host, state=words["STATE"]),
             "SOCKET": "''",
-            "PLACE": shlex.quote(str(place)),
+            "PLACE": shlex.quote(str(folder)),
             "SERVER": shlex.quote(remote.url),
         }
     text = files("callosum.hosts").joinpath("hook.sh").read_text("utf-8")

@@ -105,7 +105,7 @@ class Transcripts:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def look(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity, process: Host) -> None:
+    def look(self, adapter: HookAdapter, payload: Mapping[str, Any], identity: HostIdentity, process: Host) -> None:
         """Schedule a read of the transcript that a hook event names. ``process`` is the host's process on this machine.
 
         The last event of a turn (``stop``, ``end``) ends the polling. If a prompt names its model, ``input.routed`` is
@@ -115,7 +115,7 @@ class Transcripts:
         path = adapter.transcript(payload)
         if not host.transcript or not host.transcripts or not path or not hasattr(os, "geteuid"):
             return
-        actor = adapter.actor(payload, place)
+        actor = adapter.actor(payload, identity)
         on = host.events.get(str(payload.get("hook_event_name")))
         role = on.role if on is not None else "heard"
         model = name_if(payload, "model") if role == "prompt" else None
@@ -125,7 +125,7 @@ class Transcripts:
             key = (actor.namespace, actor.name, path)
             session = self._sessions.get(key)
             if session is None:
-                session = self._sessions[key] = _Session(host, actor, path, process, place.home, self._clock())
+                session = self._sessions[key] = _Session(host, actor, path, process, identity.home, self._clock())
                 self._root(session)  # now, because a process that exits after its first turn cannot be inspected later
             session.due = True
             session.at_work = role not in ("stop", "child stop", "end")

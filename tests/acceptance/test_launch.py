@@ -493,7 +493,7 @@ def test_hook_does_not_ask_a_hung_gate_for_a_while(state: Path) -> None:
     with impostor(path, asked.append):
         assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
         assert len(asked) == 1, "one call waits in vain"
-        for tool, params, answer in (("Read", {"file_path": "/repo/a.py"}, ""), ("mail", MAIL, "cannot be asked")):
+        for tool, params, answer in (("Read", {"file_path": "/repo/a.py"}, ""), ("mail", MAIL, "is unreachable")):
             assert Path(hung_path(path)).read_text()
             note_hung(path)  # just now, however slow this machine is
             assert answer in send(script, "A", tool, params)

@@ -1,7 +1,8 @@
-"""What is wrong, on its way from a ``doctor`` to the corpus of a server that runs.
+"""Pass problems that ``doctor`` found to the corpus of a running server.
 
-It lies in the state folder, which is the user's alone and which the gate guards: a host cannot report this by itself.
-Who takes the file away tells it: the server, so that its listeners hear of it too, or ``doctor`` where none does.
+The file is in the state folder, which belongs to the user alone and which the gate guards, so no host can forge it. The
+process that takes the file emits the events: the server, whose listeners then receive them, or ``doctor`` if no server
+does.
 """
 
 from __future__ import annotations
@@ -23,33 +24,35 @@ _LONGEST: Final = 1_000_000
 
 
 def leave(state: Path, wrong: Sequence[Finding], namespace: str) -> None:
-    """Leaves what is wrong with hosts. Raises ``ConfigError`` if it cannot be written."""
-    told = [{"host": finding.host, "says": f"{finding.check}: {finding.says}"} for finding in wrong]
-    content = json.dumps({"namespace": namespace, "wrong": told}).encode() + b"\n"
+    """Write the problems of hosts to the file. Raises ``ConfigError`` if it cannot be written."""
+    problems = [{"host": finding.host, "says": f"{finding.check}: {finding.says}"} for finding in wrong]
+    content = json.dumps({"namespace": namespace, "wrong": problems}).encode() + b"\n"
     files.write(state / FILE, content, 0o600)
 
 
 def take(state: Path) -> list[HealthCritical]:
-    """Takes it away, and returns the events that tell it; none where nothing lies there."""
-    mine = state / f"{FILE}.{os.getpid()}"
+    """Remove the file and return its events, or none if there is no file."""
+    own_path = state / f"{FILE}.{os.getpid()}"
     try:
-        (state / FILE).rename(mine)
+        (state / FILE).rename(own_path)
     except OSError:
         return []
     try:
-        with mine.open("rb") as file:
-            found = json.loads(file.read(_LONGEST))
+        with own_path.open("rb") as file:
+            report = json.loads(file.read(_LONGEST))
         return [
-            HealthCritical(f"host:{one['host']}", str(one["says"])[:500], WANTED, namespace=str(found["namespace"]))
-            for one in found["wrong"]
+            HealthCritical(
+                f"host:{problem['host']}", str(problem["says"])[:500], WANTED, namespace=str(report["namespace"])
+            )
+            for problem in report["wrong"]
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     finally:
         with suppress(OSError):
-            mine.unlink()
+            own_path.unlink()
 
 
 def waits(state: Path) -> bool:
-    """Whether nobody has taken it yet."""
+    """Return True if nobody has taken the file yet."""
     return (state / FILE).exists()

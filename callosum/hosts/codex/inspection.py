@@ -63,7 +63,7 @@ class CodexInspection(HostInspection):
             return ReviewState("advice", "reviewed once; Codex could not say whether they changed since")
         return ReviewState("ok", "you have reviewed the current entries")
 
-    def _untrusted(self, found: Path | None, here: UserContext, settings: Path) -> list[str] | None:
+    def _untrusted(self, executable: Path | None, here: UserContext, settings: Path) -> list[str] | None:
         """Return the events whose entry the user has not reviewed in its current form, so that Codex skips it.
 
         The program is asked. If it is missing, the record of reviews is read, which does not show whether an entry
@@ -71,7 +71,7 @@ class CodexInspection(HostInspection):
         """
         # Codex lists the hooks of a project only for the project's folder.
         folders = dict.fromkeys((str(here.folder), str(settings.parent.parent)))
-        listed = _ask(found, here, [*folders]) if found is not None else None
+        listed = _ask(executable, here, [*folders]) if executable is not None else None
         if listed is not None:
             ours = [
                 hook for hook in listed if MARK in str(hook.get("command")) and hook.get("sourcePath") == str(settings)

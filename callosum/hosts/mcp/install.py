@@ -83,9 +83,9 @@ def programs(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _servers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for place in PLACES:
+    for path in PLACES:
         table: Any = config
-        for step in place:
+        for step in path:
             table = table.get(step) if isinstance(table, Mapping) else None
         if isinstance(table, Mapping):
             yield from ((name, entry) for name, entry in table.items() if isinstance(entry, Mapping))
@@ -93,13 +93,13 @@ def _servers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 def _changed(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
     changed = dict(config)
-    for place in PLACES:
-        parent, table = changed, changed.get(place[0])
-        if len(place) == 2 and isinstance(table, Mapping):
-            parent = changed[place[0]] = dict(table)
-            table = parent.get(place[1])
+    for path in PLACES:
+        parent, table = changed, changed.get(path[0])
+        if len(path) == 2 and isinstance(table, Mapping):
+            parent = changed[path[0]] = dict(table)
+            table = parent.get(path[1])
         if isinstance(table, Mapping):
-            parent[place[-1]] = {
+            parent[path[-1]] = {
                 name: change(name, entry) if isinstance(entry, Mapping) else entry for name, entry in table.items()
             }
     return changed

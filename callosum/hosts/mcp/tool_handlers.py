@@ -139,9 +139,9 @@ class ToolHandlers:
 
 
 def canonical(key: str, cwd: str | None = None) -> str:
-    """A key in the spelling that calls have it in; a bare path is a file's, relative to ``cwd``.
+    """Return a key in the form that calls use. A bare path is a file's, relative to ``cwd``.
 
-    Raises ``ConfigError`` for one that names nothing, or several things.
+    Raises: ``ConfigError`` for text that names no key or several keys.
     """
     from callosum.rules import keys  # noqa: PLC0415 - a wrap starts without the rules
 
@@ -150,7 +150,7 @@ def canonical(key: str, cwd: str | None = None) -> str:
         key = f"file:{key}"
     if ":" not in key:
         raise ConfigError('expected a key such as "file:/repo/a.py" or "email:alice@example.com"', at="key")
-    if key.endswith("/") or "|" in key:  # copied from an answer: only a rule makes what covers others, or a part
+    if key.endswith("/") or "|" in key:  # copied from an answer; only rules make keys of trees and facets
         return key
     canonical_keys = keys.canonical(key, cwd)
     if len(canonical_keys) > 1:

@@ -55,12 +55,12 @@ def check_gate(wrap: Wrap) -> None:
     """Raise ``ConfigError`` if the URL of the gate is malformed, before anything is started."""
     from callosum.client.transport import Address  # noqa: PLC0415
 
-    for url, place in ((wrap.gate, "--gate"), (os.environ.get("CALLOSUM_URL"), "CALLOSUM_URL")):
+    for url, source in ((wrap.gate, "--gate"), (os.environ.get("CALLOSUM_URL"), "CALLOSUM_URL")):
         try:
             if url:
                 Address(url)
         except ValueError as error:
-            raise ConfigError(str(error), at=place) from None
+            raise ConfigError(str(error), at=source) from None
 
 
 def judge_of(wrap: Wrap, call: Call) -> tuple[int, str]:
