@@ -93,7 +93,7 @@ def export(entries: Iterable[Entry], path: Path) -> int:
 # --- choosing -----------------------------------------------------------------------------------------
 
 
-class Filter(Struct, frozen=True, kw_only=True):
+class EntryFilter(Struct, frozen=True, kw_only=True):
     """Which entries are wanted; what is None (or 0) does not count.
 
     In ``session``, ``tool`` and ``key`` a ``*`` stands for anything; ``key`` looks at all keys of an
@@ -125,7 +125,7 @@ class Filter(Struct, frozen=True, kw_only=True):
         )
 
 
-ALL: Final = Filter()
+ALL: Final = EntryFilter()
 
 
 def fits(pattern: str | None, text: str) -> bool:
@@ -203,7 +203,7 @@ class Journal:
         found = [(match, name) for name in names if (match := _NAME.fullmatch(name))]
         return sorted(Segment(int(match[1]), int(match[2]), self.folder / name) for match, name in found)
 
-    def read(self, wanted: Filter = ALL, *, after: int = 0) -> Iterator[Entry]:
+    def read(self, wanted: EntryFilter = ALL, *, after: int = 0) -> Iterator[Entry]:
         """Yields the entries with a ``seq`` greater than ``after``, oldest first.
 
         It ends with the newest there is at the time. Every entry is seen, whether it is rotated before,
@@ -230,7 +230,7 @@ class Journal:
         found = entry_at(self.store, seq)
         return found or next((entry for entry in self._rotated(seq - 1, seq) if entry.seq == seq), None)
 
-    def last(self, count: int, wanted: Filter = ALL) -> list[Entry]:
+    def last(self, count: int, wanted: EntryFilter = ALL) -> list[Entry]:
         """Returns the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""
         if count < 1:
             return []
@@ -248,7 +248,7 @@ class Journal:
 
     def follow(
         self,
-        wanted: Filter = ALL,
+        wanted: EntryFilter = ALL,
         *,
         after: int | None = None,
         interval: float = 0.2,

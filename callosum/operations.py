@@ -36,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Operation(NamedTuple):
+class GateOperation(NamedTuple):
     """One row: an endpoint, and the JSON-RPC methods that do the same.
 
     ``body`` and ``query`` are what the endpoint takes, ``answer`` what it replies with. ``example`` is a body. ``rpc``
@@ -68,7 +68,7 @@ _PARAMS: Final = {"action": "send", "target": "andy", "replyTo": "msg-500", "mes
 _ID: Final = 1747386902123456
 
 OPERATIONS: Final = (
-    Operation(
+    GateOperation(
         "POST",
         "/intercept",
         "Decide a tool call before it runs",
@@ -79,7 +79,7 @@ OPERATIONS: Final = (
         rpc=(wire.Intercept,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/complete",
         "Report how an action ended",
@@ -89,7 +89,7 @@ OPERATIONS: Final = (
         example={"instance": "mira", "session": "chat", "id": _ID, "result": {"sent": True}},
         rpc=(wire.Complete,),
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/lock",
         "Take a lease without a tool call",
@@ -100,7 +100,7 @@ OPERATIONS: Final = (
         rpc=(wire.Lock,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "DELETE",
         "/lock/{key}",
         "Free a lease",
@@ -111,7 +111,7 @@ OPERATIONS: Final = (
         example={"instance": "mira"},
         rpc=(wire.ReleaseAt,),
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/release",
         "Free a lease, named in the body",
@@ -120,7 +120,7 @@ OPERATIONS: Final = (
         answer=Report,
         example={"instance": "mira", "contextKey": "doc:plan"},
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/renew",
         "Prolong a lease",
@@ -131,7 +131,7 @@ OPERATIONS: Final = (
         rpc=(wire.Renew,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/resolve",
         "End an unknown action",
@@ -143,7 +143,7 @@ OPERATIONS: Final = (
         example={"id": _ID, "happened": True, "note": "it is in the sent mails"},
         rpc=(wire.Resolve,),
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/status",
         "Live leases and recent actions",
@@ -153,7 +153,7 @@ OPERATIONS: Final = (
         rpc=(wire.ReadStatus,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/brief",
         "What the others have in hand and did lately",
@@ -163,7 +163,7 @@ OPERATIONS: Final = (
         rpc=(wire.ReadBrief,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/approvals",
         "Calls that wait for a person",
@@ -173,18 +173,18 @@ OPERATIONS: Final = (
         rpc=(wire.ApprovalsQuery,),
         again=True,
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/approvals/{id}",
         "Approve or deny a call",
         "Approves a call that was asked or blocked, or denies it.",
-        body=wire.Answer,
+        body=wire.ApprovalAnswer,
         answer=Report,
         example={"approve": True, "by": "anna"},
         rpc=(wire.Approve, wire.Deny),
         approver=True,
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/journal",
         "Pages and tail of the journal",
@@ -196,7 +196,7 @@ OPERATIONS: Final = (
     ),
 )
 
-BY_NAME: Final[Mapping[str, Operation]] = {kind.operation: row for row in OPERATIONS for kind in row.rpc}
+BY_NAME: Final[Mapping[str, GateOperation]] = {kind.operation: row for row in OPERATIONS for kind in row.rpc}
 """The row of each operation that can be asked for by a request."""
 METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {kind.operation: kind for row in OPERATIONS for kind in row.rpc}
 """The JSON-RPC methods, each with what it takes."""

@@ -66,13 +66,13 @@ _GONE: Final = select.POLLERR | select.POLLHUP
 # --- methods ------------------------------------------------------------------------------------------
 
 
-class HealthQuery(Struct, GateRequest["Health"], frozen=True):
+class HealthQuery(Struct, GateRequest["ChildHealth"], frozen=True):
     """``health``: nothing."""
 
     operation: ClassVar[str] = "health"
 
 
-class Health(Struct, frozen=True, rename="camel"):
+class ChildHealth(Struct, frozen=True, rename="camel"):
     """Who answers, and what it takes."""
 
     name: str
@@ -115,7 +115,7 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
     return brief
 
 
-class Refused(CallosumError):
+class ApproverRequired(CallosumError):
     """What only a person may do. ``at`` names the method, or the field that makes it so."""
 
     def __init__(self, at: str) -> None:
@@ -123,7 +123,7 @@ class Refused(CallosumError):
         self.at = at
 
 
-class Desk:
+class RpcMethods:
     """What each method does. ``approver``: a person stands behind the host, so it may decide for one."""
 
     def __init__(self, gate: Gate, briefs: Briefs, *, approver: bool) -> None:
@@ -138,9 +138,9 @@ class Desk:
         return tuple(name for name in METHODS if self._approver or name not in operations.FOR_APPROVERS)
 
     def admit(self, method: str) -> None:
-        """Raises ``Refused`` for a method that this child may not be asked for."""
+        """Raises ``ApproverRequired`` for a method that this child may not be asked for."""
         if method in operations.FOR_APPROVERS and not self._approver:
-            raise Refused(method)
+            raise ApproverRequired(method)
 
     def answer(self, request: Any) -> Any:
         """Does what is asked, and returns the answer's struct. Raises ``CallosumError``."""
@@ -148,7 +148,7 @@ class Desk:
         if operation == "intercept":
             return self._gate.intercept(request)
         if operation == "health":
-            return Health("callosum", __version__, self.methods())
+            return ChildHealth("callosum", __version__, self.methods())
         if request.namespace is not None:
             check_name(request.namespace, "namespace")
         if operation == "brief":
@@ -156,7 +156,7 @@ class Desk:
         caller = Caller(expiry=Expiry(None, self.closing.is_set)) if operation == "journal" else None
         if not self._approver:
             if operation == "release" and request.force:
-                raise Refused("force")
+                raise ApproverRequired("force")
             if operation == "resolve":
                 caller = Caller(person=False)
         if caller is not None and isinstance(self._gate, LocalGate):
@@ -213,7 +213,7 @@ _SAID: Final = msgspec.json.Decoder(_Said)
 _ID: Final = msgspec.json.Decoder(str | int | float | None)
 
 
-class Fault(Exception):
+class RpcError(Exception):
     """A message that asks for nothing that can be done. ``id`` None: a notification, which is not answered."""
 
     def __init__(self, id: Raw | None, code: int, message: str, /, **data: str | int) -> None:
@@ -226,7 +226,7 @@ class Fault(Exception):
         return wire.encode(_Failure(self.id, self.error)) if self.id is not None else None
 
 
-class Job(NamedTuple):
+class RpcRequest(NamedTuple):
     """A request that can be worked on. ``id`` as it was written; None for a notification."""
 
     id: Raw | None
@@ -239,8 +239,8 @@ class Job(NamedTuple):
         return bool(getattr(self.params, "wait", 0) > 0)
 
 
-def read_job(body: bytes, desk: Desk, namespace: str = DEFAULT_NAMESPACE) -> Job:
-    """Reads one message. ``namespace`` is that of a request which names none. Raises ``Fault``."""
+def read_job(body: bytes, desk: RpcMethods, namespace: str = DEFAULT_NAMESPACE) -> RpcRequest:
+    """Reads one message. ``namespace`` is that of a request which names none. Raises ``RpcError``."""
     message = _read_message(body)
     id = None if message.id is UNSET else message.id.copy()  # a view of it would keep the whole line
     method = message.method
@@ -248,12 +248,14 @@ def read_job(body: bytes, desk: Desk, namespace: str = DEFAULT_NAMESPACE) -> Job
     if decoder is None:
         near = difflib.get_close_matches(method, METHODS, n=1) if len(method) <= 64 else []
         more = {"near": near[0]} if near else {}
-        raise Fault(id, UNKNOWN_METHOD, f"there is no method {method[:64]!r}", at="method", **more)
+        raise RpcError(id, UNKNOWN_METHOD, f"there is no method {method[:64]!r}", at="method", **more)
     try:
         desk.admit(method)
-    except Refused as refusal:
-        raise Fault(id, REFUSED, str(refusal), at=refusal.at) from None
-    return Job(id, method, _read_params(decoder, _EMPTY if message.params is UNSET else message.params, id, namespace))
+    except ApproverRequired as refusal:
+        raise RpcError(id, REFUSED, str(refusal), at=refusal.at) from None
+    return RpcRequest(
+        id, method, _read_params(decoder, _EMPTY if message.params is UNSET else message.params, id, namespace)
+    )
 
 
 def _read_message(body: bytes) -> _Message:
@@ -263,13 +265,13 @@ def _read_message(body: bytes) -> _Message:
     except msgspec.ValidationError as error:
         raise _broken(body, wire.fault_of(error)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise Fault(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+        raise RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
     except RecursionError:
-        raise Fault(_NULL, PARSE_ERROR, "nested too deeply", at="message") from None
+        raise RpcError(_NULL, PARSE_ERROR, "nested too deeply", at="message") from None
     except ConfigError as error:
         raise _broken(body, error) from None
     if message.id is not UNSET and not _is_id(message.id):
-        raise Fault(_NULL, INVALID_REQUEST, "expected a string, a number or null", at="id")
+        raise RpcError(_NULL, INVALID_REQUEST, "expected a string, a number or null", at="id")
     return message
 
 
@@ -283,7 +285,7 @@ def _no_name_twice(message: _Message, body: bytes) -> None:
         wire.read(_ANYTHING, body)
 
 
-def _broken(body: bytes, error: ConfigError) -> Fault:
+def _broken(body: bytes, error: ConfigError) -> RpcError:
     """What is no request, with its id if that can be told. The decoder stopped at the first fault it saw."""
     id = _NULL
     try:
@@ -293,8 +295,8 @@ def _broken(body: bytes, error: ConfigError) -> Fault:
     except msgspec.ValidationError:
         pass  # no object
     except (msgspec.DecodeError, RecursionError) as worse:
-        return Fault(_NULL, PARSE_ERROR, f"no valid JSON: {worse}", at="message")
-    return Fault(id, INVALID_REQUEST, error.message, at=error.at if error.at != "body" else "message")
+        return RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {worse}", at="message")
+    return RpcError(id, INVALID_REQUEST, error.message, at=error.at if error.at != "body" else "message")
 
 
 def _is_id(raw: Raw) -> bool:
@@ -312,7 +314,7 @@ def _read_params(decoder: msgspec.json.Decoder[Any], raw: Raw, id: Raw | None, n
             params = _with_own(params, _SAID.decode(raw), namespace=namespace, channel="stdio")
     except ConfigError as error:
         code = INVALID_PARAMS if bytes(raw)[:1] in (b"{", b"[") else INVALID_REQUEST
-        raise Fault(id, code, error.message, at=error.at if error.at != "body" else "params") from None
+        raise RpcError(id, code, error.message, at=error.at if error.at != "body" else "params") from None
     return params
 
 
@@ -325,7 +327,7 @@ def _with_own(params: Any, said: _Said, **own: str) -> Any:
 # --- lines --------------------------------------------------------------------------------------------
 
 
-class Lines:
+class LineSplitter:
     """Cuts what comes into lines; a line longer than ``most`` bytes is passed over without being kept."""
 
     def __init__(self, most: int = wire.MAX_BODY) -> None:
@@ -455,7 +457,7 @@ class Channel(Protocol):
 
 
 class _Conversation:
-    def __init__(self, desk: Desk, channel: Channel, namespace: str, workers: int) -> None:
+    def __init__(self, desk: RpcMethods, channel: Channel, namespace: str, workers: int) -> None:
         self._desk = desk
         self._channel = channel
         self._namespace = namespace
@@ -471,12 +473,12 @@ class _Conversation:
         """Answers a line, or has it answered. ``alone``: no other line has come with it."""
         try:
             self._take_line(line, alone=alone)
-        except Fault as fault:
+        except RpcError as fault:
             self._send(fault.answer())
 
     def _take_line(self, line: bytes | None, *, alone: bool) -> None:
         if line is None:
-            raise Fault(_NULL, INVALID_REQUEST, f"the line is longer than {wire.MAX_BODY} bytes", at="message")
+            raise RpcError(_NULL, INVALID_REQUEST, f"the line is longer than {wire.MAX_BODY} bytes", at="message")
         line = line.lstrip(b" \t\r")
         if not line:
             return
@@ -484,7 +486,7 @@ class _Conversation:
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                raise Fault(_NULL, PARSE_ERROR, f"no valid UTF-8: {error.reason}", at="message") from None
+                raise RpcError(_NULL, PARSE_ERROR, f"no valid UTF-8: {error.reason}", at="message") from None
         if line[:1] == b"[":
             self._take_batch(line)
         else:
@@ -494,9 +496,9 @@ class _Conversation:
         try:
             raws = _BATCH.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Fault(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+            raise RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
         if not 1 <= len(raws) <= MAX_BATCH:
-            raise Fault(_NULL, INVALID_REQUEST, f"expected 1 to {MAX_BATCH} requests in a batch", at="message")
+            raise RpcError(_NULL, INVALID_REQUEST, f"expected 1 to {MAX_BATCH} requests in a batch", at="message")
         batch = _Batch(len(raws), self._send)
         for raw in raws:
             self._take_one(bytes(raw), batch.add, alone=len(raws) == 1)
@@ -504,11 +506,11 @@ class _Conversation:
     def _take_one(self, body: bytes, reply: Reply, *, alone: bool) -> None:
         try:
             job = read_job(body, self._desk, self._namespace)
-        except Fault as fault:
+        except RpcError as fault:
             return reply(fault.answer())
         except Exception as error:  # whatever one message does, the next is answered
             logger.exception("a message could not be read")
-            return reply(Fault(_NULL, INTERNAL_ERROR, "internal error", kind=type(error).__name__).answer())
+            return reply(RpcError(_NULL, INTERNAL_ERROR, "internal error", kind=type(error).__name__).answer())
         started = False
         if job.slow:
             started = self._workers.start(partial(self._work, job, reply), wait=True)
@@ -518,7 +520,7 @@ class _Conversation:
             self._work(job, reply)
         return None
 
-    def _beside(self, job: Job, reply: Reply) -> bool:
+    def _beside(self, job: RpcRequest, reply: Reply) -> bool:
         """Hands a quick request to a worker; False if all wait, so that what frees a lease is not held up by them."""
         token = object()
 
@@ -534,23 +536,23 @@ class _Conversation:
 
     # --- what goes -------------------------------------------------------------------------------
 
-    def _work(self, job: Job, reply: Reply) -> None:
+    def _work(self, job: RpcRequest, reply: Reply) -> None:
         reply(self._answer(job))
 
-    def _answer(self, job: Job) -> bytes | None:
+    def _answer(self, job: RpcRequest) -> bytes | None:
         try:
             result = self._desk.answer(job.params)
             return wire.encode(_Answer(job.id, result)) if job.id is not None else None
         except ConfigError as error:
-            fault = Fault(job.id, INVALID_PARAMS, error.message, at=error.at)
-        except Refused as refusal:
-            fault = Fault(job.id, REFUSED, str(refusal), at=refusal.at)
+            fault = RpcError(job.id, INVALID_PARAMS, error.message, at=error.at)
+        except ApproverRequired as refusal:
+            fault = RpcError(job.id, REFUSED, str(refusal), at=refusal.at)
         except CallosumError as error:
             named = {"id": error.id} if isinstance(error, Unconfirmed) and error.id is not None else {}
-            fault = Fault(job.id, AWAY, str(error), kind=type(error).__name__, **named)
+            fault = RpcError(job.id, AWAY, str(error), kind=type(error).__name__, **named)
         except Exception as error:  # whatever one request does, the next is answered
             logger.exception("%s failed", job.method)
-            fault = Fault(job.id, INTERNAL_ERROR, "internal error", kind=type(error).__name__)
+            fault = RpcError(job.id, INTERNAL_ERROR, "internal error", kind=type(error).__name__)
         return fault.answer()
 
     def _send(self, answer: bytes | None) -> None:
@@ -591,8 +593,8 @@ def serve(
     when nobody is there to read them; the gate is then in use. Raises ``OSError`` if answers could not be
     written although somebody might read them (a full disk).
     """
-    conversation = _Conversation(Desk(gate, briefs, approver=approver), channel, namespace, workers)
-    lines = Lines()
+    conversation = _Conversation(RpcMethods(gate, briefs, approver=approver), channel, namespace, workers)
+    lines = LineSplitter()
     while data := channel.read():
         found = lines.feed(data)
         for line in found:

@@ -157,7 +157,7 @@ class Resolve(_Request, GateRequest[Report], frozen=True, kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Answer(_Request, frozen=True, kw_only=True):
+class ApprovalAnswer(_Request, frozen=True, kw_only=True):
     """``POST /approvals/{id}``: a person's word on a call that was asked or blocked.
 
     ``note`` goes to the agent with a refusal, and to the journal.
@@ -255,7 +255,7 @@ class ReadJournal(JournalQuery, frozen=True, kw_only=True):
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
 
 
-class Found(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class LateClassification(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The classification of a spooled call, made where it ran. Keys are written ``["file:/a.md", "write"]``."""
 
     tier: Annotated[int, Meta(ge=0, le=4)]
@@ -283,13 +283,13 @@ class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     v: int = 1
     running: bool = False
     id: Id | None = None
-    found: Found | None = None
+    found: LateClassification | None = None
     content_key: str = ""
     started: float | None = None
     ended: float | None = None
 
 
-class Late(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class LateBatch(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """``POST /late``. ``now`` is the sender's clock in Unix seconds, by which the records are dated."""
 
     calls: Annotated[list[LateCall], Meta(max_length=MAX_EVENTS)]
@@ -408,7 +408,7 @@ OVERLOADED: Final = "load"
 """The place of the fault where a server has more to do than it can."""
 
 
-class Fault(Struct, frozen=True, rename="camel", omit_defaults=True):
+class ErrorResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault.
 
     ``id`` names a decision that may be in force although the request failed: its client must not act on

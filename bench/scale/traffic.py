@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from callosum import Call
-from callosum.cli.traffic import Recorded, read
+from callosum.cli.recorded_calls import RecordedCall, read
 from callosum.rules import RuleSet
 
 FILE: Final = Path(__file__).with_name("traffic.json")
@@ -88,7 +88,7 @@ def exponent_of(counts: Iterable[Sequence[int]]) -> float:
     return round((low + high) / 2, 2)
 
 
-def taken(recorded: Iterable[Recorded], source: str) -> Traffic:
+def taken(recorded: Iterable[RecordedCall], source: str) -> Traffic:
     """What the rules that ship make of these calls."""
     rules = RuleSet.parse()
     tiers: Counter[int] = Counter()

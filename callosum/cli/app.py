@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from callosum.cli import (
+    approvals,
     brief,
     commitments,
     console,
@@ -20,15 +21,14 @@ from callosum.cli import (
     hook,
     install,
     journal,
-    look,
     mcp,
     merges,
-    people,
     replay,
     report,
     rules,
     search,
     serve,
+    status,
     stdio,
     store,
     token,
@@ -53,8 +53,8 @@ _SERVE = "Serve (for sessions of other processes and machines)"
 _CHECK = "Try and check"
 _HOSTS = f"Hosts ({', '.join(host.title for host in HOSTS)}, MCP)"
 
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(status.status)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(status.leases)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(commitments.commitments)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(report.report)
@@ -64,12 +64,12 @@ app.command(rich_help_panel=_LOOK, epilog=EPILOG)(console.console)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG, cls=search.Words)(search.search)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(events.events)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(decide.explain)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.approve)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.deny)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.resolve)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.release)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.off)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.approve)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.deny)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.resolve)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.release)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.off)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.on)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from callosum.client.transport import Stream
+    from callosum.client.transport import ResponseStream
     from callosum.settings import Settings
 
 _SECONDS = 15.0
@@ -147,7 +147,7 @@ def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
         transport.close()
 
 
-def _said(stream: Stream) -> Iterator[str]:
+def _said(stream: ResponseStream) -> Iterator[str]:
     from callosum.client.transport import TransportError
 
     ends = time.monotonic() + _HOURS

@@ -54,7 +54,7 @@ def explain(  # noqa: PLR0917  typer names them all
     if jsonl:
         if tool or params or param:
             raise ConfigError("the calls come on standard input, not as arguments", at="--jsonl")
-        from callosum.cli.lines import classify_lines
+        from callosum.cli.classify_lines import classify_lines
 
         if classify_lines(rulebook_of(settings).current(), settings.instance or "explain"):
             raise typer.Exit(USAGE)
@@ -75,7 +75,7 @@ def _call(
     import msgspec
     from msgspec.structs import replace
 
-    from callosum.cli.lines import read_call
+    from callosum.cli.classify_lines import read_call
     from callosum.model import Call
 
     name = settings.instance or "explain"
@@ -125,7 +125,7 @@ _EFFECTS = {"read": "it only looks", "write": "it changes something"}
 
 def _show(found: Classification, decision: Decision, call: Call, *, json: bool) -> None:
     from callosum.cli import show
-    from callosum.cli.lines import brief
+    from callosum.cli.classify_lines import brief
 
     if json:
         import msgspec

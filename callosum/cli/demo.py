@@ -13,7 +13,7 @@ from callosum.cli.options import Json
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from callosum.cli.stage.play import Half, Told
+    from callosum.cli.demo_run.runner import DemoNotice, DemoResult
 
 _KINDS = {"thread": "recent", "meeting": "opposed", "file": "stale", "crash": "unknown"}
 """What a session must have been told of in each scene."""
@@ -80,11 +80,11 @@ def _check(state: Path | None) -> None:
         raise ConfigError("expected a folder that is new or empty", at="--state")
 
 
-def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[Half, Half]:
+def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[DemoResult, DemoResult]:
     from contextlib import nullcontext
 
     from callosum.cli import show
-    from callosum.cli.stage.play import perform
+    from callosum.cli.demo_run.runner import perform
 
     waiting = nullcontext() if quiet else show.console().status("one agent, three sessions, no gate ...")
     with waiting as status:
@@ -94,12 +94,12 @@ def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[Half, Half]:
         return without, perform(folder / "with", state.absolute())
 
 
-def _told_right(gated: Half) -> bool:
+def _told_right(gated: DemoResult) -> bool:
     """Whether each session that met another's act was told so, and of the right thing."""
     return len(gated.told) == len(_KINDS) and all(_KINDS[one.scene] in one.kinds for one in gated.told)
 
 
-def _report(without: Half, gated: Half, took: float, *, right: bool) -> None:
+def _report(without: DemoResult, gated: DemoResult, took: float, *, right: bool) -> None:
     from rich.text import Text
 
     from callosum.cli import show
@@ -108,11 +108,11 @@ def _report(without: Half, gated: Half, took: float, *, right: bool) -> None:
         word = {0: "no mail", 1: "1 mail"}.get(count, f"{count} mails")
         return show.cell(f"Alice got {word}", "green" if count == 1 else "red")
 
-    def answers(half: Half) -> Text:
+    def answers(half: DemoResult) -> Text:
         found = half.meeting_answers
         return show.cell("Alice was told: " + ", then ".join(found), "green" if len(found) == 1 else "red")
 
-    def notes(half: Half) -> Text:
+    def notes(half: DemoResult) -> Text:
         text = f"{half.notes_lost} of 2 edits lost" if half.notes_lost else "both edits are in it"
         return show.cell(text, "red" if half.notes_lost else "green")
 
@@ -144,7 +144,7 @@ def _report(without: Half, gated: Half, took: float, *, right: bool) -> None:
         show.line(f"With the gate it did NOT come out right ({took:.1f} s); that is a fault of Callosum.", "red")
 
 
-def _tell(one: Told) -> None:
+def _tell(one: DemoNotice) -> None:
     from rich.padding import Padding
     from rich.text import Text
 

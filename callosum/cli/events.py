@@ -17,7 +17,7 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from callosum.cli.eventsource import Seen
+    from callosum.cli.eventsource import ShownEvent
 
 
 def events(  # noqa: PLR0917  typer names them all
@@ -66,13 +66,13 @@ def events(  # noqa: PLR0917  typer names them all
     from msgspec.structs import replace
 
     from callosum.cli import show
-    from callosum.cli.eventsource import JOURNALLED, Wanted, coming, coming_from, past, past_elsewhere
+    from callosum.cli.eventsource import JOURNALLED, EventSelection, coming, coming_from, past, past_elsewhere
     from callosum.cli.times import moment
     from callosum.corpus.daily_log import FOLDER
     from callosum.journal import Journal
 
     settings = settings_of(state, namespace, config)
-    wanted = Wanted(
+    wanted = EventSelection(
         types=_types(patterns, quiet=quiet),
         namespace=namespace,
         session=session,
@@ -132,7 +132,7 @@ def _token(file: Path | None) -> str | None:
         raise ConfigError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", at="--token-file") from None
 
 
-def _put(found: Iterable[Seen], *, json: bool) -> int:
+def _put(found: Iterable[ShownEvent], *, json: bool) -> int:
     """Shows events as they come; returns how many there were."""
     from callosum.cli import show
     from callosum.cli.eventline import line

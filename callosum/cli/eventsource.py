@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from callosum.client.client import CallosumClient
-from callosum.client.errors import BadAnswer, TransportError
+from callosum.client.errors import BadResponse, TransportError
 from callosum.client.messages import fault_of, quoted
 from callosum.client.sse import Events
-from callosum.client.transport import Stream, Transport
+from callosum.client.transport import ResponseStream, Transport
 from callosum.corpus import entry_events
 from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import (
@@ -34,7 +34,7 @@ from callosum.corpus.events import (
 )
 from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import ConfigError, GateUnavailable
-from callosum.journal import Filter, fits
+from callosum.journal import EntryFilter, fits
 from callosum.model import SECOND, Entry
 from callosum.server.place import running
 from callosum.server.ring import PUBLISHED, end_of, id_of, position_of
@@ -65,7 +65,7 @@ _LONGEST: Final = 16_000_000
 _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
 
 
-class Seen(NamedTuple):
+class ShownEvent(NamedTuple):
     """An event as it is shown: its dotted name and its payload in the words of the wire."""
 
     type: str
@@ -78,30 +78,30 @@ class Seen(NamedTuple):
         return at if isinstance(at, int | float) else 0.0
 
     @classmethod
-    def of(cls, event: CorpusEvent) -> Seen:
+    def of(cls, event: CorpusEvent) -> ShownEvent:
         """An event of this process."""
         return cls(event.dotted, msgspec.json.decode(encode(event)))
 
 
-class Wanted(Filter, frozen=True, kw_only=True):
+class EventSelection(EntryFilter, frozen=True, kw_only=True):
     """Which events are wanted, and with them which entries; ``types`` None means all."""
 
     types: frozenset[str] | None = None
 
     def passes(self, entry: Entry) -> bool:
         """Whether the entry stands for an event that is wanted."""
-        return Filter.passes(self, entry) and any(
+        return EntryFilter.passes(self, entry) and any(
             self.types is None or event.dotted in self.types for event in events_of(entry)
         )
 
-    def of(self, entry: Entry, calls: OpeningCalls) -> list[Seen]:
+    def of(self, entry: Entry, calls: OpeningCalls) -> list[ShownEvent]:
         """The wanted events that the entry stands for. Raises what ``calls`` raises."""
-        if not Filter.passes(self, entry):
+        if not EntryFilter.passes(self, entry):
             return []
         events = calls.events_of(entry)
-        return [Seen.of(event) for event in events if self.types is None or event.dotted in self.types]
+        return [ShownEvent.of(event) for event in events if self.types is None or event.dotted in self.types]
 
-    def takes(self, seen: Seen) -> bool:
+    def takes(self, seen: ShownEvent) -> bool:
         """Whether an event that no entry stands for is wanted, whenever it was."""
         return (
             (self.types is None or seen.type in self.types)
@@ -118,7 +118,7 @@ def _is(pattern: str, name: Any) -> bool:
 # --- what was -----------------------------------------------------------------------------------------
 
 
-def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]:
+def past(book: Journal, log: Path, wanted: EventSelection, count: int) -> Iterable[ShownEvent]:
     """Returns the newest ``count`` wanted events up to ``wanted.until`` in the order of time.
 
     ``count`` 0 means all, one at a time: those of a log in its order, which is that of time but for a few seconds.
@@ -137,12 +137,12 @@ def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]
     return sorted(found, key=_second)[-count:]
 
 
-def _second(seen: Seen) -> int:
+def _second(seen: ShownEvent) -> int:
     """Its whole second, which is all that the log knows: within one the journal's events keep their place before."""
     return int(seen.at)
 
 
-def _logged(folder: Path, wanted: Wanted, *, newest: bool) -> Iterator[Seen]:
+def _logged(folder: Path, wanted: EventSelection, *, newest: bool) -> Iterator[ShownEvent]:
     """The wanted events of the daily logs that the journal does not have, oldest or newest first."""
     since, until = wanted.since / SECOND, wanted.until / SECOND if wanted.until is not None else float("inf")
     days = sorted((match[1], path) for path in folder.glob("*.log.md") if (match := _DAY.fullmatch(path.name)))
@@ -157,7 +157,7 @@ def _logged(folder: Path, wanted: Wanted, *, newest: bool) -> Iterator[Seen]:
                     yield seen
 
 
-def _read(line: bytes, day: str) -> Seen | None:
+def _read(line: bytes, day: str) -> ShownEvent | None:
     """Parse a line ``HH:MM:SS | type | {json}`` of a day's log; ``at`` is its time. Return None if it is malformed."""
     clock, _, rest = line.partition(b" | ")
     name, _, payload = rest.partition(b" | ")
@@ -169,7 +169,7 @@ def _read(line: bytes, day: str) -> Seen | None:
         moment = datetime.fromisoformat(f"{day}T{clock.decode('ascii')}").timestamp()
     except (ValueError, RecursionError):
         return None
-    return Seen(type, {**found, "at": found.get("at", moment)}) if isinstance(found, dict) else None
+    return ShownEvent(type, {**found, "at": found.get("at", moment)}) if isinstance(found, dict) else None
 
 
 def _backwards(file: int) -> Iterator[bytes]:
@@ -185,7 +185,7 @@ def _backwards(file: int) -> Iterator[bytes]:
     yield rest
 
 
-def past_elsewhere(url: str, token: str | None, wanted: Wanted, count: int) -> tuple[list[Seen], int]:
+def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: int) -> tuple[list[ShownEvent], int]:
     """Returns the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
 
     They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. A report of a call that began
@@ -212,13 +212,15 @@ def refusal(fault: ConfigError, url: str) -> ConfigError:
 # --- what comes ---------------------------------------------------------------------------------------
 
 
-Step = tuple[str, Seen | None]
+Step = tuple[str, ShownEvent | None]
 """The id of an event in the stream, from which to go on, and the event if it is to be shown."""
 Tell = Callable[[str], None]
 """Is given what a person is to know of the connection, a sentence at a time."""
 
 
-def coming_from(url: str, wanted: Wanted, newest: int, now: int, token: str | None, tell: Tell) -> Iterator[Seen]:
+def coming_from(
+    url: str, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
+) -> Iterator[ShownEvent]:
     """Yields what comes from the server at ``url`` behind its entry ``newest``, without end.
 
     A server begins with what hosts reported since that entry, which may be hours ago. What it had before the moment
@@ -248,8 +250,8 @@ def _is_reported(id: str) -> bool:
 
 
 def coming(
-    book: Journal, state: Path, wanted: Wanted, newest: int, now: int, token: str | None, tell: Tell
-) -> Iterator[Seen]:
+    book: Journal, state: Path, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
+) -> Iterator[ShownEvent]:
     """Yields what comes in a state folder behind the entry ``newest`` and the moment ``now``, without end.
 
     It comes from a server of the folder while there is one that can be asked, else from the journal.
@@ -288,7 +290,7 @@ def _is_there(state: Path, address: str) -> bool:
     return any(one.address == address for one in running(state))
 
 
-def _journalled(book: Journal, wanted: Wanted, last_id: str, stop: Callable[[], bool]) -> Iterator[Step]:
+def _journalled(book: Journal, wanted: EventSelection, last_id: str, stop: Callable[[], bool]) -> Iterator[Step]:
     """Follows the journal until ``stop()``."""
     position = position_of(last_id)
     seq, place = position
@@ -296,12 +298,17 @@ def _journalled(book: Journal, wanted: Wanted, last_id: str, stop: Callable[[], 
     for entry in book.follow(after=seq - (place < PUBLISHED), stop=stop):
         for n, event in enumerate(calls.events_of(entry)):
             if (entry.seq, n) > position:
-                seen = Seen.of(event)
+                seen = ShownEvent.of(event)
                 yield id_of((entry.seq, n)), seen if wanted.takes(seen) else None
 
 
 def _streamed(
-    url: str, wanted: Wanted, last_id: str, token: str | None, tell: Tell, there: Callable[[], bool] | None = None
+    url: str,
+    wanted: EventSelection,
+    last_id: str,
+    token: str | None,
+    tell: Tell,
+    there: Callable[[], bool] | None = None,
 ) -> Iterator[Step]:
     """Follows a server's stream; one of this machine as long as it is ``there``."""
     source = _Source(url, wanted, token, tell, there)
@@ -320,7 +327,7 @@ class _Source:
     """Opens a server's stream again and again, and tells when it was lost and found."""
 
     def __init__(
-        self, url: str, wanted: Wanted, token: str | None, tell: Tell, there: Callable[[], bool] | None
+        self, url: str, wanted: EventSelection, token: str | None, tell: Tell, there: Callable[[], bool] | None
     ) -> None:
         try:
             # The address of one of this machine was read in the user's own folder; its certificate has another name.
@@ -335,7 +342,7 @@ class _Source:
         self._there = there
         self._lost = False
 
-    def connect(self, last_id: str) -> Stream:
+    def connect(self, last_id: str) -> ResponseStream:
         """Opens the stream behind that event. Raises ``TransportError``, ``ConfigError``."""
         deadline = time.monotonic() + _PATIENCE
         headers = ("Accept: text/event-stream", f"Last-Event-ID: {last_id}")
@@ -345,7 +352,7 @@ class _Source:
             stream.close()
             if isinstance(fault, ConfigError):
                 raise refusal(fault, self._url)
-            raise fault if isinstance(fault, TransportError) else BadAnswer(str(fault))
+            raise fault if isinstance(fault, TransportError) else BadResponse(str(fault))
         if self._lost:
             self._lost = False
             self._tell(f"{self._url} is back: going on after the last event")
@@ -364,10 +371,10 @@ class _Source:
         self._transport.close()
 
 
-def _seen(type: str, text: str) -> Seen | None:
+def _seen(type: str, text: str) -> ShownEvent | None:
     """Parse an event of the stream. Return None if it is malformed."""
     try:
         payload = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return Seen(type, payload) if isinstance(payload, dict) else None
+    return ShownEvent(type, payload) if isinstance(payload, dict) else None

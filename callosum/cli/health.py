@@ -294,11 +294,11 @@ def _connections(address: str, pool: Mapping[str, int] | None) -> Iterator[Findi
 def _hosts(settings: Settings) -> Iterator[Finding]:
     from callosum.hosts.checkup.examine import examine as examine_hosts
     from callosum.hosts.inspection import UserContext
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
 
     def read(since: int) -> Iterator[Entry]:
         with open_gate(settings) as gate:
-            yield from Journal(gate.store, settings.state).read(Filter(since=since))
+            yield from Journal(gate.store, settings.state).read(EntryFilter(since=since))
 
     here = UserContext(home=Path.home(), environ=os.environ, folder=Path.cwd())
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
     from callosum.model import Entry
 
 
@@ -65,10 +65,10 @@ def journal(  # noqa: PLR0917  typer names them all
     """
     from callosum.cli import show
     from callosum.cli.times import moment
-    from callosum.journal import Filter, Journal, line_of
+    from callosum.journal import EntryFilter, Journal, line_of
 
     settings = settings_of(state, namespace, config)
-    wanted = Filter(
+    wanted = EntryFilter(
         namespace=namespace,
         session=session,
         tool=tool,
@@ -136,7 +136,7 @@ def _rotate(book: Journal, age: float, size: int, window: int) -> None:
         show.line("Nothing was moved: decisions may still need every entry in the store.")
 
 
-def _export(book: Journal, wanted: Filter, path: Path, *, json: bool) -> None:
+def _export(book: Journal, wanted: EntryFilter, path: Path, *, json: bool) -> None:
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.journal import export
@@ -153,7 +153,7 @@ def _export(book: Journal, wanted: Filter, path: Path, *, json: bool) -> None:
         show.line(f"{count} entries are in {clean(str(path), 300)}.")
 
 
-def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
+def _follow(book: Journal, wanted: EntryFilter, after: int, *, json: bool) -> None:
     from callosum.cli import show
     from callosum.journal import line_of
 

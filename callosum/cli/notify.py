@@ -26,7 +26,7 @@ TIMEOUT: Final = 30.0
 _FACTS: Final = ("event", "id", "short", "instance", "tool", "tier", "key", "rule", "warning")
 
 
-class Notifier:
+class ApprovalNotifier:
     """Runs ``command`` once for each ``send``, one after another, in a thread of its own.
 
     A command that fails is told to ``complain`` with a sentence, and harms nothing. Close it to let

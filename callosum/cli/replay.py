@@ -13,8 +13,8 @@ from callosum.cli.options import Config, Namespace, State, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from callosum.cli.replaying import Plan, Share, Sum
-    from callosum.cli.traffic import Broken
+    from callosum.cli.recorded_calls import BrokenLine
+    from callosum.cli.replaying import ReplayPlan, ReplayTotals, SessionShare
     from callosum.settings import Settings
 
 _SHOWN = 5
@@ -79,27 +79,27 @@ def _in_folder(settings: Settings, made: str | None) -> Settings:
 
 def _run(
     settings: Settings, files: tuple[Path, ...], sessions: int, *, pause: bool, quiet: bool
-) -> tuple[Sum, list[Broken], float, int]:
+) -> tuple[ReplayTotals, list[BrokenLine], float, int]:
     import secrets
 
     from callosum.cli import show
-    from callosum.cli.replaying import Plan, replay_all
-    from callosum.cli.traffic import Broken, read
+    from callosum.cli.recorded_calls import BrokenLine, read
+    from callosum.cli.replaying import ReplayPlan, replay_all
 
-    broken: list[Broken] = []
+    broken: list[BrokenLine] = []
     tasks: set[str] = set()
     count = 0
     for found in read(files, sessions):
-        if isinstance(found, Broken):
+        if isinstance(found, BrokenLine):
             broken.append(found)
         else:
             count += 1
             tasks.add(found[1].belongs)
-    plan = Plan(files, sessions, settings, secrets.token_hex(4), pause)
+    plan = ReplayPlan(files, sessions, settings, secrets.token_hex(4), pause)
     if not count:
-        from callosum.cli.replaying import Sum
+        from callosum.cli.replaying import ReplayTotals
 
-        return Sum(), broken, 0.0, 0
+        return ReplayTotals(), broken, 0.0, 0
     if quiet:
         total, seconds = replay_all(plan, lambda _: None)
     else:
@@ -107,7 +107,7 @@ def _run(
     return total, broken, seconds, len(tasks)
 
 
-def _with_bar(plan: Plan, count: int, console: Any) -> tuple[Sum, float]:
+def _with_bar(plan: ReplayPlan, count: int, console: Any) -> tuple[ReplayTotals, float]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from callosum.cli.replaying import replay_all
@@ -119,7 +119,14 @@ def _with_bar(plan: Plan, count: int, console: Any) -> tuple[Sum, float]:
 
 
 def _report(
-    total: Sum, broken: list[Broken], seconds: float, tasks: int, files: list[Path], sessions: int, *, pause: bool
+    total: ReplayTotals,
+    broken: list[BrokenLine],
+    seconds: float,
+    tasks: int,
+    files: list[Path],
+    sessions: int,
+    *,
+    pause: bool,
 ) -> dict[str, Any]:
     from callosum.cli.replaying import percentile
 
@@ -157,7 +164,7 @@ def _report(
     }
 
 
-def _share(sources: Iterable[Share]) -> dict[str, Any]:
+def _share(sources: Iterable[SessionShare]) -> dict[str, Any]:
     """How many calls got a key, of all and of those that write; shares from 0 to 1, None of nothing."""
     every = list(sources)
     calls, keyed = sum(one.calls for one in every), sum(one.keyed for one in every)

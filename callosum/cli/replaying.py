@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.cli.traffic import Broken, Recorded, read
+from callosum.cli.recorded_calls import BrokenLine, RecordedCall, read
 from callosum.errors import CallosumError, ConfigError, StoreError, StoreUnavailable
 from callosum.model import Call, Classification, Observation, Outcome, Verdict
 
@@ -29,7 +29,7 @@ _STEP: Final = 25
 """After how many calls a session tells how far it is."""
 
 
-class Share(Struct):
+class SessionShare(Struct):
     """How many calls of one source there were, how many of them got a key, and what was answered.
 
     ``writes`` are those that do not only look.
@@ -49,7 +49,7 @@ class Share(Struct):
         self.keyed_writes += keyed and writes
         self.verdicts[verdict.value] += 1
 
-    def add(self, other: Share) -> None:
+    def add(self, other: SessionShare) -> None:
         """Takes another share into this one."""
         self.calls += other.calls
         self.keyed += other.keyed
@@ -58,11 +58,11 @@ class Share(Struct):
         self.verdicts.update(other.verdicts)
 
 
-class Sum(Struct):
+class ReplayTotals(Struct):
     """What one session, or all, saw. Durations in microseconds; ``sources`` by their names, ``""`` for none."""
 
     calls: int = 0
-    sources: dict[str, Share] = msgspec.field(default_factory=dict)
+    sources: dict[str, SessionShare] = msgspec.field(default_factory=dict)
     tiers: Counter[str] = msgspec.field(default_factory=Counter)
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
     conflicts: Counter[str] = msgspec.field(default_factory=Counter)
@@ -73,14 +73,14 @@ class Sum(Struct):
     refused: list[str] = msgspec.field(default_factory=list)
     took: list[int] = msgspec.field(default_factory=list)
 
-    def add(self, other: Sum) -> None:
+    def add(self, other: ReplayTotals) -> None:
         """Takes another sum into this one."""
         self.calls += other.calls
         self.confirmed += other.confirmed
         for name in ("tiers", "verdicts", "conflicts", "rules", "gaps"):
             getattr(self, name).update(getattr(other, name))
         for source, share in other.sources.items():
-            self.sources.setdefault(source, Share()).add(share)
+            self.sources.setdefault(source, SessionShare()).add(share)
         for tool, examples in other.examples.items():
             kept = self.examples.setdefault(tool, [])
             kept += examples[: EXAMPLES - len(kept)]
@@ -88,7 +88,7 @@ class Sum(Struct):
         self.took += other.took
 
 
-class Plan(Struct, frozen=True):
+class ReplayPlan(Struct, frozen=True):
     """What all sessions of a replay have in common. ``mark`` tells this replay from others."""
 
     files: tuple[Path, ...]
@@ -98,7 +98,7 @@ class Plan(Struct, frozen=True):
     pause: bool = False
 
 
-def replay_all(plan: Plan, progress: Callable[[int], None]) -> tuple[Sum, float]:
+def replay_all(plan: ReplayPlan, progress: Callable[[int], None]) -> tuple[ReplayTotals, float]:
     """Replays with all sessions at once; returns the sum and how long it took, in seconds.
 
     ``progress`` is called with the number of calls that were made since the last time. The clock starts
@@ -134,8 +134,8 @@ def replay_all(plan: Plan, progress: Callable[[int], None]) -> tuple[Sum, float]
             line.close()
 
 
-def _gather(lines: list[Connection], progress: Callable[[int], None]) -> Sum:
-    total, open_ = Sum(), list(lines)
+def _gather(lines: list[Connection], progress: Callable[[int], None]) -> ReplayTotals:
+    total, open_ = ReplayTotals(), list(lines)
     while open_:
         for line in wait(open_):
             assert isinstance(line, Connection)  # noqa: S101  for the type checker: nothing else is waited for
@@ -148,21 +148,21 @@ def _gather(lines: list[Connection], progress: Callable[[int], None]) -> Sum:
     return total
 
 
-def _receive(line: Connection) -> int | Sum:
+def _receive(line: Connection) -> int | ReplayTotals:
     try:
         said = line.recv()
     except EOFError:
         raise CallosumError("a session ended without a word; what it saw is lost") from None
     if isinstance(said, Exception):
         raise said
-    answer: int | Sum = said
+    answer: int | ReplayTotals = said
     return answer
 
 
 # --- in the session's own process -----------------------------------------------------------------------
 
 
-def session(plan: Plan, number: int, line: Connection) -> None:
+def session(plan: ReplayPlan, number: int, line: Connection) -> None:
     """Runs one session: waits for the start, makes its calls, and sends what it saw."""
     import signal
 
@@ -179,21 +179,21 @@ def session(plan: Plan, number: int, line: Connection) -> None:
 
 
 class _Session:
-    def __init__(self, plan: Plan, number: int, line: Connection) -> None:
+    def __init__(self, plan: ReplayPlan, number: int, line: Connection) -> None:
         from callosum.gate import LocalGate
 
         settings: Settings = plan.settings
         self._plan, self._number, self._line = plan, number, line
-        self._sum = Sum()
+        self._sum = ReplayTotals()
         self._gate = LocalGate(settings=settings, observer=self._observe)
         self._seen: Classification | None = None
 
-    def run(self) -> Sum:
+    def run(self) -> ReplayTotals:
         self._line.send(0)
         self._line.recv()
         with self._gate:
             for found in read(self._plan.files, self._plan.sessions):
-                if isinstance(found, Broken) or found[0] != self._number:
+                if isinstance(found, BrokenLine) or found[0] != self._number:
                     continue
                 self._make(found[1])
                 if self._sum.calls % _STEP == 0:
@@ -201,7 +201,7 @@ class _Session:
         self._line.send(self._sum.calls % _STEP)
         return self._sum
 
-    def _make(self, recorded: Recorded) -> None:
+    def _make(self, recorded: RecordedCall) -> None:
         total = self._sum
         total.calls += 1
         task = recorded.belongs
@@ -229,7 +229,7 @@ class _Session:
         total.conflicts.update({conflict.kind.value for conflict in decision.conflicts})
         total.rules[decision.rule or "(judged)"] += 1
         if (seen := self._seen) is not None:
-            share = total.sources.setdefault(recorded.source, Share())
+            share = total.sources.setdefault(recorded.source, SessionShare())
             share.note(keyed=bool(seen.keys), writes=seen.effect != "read", verdict=decision.verdict)
             if seen.gap:
                 self._note_gap(recorded)
@@ -246,7 +246,7 @@ class _Session:
         if seen.classification is not None:
             self._seen = seen.classification
 
-    def _note_gap(self, recorded: Recorded) -> None:
+    def _note_gap(self, recorded: RecordedCall) -> None:
         self._sum.gaps[recorded.tool] += 1
         examples = self._sum.examples.setdefault(recorded.tool, [])
         if len(examples) < EXAMPLES:

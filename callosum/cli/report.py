@@ -44,10 +44,10 @@ def report(
     """
     from callosum.cli import show
     from callosum.cli.times import moment
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
 
     settings = settings_of(state, namespace, config)
-    wanted = Filter(namespace=namespace, event="intercept", since=moment(since, "--since"))
+    wanted = EntryFilter(namespace=namespace, event="intercept", since=moment(since, "--since"))
     counts: Counter[str] = Counter()
     listed: list[Entry] = []
     with open_gate(settings) as gate:

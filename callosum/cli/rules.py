@@ -95,13 +95,13 @@ def suggest(
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.cli.times import moment
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
     from callosum.retrospect import Examined, examine
     from callosum.rulebook import path_of
 
     settings = settings_of(state, namespace, config)
     path = path_of(settings)
-    wanted = Filter(namespace=namespace, since=moment(since, "--since"))
+    wanted = EntryFilter(namespace=namespace, since=moment(since, "--since"))
     rules = rulebook_of(settings).current()
     examined = Examined([], ["Nothing has been decided here yet."])
     if exists(settings):
@@ -220,11 +220,11 @@ def gaps(
     """
     from callosum.cli import retrospect, show
     from callosum.cli.times import moment
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
     from callosum.retrospect import find_gaps
 
     settings = settings_of(state, namespace, config)
-    wanted = Filter(namespace=namespace, since=moment(since, "--since"), event="intercept")
+    wanted = EntryFilter(namespace=namespace, since=moment(since, "--since"), event="intercept")
     with open_gate(settings) as gate:
         found = find_gaps(Journal(gate.store, settings.state).read(wanted))
     if json:
@@ -256,7 +256,7 @@ def try_(
     """
     from callosum.cli import retrospect, show
     from callosum.cli.times import moment
-    from callosum.journal import Filter, Journal
+    from callosum.journal import EntryFilter, Journal
     from callosum.model import DAY
     from callosum.retrospect import try_rules
     from callosum.rulebook import options_of, path_of, protected_of
@@ -269,7 +269,7 @@ def try_(
     old = _rules_of(current if current.exists() else None, protected, options)
     new = _rules_of(file, protected, options)
     start = moment(since, "--since")
-    wanted = Filter(namespace=namespace, since=max(0, start - DAY))  # what the first calls were compared with
+    wanted = EntryFilter(namespace=namespace, since=max(0, start - DAY))  # what the first calls were compared with
     with open_gate(settings) as gate:
         book = Journal(gate.store, settings.state)
         found = try_rules(lambda: book.read(wanted), old, new, since=start, most=most)

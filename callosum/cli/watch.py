@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from callosum.cli.notify import Notifier
-    from callosum.cli.scene import Scene, Waiting
+    from callosum.cli.notify import ApprovalNotifier
+    from callosum.cli.watch_state import PendingCall, WatchState
     from callosum.gate import LocalGate
 
 _ROWS = 12
@@ -46,14 +46,14 @@ def watch(
     Without a terminal, or with --json, each new question or block is one line.
     """
     from callosum.cli import show
-    from callosum.cli.notify import Notifier
-    from callosum.cli.scene import Scene
+    from callosum.cli.notify import ApprovalNotifier
+    from callosum.cli.watch_state import WatchState
 
     settings = settings_of(state, namespace, config, notify=notify)
     complaints: list[str] = []
-    notifier = Notifier(settings.notify, complaints.append)
+    notifier = ApprovalNotifier(settings.notify, complaints.append)
     with open_gate(settings, create=not once) as gate:
-        scene = Scene(gate, settings.namespace)
+        scene = WatchState(gate, settings.namespace)
         try:
             if once:
                 scene.update()
@@ -69,7 +69,7 @@ def watch(
             notifier.close()
 
 
-def _lines(scene: Scene, notifier: Notifier, complaints: list[str], every: float, *, json: bool) -> None:
+def _lines(scene: WatchState, notifier: ApprovalNotifier, complaints: list[str], every: float, *, json: bool) -> None:
     from callosum.cli import show
     from callosum.cli.text import clean
 
@@ -93,7 +93,7 @@ def _lines(scene: Scene, notifier: Notifier, complaints: list[str], every: float
 
 
 def _live(
-    gate: LocalGate, scene: Scene, notifier: Notifier, complaints: list[str], namespace: str, every: float
+    gate: LocalGate, scene: WatchState, notifier: ApprovalNotifier, complaints: list[str], namespace: str, every: float
 ) -> None:
     from rich.live import Live
 
@@ -147,12 +147,12 @@ def _live(
                 said = f"{word} {clean(one.tool)} of {clean(one.instance)}"
 
 
-def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> Group:
+def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None) -> Group:
     from rich.console import Group
     from rich.text import Text
 
     from callosum.cli import show
-    from callosum.cli.look import holdings
+    from callosum.cli.status import holdings
     from callosum.cli.times import clock, since
 
     now = time.time()
@@ -206,7 +206,7 @@ def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> G
     return Group(*parts)
 
 
-def _params(one: Waiting) -> RenderableType:
+def _params(one: PendingCall) -> RenderableType:
     """What the call would do: that is what a person answers for."""
     import msgspec
 
@@ -215,7 +215,7 @@ def _params(one: Waiting) -> RenderableType:
     return show.cell(msgspec.json.encode(one.params).decode() if one.params else "no params are known", limit=600)
 
 
-def _waiting_row(one: Waiting, *, chosen: bool) -> tuple[Text, ...]:
+def _waiting_row(one: PendingCall, *, chosen: bool) -> tuple[Text, ...]:
     from callosum.cli import show
     from callosum.cli.times import since
     from callosum.model import Verdict

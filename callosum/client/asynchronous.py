@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Options(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """What ``CallosumClient`` takes beside the URL."""
 
     token: str | None
@@ -55,7 +55,7 @@ class AsyncCallosumClient(AsyncMethods):
     for it is reported as cancelled.
     """
 
-    def __init__(self, url: str | None = None, **options: Unpack[Options]) -> None:
+    def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
         self.client = client = CallosumClient(url, **options)
         super().__init__(client)
         self._short = ThreadPoolExecutor(THREADS, "callosum-client")

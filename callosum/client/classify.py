@@ -41,12 +41,12 @@ class Classifier:
         """Return the same of a ``Call``. Raises what the rules and the state folder raise."""
         import msgspec  # noqa: PLC0415
 
-        from callosum.wire import Found  # noqa: PLC0415
+        from callosum.wire import LateClassification  # noqa: PLC0415
         from callosum.worktree import located  # noqa: PLC0415
 
         rules = self._rules or self._load()
         classification = rules.current().classify(located(call))
-        found = Found(
+        found = LateClassification(
             tier=classification.tier,
             keys=classification.keys,
             rule=classification.rule,

@@ -24,11 +24,10 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
+from callosum.client.background import BackgroundSender
 from callosum.client.classify import Classifier
-from callosum.client.courier import Courier
-from callosum.client.errors import BadAnswer, Busy, TransportError, Unreachable
-from callosum.client.fallback import Table
-from callosum.client.late import Late, Refused
+from callosum.client.errors import BadResponse, GateBusy, TransportError, Unreachable
+from callosum.client.fallback import TierTable
 from callosum.client.messages import (
     READERS,
     check_id,
@@ -49,8 +48,9 @@ from callosum.client.messages import (
     written,
     written_report,
 )
+from callosum.client.spool import ClientSpool, PageRefused
 from callosum.client.sse import Events
-from callosum.client.transport import Answer, Stream, Transport
+from callosum.client.transport import HttpResponse, ResponseStream, Transport
 from callosum.deadline import stamp
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import (
@@ -151,13 +151,13 @@ class CallosumClient(Gate):
         self._clock = clock
         self._transport = self._open(token, cafile, verify=verify)
         try:
-            self._table = Table(fallback, folder)
+            self._table = TierTable(fallback, folder)
         except ValueError as error:
             raise ConfigError(str(error), at="fallback") from None
         own = folder is not None and self.url.startswith("unix:") and _is_own(self.url, folder)
         classify = Classifier(os.fspath(folder)) if folder is not None else None
-        self._late = Late(folder, taken=own, classify=classify)
-        self._courier = Courier(self._late.waiting, self._carry)
+        self._spool = ClientSpool(folder, taken=own, classify=classify)
+        self._sender = BackgroundSender(self._spool.waiting, self._carry)
         self._streams: set[EventStream] = set()
         self._met = False
         self._tell_at = float("-inf")
@@ -203,8 +203,8 @@ class CallosumClient(Gate):
 
         Late calls that are in memory alone are offered to the gate once more before.
         """
-        self._courier.stop()
-        if not self._transport.closed and self._met and self._late.waiting():
+        self._sender.stop()
+        if not self._transport.closed and self._met and self._spool.waiting():
             self._flush(self._clock() + self.deadline)
         self._transport.close()
         for stream in tuple(self._streams):
@@ -222,7 +222,7 @@ class CallosumClient(Gate):
             return self._lock(request)  # type: ignore[return-value]
         row = BY_NAME[request.operation]
         target, body = sent_as(row, request)
-        read: Callable[[Answer], R] = READERS[row.answer]
+        read: Callable[[HttpResponse], R] = READERS[row.answer]
         wait = request.wait if isinstance(request, wire.JournalQuery) else 0.0
         return self._ask(row.method, target, body, read, again=row.again, wait=wait)
 
@@ -361,13 +361,13 @@ class CallosumClient(Gate):
         except TransportError as error:
             self._fail(error)
 
-    def _connect(self, target: str, last_id: str) -> Stream:
+    def _connect(self, target: str, last_id: str) -> ResponseStream:
         headers = ["Accept: text/event-stream"]
         if last_id:
             headers.append(f"Last-Event-ID: {last_id}")
         deadline = self._clock() + self.deadline
         stream = self._transport.open(target, headers, deadline=deadline)
-        fault: Exception = BadAnswer("the answer is no stream of events")
+        fault: Exception = BadResponse("the answer is no stream of events")
         try:
             if stream.status != 200:
                 fault = fault_of(stream.read_all(deadline))
@@ -376,7 +376,7 @@ class CallosumClient(Gate):
         except TransportError as error:
             fault = error
         stream.close()
-        raise BadAnswer(str(fault)) if isinstance(fault, StoreUnavailable) else fault
+        raise BadResponse(str(fault)) if isinstance(fault, StoreUnavailable) else fault
 
     def emit(self, *events: Mapping[str, Any]) -> int:
         """Reports what a host saw happen; returns how many events the gate took.
@@ -415,7 +415,7 @@ class CallosumClient(Gate):
                 f"the gate at {self.url} cannot be asked: {cause}; a tier {tier} call does not run without it"
             ) from cause
         logger.warning("%s runs without the gate: %s", call.tool, cause)
-        self._late.let_through(plain(call), call_id=call_id)
+        self._spool.let_through(plain(call), call_id=call_id)
         self._kept_something()
         return Decision(
             proceed=True,
@@ -437,7 +437,7 @@ class CallosumClient(Gate):
             said = Outcome(outcome)
         except ValueError:
             raise ConfigError(f"expected one of {', '.join(Outcome)}, got {outcome!r}", at="outcome") from None
-        self._late.report(plain(call), said.value)
+        self._spool.report(plain(call), said.value)
         self._kept_something()
 
     def flush(self) -> bool:
@@ -445,7 +445,7 @@ class CallosumClient(Gate):
 
         Late calls are sent by themselves too: before the next decision, and within two seconds.
         """
-        return self._flush(self._clock() + self.deadline, wait=self.deadline) and not self._late.waiting()
+        return self._flush(self._clock() + self.deadline, wait=self.deadline) and not self._spool.waiting()
 
     def _keep_report(self, report: wire.Complete) -> None:
         """Keeps a report that the gate did not take."""
@@ -454,23 +454,23 @@ class CallosumClient(Gate):
         from callosum.gate.check import outcome_of  # noqa: PLC0415 - for a gate that is away
 
         outcome = outcome_of(report.result, report.outcome)
-        self._late.report_action(words, outcome.value, id=report.id, key=report.context_key)
+        self._spool.report_action(words, outcome.value, id=report.id, key=report.context_key)
         self._kept_something()
 
     def _give_up(self, call: Call) -> None:
         """Notes that nobody waits for the answer to a call any more, and that it does not run."""
-        self._late.give_up(plain(call))
+        self._spool.give_up(plain(call))
         self._kept_something()
 
     def _kept_something(self) -> None:
         self._chores_at = float("-inf")
-        if self._late.waiting():
-            self._courier.wake()
+        if self._spool.waiting():
+            self._sender.wake()
 
     def _tell(self, limit: float) -> None:
         """Tells the gate what it does not know yet, before it decides: in half of the time until ``limit``."""
         now = self._clock()
-        if self._late.waiting() and now >= self._tell_at:
+        if self._spool.waiting() and now >= self._tell_at:
             left = (limit - now) / 2
             self._flush(now + left, wait=left)
 
@@ -486,7 +486,7 @@ class CallosumClient(Gate):
         method: str,
         target: str,
         body: bytes | Callable[[float], bytes] | None,
-        read: Callable[[Answer], T],
+        read: Callable[[HttpResponse], T],
         *,
         again: bool,
         wait: float = 0.0,
@@ -540,7 +540,7 @@ class CallosumClient(Gate):
                     start, took = None, self._clock() - now
                     ends, limit = ends + took, limit + took
                 else:
-                    busy = isinstance(error, Busy)
+                    busy = isinstance(error, GateBusy)
                     length = (BUSY_PAUSE if busy else pause) * (0.5 + os.urandom(1)[0] / 510)
                     if length + (BUSY_ROOM if busy else 0.0) >= limit - now:
                         self._fail(error)
@@ -549,7 +549,7 @@ class CallosumClient(Gate):
                 now = self._clock()
             else:
                 now = self._clock()
-                if tell and now >= self._tell_at and self._late.waiting():
+                if tell and now >= self._tell_at and self._spool.waiting():
                     self._tell_at = now + TELL_AGAIN  # it decides, but it does not take them
                 if now >= self._chores_at:
                     self._chores(min(ends, now + self.deadline))
@@ -610,7 +610,7 @@ class CallosumClient(Gate):
         """
         now = self._clock()
         self._chores_at = now + CHORES_EVERY
-        if self._late.waiting() and (now < self._tell_at or not self._flush(deadline)):
+        if self._spool.waiting() and (now < self._tell_at or not self._flush(deadline)):
             return
         if not self._met:
             self._met = True
@@ -626,9 +626,9 @@ class CallosumClient(Gate):
                 self._table_at = now + _TABLE_EVERY
 
     def _flush(self, deadline: float, wait: float = 0.0) -> bool:
-        """Offers the late calls to the gate; returns whether it took them. ``wait`` is as ``Late.flush`` takes it."""
+        """Send the spooled calls to the gate. Return True if it accepted them; ``wait`` as in ``ClientSpool.flush``."""
         try:
-            self._late.flush(lambda body, _: self._post_late(body, deadline), wait)
+            self._spool.flush(lambda body, _: self._post_late(body, deadline), wait)
         except (TransportError, CallosumError, OSError) as error:
             logger.debug("late calls are kept for later: %s", error)
             return False
@@ -642,7 +642,7 @@ class CallosumClient(Gate):
             place = _CALL_AT.match(error.at)
             theirs = answer.status == 403
             if answer.status in (400, 413, 422) or (theirs and place is not None):
-                raise Refused(str(error), int(place[1]) if place else None, theirs=theirs) from None
+                raise PageRefused(str(error), int(place[1]) if place else None, theirs=theirs) from None
             raise
 
 
@@ -655,7 +655,7 @@ def _is_own(url: str, state: str) -> bool:
 
 def _sent_on(error: Exception) -> bool:
     """Whether a gate answered that it did nothing with the request: another one, or the next, may."""
-    return isinstance(error, BadAnswer) and not error.sent
+    return isinstance(error, BadResponse) and not error.sent
 
 
 class EventStream:
@@ -664,7 +664,7 @@ class EventStream:
     Close it, or use it as a context manager; ``close`` may come from any thread.
     """
 
-    def __init__(self, client: CallosumClient, connect: Callable[[str], Stream], last_id: str) -> None:
+    def __init__(self, client: CallosumClient, connect: Callable[[str], ResponseStream], last_id: str) -> None:
         self._client = client
         self._ended = threading.Event()
         self._events = Events(connect, last_id=last_id, wait=self._wait, clock=client._clock)  # noqa: SLF001

@@ -4,8 +4,8 @@
 
     TransportError
     ├── Unreachable   no connection, or it was lost before the answer began
-    ├── TooLate       the deadline passed
-    └── BadAnswer     what came is not HTTP, is cut off, is too long, or is not what a gate says
+    ├── DeadlineExceeded       the deadline passed
+    └── BadResponse     what came is not HTTP, is cut off, is too long, or is not what a gate says
         └── Busy      the gate has more to do than it can, and did nothing
 
 ``sent`` tells whether the gate may have got the request all the same: then only a request that may be carried
@@ -35,13 +35,13 @@ class Unreachable(TransportError):
         self.absent = absent
 
 
-class TooLate(TransportError):
+class DeadlineExceeded(TransportError):
     """The deadline passed."""
 
 
-class BadAnswer(TransportError):
+class BadResponse(TransportError):
     """What came is no answer of a gate."""
 
 
-class Busy(BadAnswer):
+class GateBusy(BadResponse):
     """The gate has more to do than it can, and did nothing."""

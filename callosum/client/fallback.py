@@ -104,7 +104,7 @@ def write_table(path: str | os.PathLike[str], tools: Mapping[str, int]) -> None:
     os.replace(fresh, path)  # noqa: PTH105
 
 
-class Table:
+class TierTable:
     """The table in force: the one that was given, else the file beside the gate, else the one fetched from it.
 
     ``given`` is a table or the path of one, ``folder`` the state folder; either may be None. A file is read when

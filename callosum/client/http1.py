@@ -6,7 +6,7 @@ beside chunks, a folded line), because connections are used again.
 
 from __future__ import annotations
 
-from callosum.client.errors import BadAnswer
+from callosum.client.errors import BadResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MAX_SIZE_LINE: Final = 1024
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
-class Head:
+class ResponseHead:
     """The head of an answer. Header names are lower case; of a header that stands twice the last is kept.
 
     ``length`` is the body's in bytes, None where it ends with the connection or is ``chunked``. ``close``: the
@@ -40,48 +40,48 @@ class Head:
         self.close = close
 
 
-def read_head(data: bytes) -> Head:
-    """Reads status line and headers, without the empty line that ends them. Raises ``BadAnswer``."""
+def read_head(data: bytes) -> ResponseHead:
+    """Reads status line and headers, without the empty line that ends them. Raises ``BadResponse``."""
     lines = data.split(b"\r\n")
     first = lines[0]
     if not (first[:7] == b"HTTP/1." and first[8:9] == b" " and first[9:12].isdigit() and first[12:13] in b" "):
-        raise BadAnswer("the answer is not HTTP/1.1")
+        raise BadResponse("the answer is not HTTP/1.1")
     headers: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         name = name.lower()
         value = value.strip(b" \t")
         if not colon or not name or name[0] <= 32 or name[-1] <= 32:
-            raise BadAnswer("the answer has a header that cannot be read")
+            raise BadResponse("the answer has a header that cannot be read")
         if name in headers and name in (b"content-length", b"transfer-encoding") and headers[name] != value:
-            raise BadAnswer(f"the answer has two values of {name.decode()}")
+            raise BadResponse(f"the answer has two values of {name.decode()}")
         headers[name] = value
     return _framed(int(first[9:12]), headers, old=first[7:8] == b"0")
 
 
-def _framed(status: int, headers: dict[bytes, bytes], *, old: bool) -> Head:
+def _framed(status: int, headers: dict[bytes, bytes], *, old: bool) -> ResponseHead:
     """Tells where the body ends."""
     coding = headers.get(b"transfer-encoding")
     written = headers.get(b"content-length")
     said = headers.get(b"connection", b"").lower()
     close = b"close" in said or (old and b"keep-alive" not in said)
     if status < 200 or status in (204, 304):
-        return Head(status, headers, length=0, chunked=False, close=close)
+        return ResponseHead(status, headers, length=0, chunked=False, close=close)
     if coding is not None:
         if coding.lower() != b"chunked" or written is not None or old:
-            raise BadAnswer("the answer's length cannot be told")
-        return Head(status, headers, length=None, chunked=True, close=close)
+            raise BadResponse("the answer's length cannot be told")
+        return ResponseHead(status, headers, length=None, chunked=True, close=close)
     if written is None:
-        return Head(status, headers, length=None, chunked=False, close=True)
+        return ResponseHead(status, headers, length=None, chunked=False, close=True)
     if not written.isdigit() or len(written) > 18:
-        raise BadAnswer("the answer's length is no number")
+        raise BadResponse("the answer's length is no number")
     length = int(written)
     if length > MAX_BODY:
-        raise BadAnswer(f"the answer is longer than {MAX_BODY} bytes")
-    return Head(status, headers, length=length, chunked=False, close=close)
+        raise BadResponse(f"the answer is longer than {MAX_BODY} bytes")
+    return ResponseHead(status, headers, length=length, chunked=False, close=close)
 
 
-class Chunks:
+class ChunkedBody:
     """Takes a chunked body apart, in whatever pieces it comes.
 
     ``done`` once the last chunk and the trailers were read; ``rest`` tells whether something came after them.
@@ -103,7 +103,7 @@ class Chunks:
         return self.done and bool(self._buffer)
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what came and returns the bytes of the body in it. Raises ``BadAnswer``."""
+        """Takes what came and returns the bytes of the body in it. Raises ``BadResponse``."""
         self._buffer += data
         while not self.done and self._step():
             pass
@@ -117,7 +117,7 @@ class Chunks:
             return False
         digits = line.partition(b";")[0].strip(b" \t")
         if not 0 < len(digits) <= 15 or not _HEX.issuperset(digits):
-            raise BadAnswer("the answer has a chunk without a size")
+            raise BadResponse("the answer has a chunk without a size")
         self._left = int(digits, 16)
         self._step = self._data if self._left else self._trailer
         return True
@@ -135,7 +135,7 @@ class Chunks:
         if len(self._buffer) < 2:
             return False
         if self._buffer[:2] != b"\r\n":
-            raise BadAnswer("the answer has a chunk of another size than it says")
+            raise BadResponse("the answer has a chunk of another size than it says")
         del self._buffer[:2]
         self._step = self._size
         return True
@@ -151,7 +151,7 @@ class Chunks:
     def _line(self, limit: int) -> bytes | None:
         end = self._buffer.find(b"\r\n")
         if end > limit or (end < 0 and len(self._buffer) > limit):
-            raise BadAnswer("the answer has an endless line among its chunks")
+            raise BadResponse("the answer has an endless line among its chunks")
         if end < 0:
             return None
         line = bytes(self._buffer[:end])

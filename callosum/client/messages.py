@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.client.errors import BadAnswer, Busy
-from callosum.client.transport import Answer
+from callosum.client.errors import BadResponse, GateBusy
+from callosum.client.transport import HttpResponse
 from callosum.errors import ConfigError, StoreUnavailable, Unconfirmed
 from callosum.model import MAX_KEY, Call, Decision, GateRequest, LockResult, Report, Tier
-from callosum.operations import OPERATIONS, Operation
+from callosum.operations import OPERATIONS, GateOperation
 
 _MAX_TEXT: Final = 2000
 _NOT_DONE: Final = frozenset((408, 425, 429))
@@ -29,10 +29,10 @@ T = TypeVar("T")
 # --- reading answers -----------------------------------------------------------------------------------
 
 
-def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[Answer], T]:
+def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[HttpResponse], T]:
     """Makes what reads an answer of this shape, and raises what another answer means."""
 
-    def read(answer: Answer) -> T:
+    def read(answer: HttpResponse) -> T:
         if answer.status != 200:
             raise fault_of(answer)
         return _decoded(decoder, answer.body)
@@ -44,20 +44,20 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAnswer(f"the answer is not what a gate says: {error}") from error
+        raise BadResponse(f"the answer is not what a gate says: {error}") from error
 
 
-def read_decision(answer: Answer) -> Decision:
+def read_decision(answer: HttpResponse) -> Decision:
     """A decision that does not contradict itself."""
     if answer.status != 200:
         raise fault_of(answer)
     decision = _decoded(_DECISION, answer.body)
     if decision.proceed is not decision.verdict.proceed or not 0 <= decision.tier <= Tier.CRITICAL:
-        raise BadAnswer("the answer is not what a gate says: it contradicts itself")
+        raise BadResponse("the answer is not what a gate says: it contradicts itself")
     return decision
 
 
-def read_health(answer: Answer) -> Mapping[str, Any]:
+def read_health(answer: HttpResponse) -> Mapping[str, Any]:
     """What a gate says of itself, well or not."""
     found = _decoded(_ANY, answer.body) if answer.status in (200, 503) else None
     if isinstance(found, dict) and "status" in found:
@@ -65,34 +65,34 @@ def read_health(answer: Answer) -> Mapping[str, Any]:
     raise fault_of(answer)
 
 
-def fault_of(answer: Answer) -> Exception:
+def fault_of(answer: HttpResponse) -> Exception:
     """What an answer without a value means: bad input, the store is away, or no word of a gate."""
     status = answer.status
     try:
         fault = _FAULT.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return BadAnswer(f"status {status} without a word of a gate")
+        return BadResponse(f"status {status} without a word of a gate")
     text = fault.error[:_MAX_TEXT]
     if status == 503 and fault.at == wire.OVERLOADED:
-        return Busy(text, sent=False)
+        return GateBusy(text, sent=False)
     if status == 503 and fault.id is not None:
         return Unconfirmed(text, id=fault.id)
     if status == 503:
-        return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
+        return StoreUnavailable(text) if fault.at == "store" else BadResponse(text, sent=False)
     if 400 <= status < 500 and status not in _NOT_DONE:
         return ConfigError(text, fault.at)
-    return BadAnswer(f"status {status}: {text}", sent=status not in _NOT_DONE)
+    return BadResponse(f"status {status}: {text}", sent=status not in _NOT_DONE)
 
 
 _DECISION: Final = msgspec.json.Decoder(Decision)
-_FAULT: Final = msgspec.json.Decoder(wire.Fault)
+_FAULT: Final = msgspec.json.Decoder(wire.ErrorResponse)
 _ANY: Final = msgspec.json.Decoder()
-READERS: Final[Mapping[Any, Callable[[Answer], Any]]] = {
+READERS: Final[Mapping[Any, Callable[[HttpResponse], Any]]] = {
     kind: _reader(msgspec.json.Decoder(kind)) for kind in {row.answer for row in OPERATIONS}
 }
 """What reads the reply of an operation, by its type."""
-read_report: Final[Callable[[Answer], Report]] = READERS[Report]
-read_locked: Final[Callable[[Answer], LockResult]] = READERS[LockResult]
+read_report: Final[Callable[[HttpResponse], Report]] = READERS[Report]
+read_locked: Final[Callable[[HttpResponse], LockResult]] = READERS[LockResult]
 read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
 read_any: Final = _reader(_ANY)
 
@@ -162,11 +162,11 @@ def written_report(report: wire.Complete) -> bytes:
     return written(replace(report, result=kept))
 
 
-def sent_as(row: Operation, request: GateRequest[Any]) -> tuple[str, bytes | None]:
+def sent_as(row: GateOperation, request: GateRequest[Any]) -> tuple[str, bytes | None]:
     """Return the target and the body of a request. Raises ``ConfigError`` for what would not arrive as it was meant."""
     _check(request)
     if isinstance(request, wire.Approve):
-        answer = wire.Answer(
+        answer = wire.ApprovalAnswer(
             approve=request.agrees,
             by=request.by,
             channel=request.channel,
@@ -183,7 +183,7 @@ def sent_as(row: Operation, request: GateRequest[Any]) -> tuple[str, bytes | Non
     return f"{path}{query_of(fields)}", None
 
 
-def _as_query(row: Operation, request: Any) -> Any:
+def _as_query(row: GateOperation, request: Any) -> Any:
     """Return the request as its endpoint takes it: names and defaults may be others than those of JSON-RPC."""
     kind: Any = row.query
     taken = kind.__struct_fields__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callosum.client.errors import BadAnswer, TransportError
+from callosum.client.errors import BadResponse, TransportError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Parser:
         self._first = True
 
     def feed(self, data: bytes) -> list[tuple[str, str, str]]:
-        """Takes what came and returns the events that are complete: (id, type, data). Raises ``BadAnswer``."""
+        """Takes what came and returns the events that are complete: (id, type, data). Raises ``BadResponse``."""
         found: list[tuple[str, str, str]] = []
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
@@ -65,7 +65,7 @@ class Parser:
             self._take(line, found)
         self._line += rest
         if self._size + len(self._line) > MAX_EVENT:
-            raise BadAnswer(f"an event is longer than {MAX_EVENT} bytes")
+            raise BadResponse(f"an event is longer than {MAX_EVENT} bytes")
         return found
 
     def _take(self, line: bytes, found: list[tuple[str, str, str]]) -> None:
@@ -80,7 +80,7 @@ class Parser:
         if name == b"data":
             self._size += len(value) + 1
             if self._size > MAX_EVENT:
-                raise BadAnswer(f"an event is longer than {MAX_EVENT} bytes")
+                raise BadResponse(f"an event is longer than {MAX_EVENT} bytes")
             self._data.append(text)
         elif name == b"event":
             self._type = text

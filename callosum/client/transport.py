@@ -20,8 +20,8 @@ import socket
 from contextlib import suppress
 from time import monotonic
 
-from callosum.client.errors import BadAnswer, TooLate, TransportError, Unreachable
-from callosum.client.http1 import MAX_BODY, MAX_HEAD, Chunks, Head, read_head
+from callosum.client.errors import BadResponse, DeadlineExceeded, TransportError, Unreachable
+from callosum.client.http1 import MAX_BODY, MAX_HEAD, ChunkedBody, ResponseHead, read_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Final
 
-__all__ = ["Address", "Answer", "BadAnswer", "Stream", "TooLate", "Transport", "TransportError", "Unreachable"]
+__all__ = [
+    "BadResponse",
+    "DeadlineExceeded",
+    "GateAddress",
+    "HttpResponse",
+    "ResponseStream",
+    "Transport",
+    "TransportError",
+    "Unreachable",
+]
 
 MAX_IDLE: Final = 16
 """Most connections that are kept for later."""
@@ -40,7 +49,7 @@ _UNIX: Final = getattr(socket, "AF_UNIX", None)
 """The family of Unix sockets, None on a system that has none."""
 
 
-class Address:
+class GateAddress:
     """Where a gate listens, read from its URL.
 
     ::
@@ -114,7 +123,7 @@ def _unquoted(text: str) -> str:
         raise ValueError("expected a percent-encoded path of a socket") from None
 
 
-class Answer:
+class HttpResponse:
     """What came back: ``status``, ``headers`` (names in lower case, as bytes), ``body``."""
 
     __slots__ = ("body", "headers", "status")
@@ -142,7 +151,7 @@ class Transport:
         verify: bool = True,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.address = Address(url)
+        self.address = GateAddress(url)
         self.closed = False
         self.owner: int | None = None
         """Over a Unix socket: the user whose process must listen there, None for any."""
@@ -182,14 +191,14 @@ class Transport:
         connect_by: float | None = None,
         again: bool = False,
         sent: Callable[[], object] | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Sends one request and returns the answer, whatever its status.
 
         ``target`` is path and query in ASCII, ``body`` is JSON. All of it ends at the moment ``deadline``, a new
         connection at ``connect_by`` if that is sooner. A kept connection that turns out to be closed is replaced
         by a new one, once, if the request cannot have been received, or if with ``again`` it may be carried out
         twice. ``sent`` is called each time that the request is out, before the answer is waited for. Raises
-        ``Unreachable``, ``TooLate``, ``BadAnswer``.
+        ``Unreachable``, ``DeadlineExceeded``, ``BadResponse``.
         """
         message = self._message(method, target, body)
         connection = self._take()
@@ -207,14 +216,14 @@ class Transport:
             error.sent = error.sent or lost  # the gate may have got it over the kept connection
             raise
 
-    def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> Stream:
+    def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> ResponseStream:
         """Sends a GET over a connection of its own and returns its answer with the body still to come."""
         connection = self._connect(None, deadline)
         self._busy.add(connection)
         stream = None
         try:
             connection.send(self._message("GET", target, None, headers), deadline)
-            stream = Stream(self, connection, *connection.head(deadline))
+            stream = ResponseStream(self, connection, *connection.head(deadline))
         finally:
             if stream is None:
                 self.release(connection, keep=False)
@@ -233,7 +242,7 @@ class Transport:
 
     def _exchange(
         self, connection: _Connection, message: bytes, deadline: float, sent: Callable[[], object] | None
-    ) -> Answer:
+    ) -> HttpResponse:
         keep = False
         self._busy.add(connection)
         try:
@@ -298,7 +307,7 @@ class Transport:
             share = (deadline - self._clock()) / (len(places) - number)
             try:
                 return self._dial(family, place, self._clock() + share)
-            except (Unreachable, TooLate) as error:
+            except (Unreachable, DeadlineExceeded) as error:
                 fault = fault or error
         raise fault or Unreachable(f"{self.address.host} has no address", sent=False)
 
@@ -318,7 +327,7 @@ class Transport:
         if lookup is None or lookup.pid != os.getpid() or lookup.done.is_set():
             self._lookup = lookup = _Lookup(host, port)
         if not lookup.done.wait(max(0.0, deadline - self._clock())):
-            raise TooLate(f"no address was found for {host} in time", sent=False)
+            raise DeadlineExceeded(f"no address was found for {host} in time", sent=False)
         if not lookup.found:
             raise Unreachable(f"no address was found for {host}: {lookup.error}", sent=False)
         return lookup.found
@@ -342,7 +351,7 @@ class Transport:
         except BaseException as error:
             sock.close()
             if isinstance(error, TimeoutError):
-                raise TooLate(f"no connection to {url} in time", sent=False) from None
+                raise DeadlineExceeded(f"no connection to {url} in time", sent=False) from None
             if isinstance(error, OSError):
                 absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
                 raise Unreachable(f"no connection to {url}: {error}", sent=False, absent=absent) from error
@@ -410,24 +419,24 @@ class _Connection:
                     return
                 view = memoryview(view)[count:]
         except TimeoutError:
-            raise TooLate("the request could not be sent in time") from None
+            raise DeadlineExceeded("the request could not be sent in time") from None
         except OSError as error:
             if not sent:
                 raise Unreachable(f"the connection was lost: {error}", sent=False) from error
 
-    def receive(self, deadline: float) -> tuple[Answer, bool]:
+    def receive(self, deadline: float) -> tuple[HttpResponse, bool]:
         """Reads one answer; tells too whether the connection can be used again."""
         head, body = self.head(deadline)
         if head.length is not None:
             if len(body) < head.length:
                 body = self._rest(head.length, body, deadline)
             whole = len(body) == head.length
-            return Answer(head.status, head.headers, body[: head.length]), whole and not head.close
+            return HttpResponse(head.status, head.headers, body[: head.length]), whole and not head.close
         if head.chunked:
             return self._unchunked(head, body, deadline)
-        return Answer(head.status, head.headers, self._until_closed(body, deadline)), False
+        return HttpResponse(head.status, head.headers, self._until_closed(body, deadline)), False
 
-    def head(self, deadline: float) -> tuple[Head, bytes]:
+    def head(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Reads the head of the answer, and what came with it. Interim answers are passed over."""
         data = self.more(deadline)
         if not data:
@@ -436,7 +445,7 @@ class _Connection:
         while True:
             end = data.find(b"\r\n\r\n", max(0, seen - 3))
             if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
-                raise BadAnswer(f"the head of the answer is longer than {MAX_HEAD} bytes")
+                raise BadResponse(f"the head of the answer is longer than {MAX_HEAD} bytes")
             if end >= 0:
                 head = read_head(data[:end])
                 data = data[end + 4 :]
@@ -446,12 +455,12 @@ class _Connection:
                 if data:
                     continue
             elif data[:5] != b"HTTP/"[: len(data)]:
-                raise BadAnswer("the answer is not HTTP")
+                raise BadResponse("the answer is not HTTP")
             else:
                 seen = len(data)
             more = self._next(deadline)
             if not more:
-                raise BadAnswer("the answer is cut off in its head")
+                raise BadResponse("the answer is cut off in its head")
             data += more
 
     def more(self, deadline: float) -> bytes:
@@ -460,7 +469,7 @@ class _Connection:
             self._sock.settimeout(_left(deadline, self._clock, sent=True))
             return self._sock.recv(_PIECE)
         except TimeoutError:
-            raise TooLate("no answer in time") from None
+            raise DeadlineExceeded("no answer in time") from None
         except OSError as error:
             raise Unreachable(f"the connection was lost: {error}", sent=True) from error
 
@@ -469,27 +478,27 @@ class _Connection:
         try:
             return self.more(deadline)
         except Unreachable as error:
-            raise BadAnswer(f"the answer is cut off: {error}") from error
+            raise BadResponse(f"the answer is cut off: {error}") from error
 
     def _rest(self, length: int, start: bytes, deadline: float) -> bytes:
         body = bytearray(start)
         while len(body) < length:
             more = self._next(deadline)
             if not more:
-                raise BadAnswer(f"the answer is cut off after {len(body)} of {length} bytes")
+                raise BadResponse(f"the answer is cut off after {len(body)} of {length} bytes")
             body += more
         return bytes(body)
 
-    def _unchunked(self, head: Head, data: bytes, deadline: float) -> tuple[Answer, bool]:
-        chunks = Chunks()
+    def _unchunked(self, head: ResponseHead, data: bytes, deadline: float) -> tuple[HttpResponse, bool]:
+        chunks = ChunkedBody()
         body = bytearray(chunks.feed(data))
         while not chunks.done:
             more = self._next(deadline)
             if not more:
-                raise BadAnswer("the answer is cut off among its chunks")
+                raise BadResponse("the answer is cut off among its chunks")
             body += chunks.feed(more)
             _check_length(body)
-        return Answer(head.status, head.headers, bytes(body)), not head.close and not chunks.rest
+        return HttpResponse(head.status, head.headers, bytes(body)), not head.close and not chunks.rest
 
     def _until_closed(self, data: bytes, deadline: float) -> bytes:
         body = bytearray(data)
@@ -499,20 +508,23 @@ class _Connection:
         return bytes(body)
 
 
-class Stream:
+class ResponseStream:
     """An answer whose body is read as it comes. Close it; ``close`` may come from any thread."""
 
-    def __init__(self, transport: Transport, connection: _Connection, head: Head, start: bytes) -> None:
+    def __init__(self, transport: Transport, connection: _Connection, head: ResponseHead, start: bytes) -> None:
         self.status = head.status
         self.headers = head.headers
         self._transport = transport
         self._connection = connection
-        self._chunks = Chunks() if head.chunked else None
+        self._chunks = ChunkedBody() if head.chunked else None
         self._left = head.length
         self._start: bytes | None = start
 
     def read(self, deadline: float) -> bytes:
-        """Returns what came of the body, b"" at its end. Raises ``TooLate``, ``Unreachable``, ``BadAnswer``."""
+        """Return the next bytes of the body, b"" at its end.
+
+        Raises ``DeadlineExceeded``, ``Unreachable`` or ``BadResponse``.
+        """
         while True:
             if self._left == 0 or (self._chunks is not None and self._chunks.done):
                 return b""
@@ -529,13 +541,13 @@ class Stream:
             if data:
                 return data
 
-    def read_all(self, deadline: float) -> Answer:
+    def read_all(self, deadline: float) -> HttpResponse:
         """Reads the body to its end."""
         body = bytearray()
         while data := self.read(deadline):
             body += data
             _check_length(body)
-        return Answer(self.status, self.headers, bytes(body))
+        return HttpResponse(self.status, self.headers, bytes(body))
 
     def interrupt(self) -> None:
         """Ends a ``read`` that is under way in another thread."""
@@ -573,13 +585,13 @@ class _Lookup:
 
 
 def _left(deadline: float, clock: Callable[[], float], *, sent: bool) -> float:
-    """Seconds until the deadline. Raises ``TooLate`` where none are left."""
+    """Seconds until the deadline. Raises ``DeadlineExceeded`` where none are left."""
     left = deadline - clock()
     if left <= 0:
-        raise TooLate("no answer in time" if sent else "no connection in time", sent=sent)
+        raise DeadlineExceeded("no answer in time" if sent else "no connection in time", sent=sent)
     return left
 
 
 def _check_length(body: bytearray) -> None:
     if len(body) > MAX_BODY:
-        raise BadAnswer(f"the answer is longer than {MAX_BODY} bytes")
+        raise BadResponse(f"the answer is longer than {MAX_BODY} bytes")

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from callosum.journal import ENDS, Filter, Journal, shown_keys
+from callosum.journal import ENDS, EntryFilter, Journal, shown_keys
 from callosum.model import HOUR, MINUTE, SECOND, Entry, Event, Outcome, State, Verdict
 from callosum.regions.learning.endings import Ending, EndingTracker
 
@@ -76,7 +76,7 @@ class Picture:
         """Take in what came since the last time; return whether anything did. Raises ``StoreError``."""
         before = self.upto
         now = self._journal.store.now()
-        wanted = Filter(namespace=self.namespace, since=0 if before else max(0, now - BACK))
+        wanted = EntryFilter(namespace=self.namespace, since=0 if before else max(0, now - BACK))
         for entry in self._journal.read(wanted, after=before):
             self._take(entry)
             self.upto = entry.seq

@@ -23,7 +23,7 @@ from callosum.corpus.bus import Corpus
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.gate.records import commitments_of
-from callosum.journal import Filter, Journal, shown_keys
+from callosum.journal import EntryFilter, Journal, shown_keys
 from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
 from callosum.pages.action_lines import ActionLine, begun, follow, without_spellings
 from callosum.policy.summary import kept_of, summary_of
@@ -456,7 +456,7 @@ class Views:
         if first is None or first.namespace != self.namespace:
             return None
         entries = [first]
-        wanted = Filter(namespace=self.namespace, session=first.session, since=id + 1)
+        wanted = EntryFilter(namespace=self.namespace, session=first.session, since=id + 1)
         for count, entry in enumerate(self.journal.read(wanted)):
             if entry.action == id:
                 entries.append(entry)
@@ -497,7 +497,7 @@ class Views:
         stopped: list[Entry] = []
         endings = EndingTracker()
         ended = Ended()
-        for entry in self.journal.read(Filter(namespace=self.namespace, since=since)):
+        for entry in self.journal.read(EntryFilter(namespace=self.namespace, since=since)):
             ended.add(endings.feed(entry))
             if entry.event is not Event.INTERCEPT:
                 continue

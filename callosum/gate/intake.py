@@ -16,7 +16,7 @@ from callosum.model import MAX_KEY, MAX_NAME, SECOND, Action, Call, Classificati
 from callosum.redact import summarise
 from callosum.rules import RuleSet
 from callosum.spool import FILE
-from callosum.wire import Found, LateCall, read
+from callosum.wire import LateCall, LateClassification, read
 
 if TYPE_CHECKING:
     from callosum.stores.base import Store
@@ -86,7 +86,7 @@ def check_seconds(moment: float | None, at: str) -> None:
         raise ConfigError(f"expected Unix seconds, got {moment!r}", at=at)
 
 
-def _check_found(found: Found, at: str) -> None:
+def _check_found(found: LateClassification, at: str) -> None:
     for place, key in enumerate(found.keys):
         if not 0 < len(key.name) <= MAX_KEY:
             raise ConfigError(f"expected 1 to {MAX_KEY} characters", at=f"{at}.keys[{place}]")

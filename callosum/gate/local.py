@@ -46,7 +46,7 @@ from callosum.settings import Settings, load
 from callosum.spool import MAX_LINE, Spool
 from callosum.stores.base import Fleeting, Store, Waking, different_keys
 from callosum.stores.opening import open_store
-from callosum.wire import Found, LateCall, encode
+from callosum.wire import LateCall, LateClassification, encode
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -347,7 +347,7 @@ class LocalGate(Gate):
         if report.id is None and tool is not None:
             found = self._found(call)
         elif report.id is None and key:
-            found = {"found": Found(tier=0, keys=(Key(key),))}
+            found = {"found": LateClassification(tier=0, keys=(Key(key),))}
         call = replace(call, params=self._summary(call) if tool is not None else {})
         outcome = outcome_of(report.result, report.outcome)
         self._keep(
@@ -357,7 +357,7 @@ class LocalGate(Gate):
     def _found(self, call: Call) -> dict[str, Any]:
         found = self.rules.current().classify(call)
         fingerprint = self.rules.fingerprint
-        shown = Found(
+        shown = LateClassification(
             tier=found.tier,
             keys=found.keys,
             rule=found.rule,

@@ -25,7 +25,7 @@ from msgspec import Struct
 from callosum.client import CallosumClient
 from callosum.client.errors import TransportError
 from callosum.client.fallback import FILE, read_table, write_table
-from callosum.client.transport import Address, Transport
+from callosum.client.transport import GateAddress, Transport
 from callosum.errors import CallosumError, ConfigError, GateUnavailable
 from callosum.hosts import files, native
 from callosum.hosts.native import windows
@@ -77,10 +77,10 @@ def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> RemoteS
     )
 
 
-def server_at(url: str, at: str, example: str) -> Address:
+def server_at(url: str, at: str, example: str) -> GateAddress:
     """Parse the address of a server (``http://...``, ``https://...``). Raises ``ConfigError`` at ``at``."""
     try:
-        server = Address(url)
+        server = GateAddress(url)
     except ValueError:
         server = None
     if server is None or server.path:  # a path would be that of a socket

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from callosum.journal import Filter, Journal
+from callosum.journal import EntryFilter, Journal
 from callosum.model import Entry
 from callosum.pages.dates import ONE_DAY, day_of, monday_of, start_of
 from callosum.pages.page_folder import PageFolder
@@ -171,7 +171,7 @@ class Consolidation:
 
     def _entries(self, start: int, end: int | None = None) -> Iterator[Entry]:
         """Yield the entries from ``start`` to before ``end``. Raises ``ConsolidationStopped`` if it is to stop."""
-        for number, entry in enumerate(self._journal.read(Filter(since=start))):
+        for number, entry in enumerate(self._journal.read(EntryFilter(since=start))):
             if end is not None and entry.seq >= end:
                 return
             if number % _LOOK_UP == 0 and self._closed.is_set():

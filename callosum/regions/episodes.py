@@ -11,7 +11,7 @@ from typing import Final, Self
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import MemorySaved, SchedulerTick
 from callosum.corpus.fault_reports import report_failed_job
-from callosum.journal import Filter, Journal
+from callosum.journal import EntryFilter, Journal
 from callosum.model import MINUTE
 from callosum.pages.dates import ONE_DAY, day_of
 from callosum.pages.day_page import SO_FAR, DayPage
@@ -130,7 +130,7 @@ class Hippocampus:
 
     def _read(self, page: DayPage) -> bool:
         """Feed new entries to the page; return False if the region was closed meanwhile."""
-        for number, entry in enumerate(self._journal.read(Filter(since=page.start), after=page.last)):
+        for number, entry in enumerate(self._journal.read(EntryFilter(since=page.start), after=page.last)):
             if entry.seq >= page.end:
                 break
             page.add(entry)

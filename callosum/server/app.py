@@ -40,7 +40,7 @@ from callosum.model import (
     Call,
     GateRequest,
 )
-from callosum.operations import OPERATIONS, Operation
+from callosum.operations import OPERATIONS, GateOperation
 from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.door import Door
@@ -102,7 +102,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 _CALL: Final = _decoder(wire.Intercept)
 _PAYLOAD: Final = _decoder(dict[str, Any])
-LATE_CALLS: Final = _decoder(wire.Late)
+LATE_CALLS: Final = _decoder(wire.LateBatch)
 OPEN_CONSOLE: Final = _decoder(wire.OpenConsole)
 
 
@@ -415,7 +415,7 @@ def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived:
     return replace(asked, by=_person(request, asked.by)), Caller(person=True)
 
 
-def _by_approver(request: Request, found: wire.Answer, id: int, _arrived: float) -> tuple[Any, Caller]:
+def _by_approver(request: Request, found: wire.ApprovalAnswer, id: int, _arrived: float) -> tuple[Any, Caller]:
     check_name(found.namespace, "namespace")
     token = _token(request)
     kind = wire.Approve if found.approve else wire.Deny
@@ -457,14 +457,14 @@ def _json(value: object, status: int = 200) -> Answer:
 def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
     """An answer that says what was wrong, and where."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(wire.encode(wire.Fault(error, at)), status, named)
+    return Answer(wire.encode(wire.ErrorResponse(error, at)), status, named)
 
 
 _Reading = wire.StatusQuery | wire.ApprovalsQuery | wire.JournalQuery
 Handler = Callable[[Service, Request], Awaitable[Answer]]
 
 _OWN: Final = (
-    Operation(
+    GateOperation(
         "POST",
         "/hooks/{host}",
         "Decide or record what a host's hook tells",
@@ -474,7 +474,7 @@ _OWN: Final = (
         answer=dict[str, Any],
         example={"hook_event_name": "PreToolUse", "session_id": "s1", "tool_name": "Read"},
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/events",
         "Report events",
@@ -483,30 +483,30 @@ _OWN: Final = (
         answer=wire.Accepted,
         example={"type": "llm.token", "delta": "On", "instance": "mira"},
     ),
-    Operation(
+    GateOperation(
         "POST",
         "/late",
         "Take in what happened while the gate could not be asked",
         "Takes in what ran, ended or was given up while the gate could not be asked.",
-        body=wire.Late,
+        body=wire.LateBatch,
         answer=wire.Accepted,
         example={"calls": [{"call": {"instance": "mira", "tool": "read"}, "outcome": "done"}]},
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/fallback",
         "The highest tier of each tool",
         "Which tools a client may let through by itself when this server is away.",
         answer=wire.FallbackTable,
     ),
-    Operation(
+    GateOperation(
         "GET",
         HEALTH,
         "Whether the gate can decide",
         "Whether the gate can decide, and goes on to: a balancer sends nobody where it does not.",
         answer=Health,
     ),
-    Operation(
+    GateOperation(
         "POST",
         CONSOLE,
         "Where the console is",
@@ -514,7 +514,7 @@ _OWN: Final = (
         body=wire.OpenConsole,
         answer=ConsoleAddress,
     ),
-    Operation(
+    GateOperation(
         "GET",
         "/metrics",
         "Prometheus metrics",
@@ -615,7 +615,7 @@ class App:
         except Expired as error:
             return fault(408, str(error), wire.EXPIRED)
         except Unconfirmed as error:
-            unconfirmed = wire.Fault(str(error), "store", error.id)
+            unconfirmed = wire.ErrorResponse(str(error), "store", error.id)
             return Answer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
         except StoreChanged as error:
             return fault(503, str(error), "store")

@@ -16,7 +16,7 @@ from callosum.corpus import events
 from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_PLACES, MAX_TTL, NOT_IN_KEYS
 from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
-from callosum.operations import Operation
+from callosum.operations import GateOperation
 from callosum.rules.commitments import SIDE
 from callosum.server import described
 from callosum.server.app import ENDPOINTS
@@ -132,7 +132,7 @@ _ERRORS: Final = {
 
 def document() -> dict[str, Any]:
     """Returns the OpenAPI 3.1 document."""
-    kinds: list[Any] = [wire.Fault]
+    kinds: list[Any] = [wire.ErrorResponse]
     for endpoint in ENDPOINTS:
         kinds += [kind for kind in (endpoint.body, endpoint.query, endpoint.answer) if kind not in (None, Any)]
     schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
@@ -218,7 +218,7 @@ def _constrain(kind: str, schema: dict[str, Any]) -> None:
         schema["properties"].pop("content")  # hashes under a key that only a client of this package knows
 
 
-def _operation(endpoint: Operation, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: GateOperation, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": f"{endpoint.method.lower()}{''.join(part.title() for part in _parts(endpoint.path))}",
         "summary": endpoint.summary,
@@ -245,10 +245,10 @@ def _events_body() -> dict[str, Any]:
     return {"anyOf": [one, {"type": "array", "items": one, "maxItems": wire.MAX_EVENTS}]}
 
 
-def _responses(endpoint: Operation, named: Mapping[Any, Any]) -> dict[str, Any]:
+def _responses(endpoint: GateOperation, named: Mapping[Any, Any]) -> dict[str, Any]:
     schema = named[endpoint.answer] if endpoint.answer is not None else {"type": "string"}
     made: dict[str, Any] = {"200": {"description": "Done.", "content": {endpoint.media_type: {"schema": schema}}}}
-    return {**made, **_faults(named[wire.Fault])}
+    return {**made, **_faults(named[wire.ErrorResponse])}
 
 
 def _faults(fault: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from callosum.server.security import HEADERS
-from callosum.wire import MAX_BODY, Fault, encode
+from callosum.wire import MAX_BODY, ErrorResponse, encode
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -411,7 +411,7 @@ class Protocol(HttpToolsProtocol):
             self._say_and_end(answer)
 
     def _answer(self, status: int, error: str, at: str) -> bytes:
-        body = encode(Fault(error, at))
+        body = encode(ErrorResponse(error, at))
         headers = [
             *self.server_state.default_headers,
             *HEADERS,

@@ -34,7 +34,7 @@ from typing import Any, Final, Literal
 
 from callosum.errors import CallosumError, ConfigError
 from callosum.server.tokens import Role, Token, Tokens
-from callosum.wire import Fault, encode
+from callosum.wire import ErrorResponse, encode
 
 logger = logging.getLogger("callosum")
 
@@ -353,7 +353,7 @@ def _origin(origin: str) -> str:
 
 
 async def _send_fault(send: Send, status: int, error: str, at: str, headers: Iterable[Header] = ()) -> None:
-    await _send(send, status, ((b"content-type", b"application/json"), *headers), encode(Fault(error, at)))
+    await _send(send, status, ((b"content-type", b"application/json"), *headers), encode(ErrorResponse(error, at)))
 
 
 async def _send(send: Send, status: int, headers: Iterable[Header], body: bytes = b"") -> None:

@@ -721,4 +721,4 @@ def _abort_of(send: Send) -> Callable[[], object] | None:
 async def _refuse(send: Send, error: str, at: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": wire.encode(wire.Fault(error, at))})
+    await send({"type": "http.response.body", "body": wire.encode(wire.ErrorResponse(error, at))})

@@ -42,7 +42,7 @@ def key_of(key: str | Key) -> Key:
     return Key(key) if isinstance(key, str) else key
 
 
-class Script:
+class StoreScript:
     """Drives a store with small steps that assume nothing about any policy."""
 
     def __init__(self, store: Store, namespace: str = DEFAULT_NAMESPACE) -> None:

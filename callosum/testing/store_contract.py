@@ -44,7 +44,7 @@ from callosum.model import (
 )
 from callosum.stores.base import CALLS_LATELY, NEARBY, Clock, Kin, Nearby, Probe, Store
 from callosum.testing.clock import ManualClock
-from callosum.testing.script import LEASE, Script, ids, unmarked
+from callosum.testing.script import LEASE, StoreScript, ids, unmarked
 
 MakeStore = Callable[[Clock, Probe], Store]
 """Makes a store with this clock and this way to see whether a process lives."""
@@ -88,9 +88,9 @@ class StoreContract:
         store.close()  # it may be closed twice
 
     @pytest.fixture
-    def script(self, store: Store) -> Script:
+    def script(self, store: Store) -> StoreScript:
         """The store with short words around it."""
-        return Script(store)
+        return StoreScript(store)
 
     @pytest.fixture
     def writes(self, store: Store) -> Callable[[], object]:
@@ -99,7 +99,7 @@ class StoreContract:
 
     # --- transactions ----------------------------------------------------------------------------
 
-    def test_a_change_comes_back_with_its_ids_and_answer(self, script: Script) -> None:
+    def test_a_change_comes_back_with_its_ids_and_answer(self, script: StoreScript) -> None:
         """``Applied`` holds the change untouched, the places of its entries in order, and the moment."""
         answer = object()
         scope = script.scope("mira", [KEY])
@@ -109,7 +109,7 @@ class StoreContract:
         assert applied.ids[0] == applied.now
         assert [entry.seq for entry in script.store.entries()] == list(applied.ids)
 
-    def test_a_step_may_run_twice(self, script: Script) -> None:
+    def test_a_step_may_run_twice(self, script: StoreScript) -> None:
         """The last run counts alone: one entry, however often the step was run."""
         runs = []
 
@@ -122,7 +122,7 @@ class StoreContract:
         assert len(entries) == 1
         assert entries[0].body == {"run": len(runs)}
 
-    def test_a_step_that_raises_fails_alone(self, script: Script) -> None:
+    def test_a_step_that_raises_fails_alone(self, script: StoreScript) -> None:
         """Its exception stands in its place; its neighbours in the batch are stored."""
         fault = RuntimeError("no")
 
@@ -139,7 +139,7 @@ class StoreContract:
         assert not isinstance(third, Exception)
         assert [entry.seq for entry in script.store.entries()] == [*first.ids, *third.ids]
 
-    def test_a_change_that_cannot_be_stored_leaves_nothing(self, script: Script) -> None:
+    def test_a_change_that_cannot_be_stored_leaves_nothing(self, script: StoreScript) -> None:
         """Neither its entry nor its action nor its mark, and its neighbours in the batch are stored."""
         kept = script.act("mira", KEY)
 
@@ -157,7 +157,7 @@ class StoreContract:
         assert script.place("doug", KEY).live == ()
         assert ids(script.place("doug", KEY).latest) == [kept]
 
-    def test_a_batch_runs_in_order(self, script: Script) -> None:
+    def test_a_batch_runs_in_order(self, script: StoreScript) -> None:
         """A later step sees what an earlier one of the same batch changed."""
         seen: list[tuple[int, ...]] = []
 
@@ -176,7 +176,7 @@ class StoreContract:
         assert store.transact([]) == []
         assert store.entries() == []
 
-    def test_an_empty_change_writes_nothing(self, script: Script, writes: Callable[[], object]) -> None:
+    def test_an_empty_change_writes_nothing(self, script: StoreScript, writes: Callable[[], object]) -> None:
         """Neither to the journal nor to anything beside it."""
         script.act("mira", KEY)
         before = writes()
@@ -185,7 +185,7 @@ class StoreContract:
         script.look("new", "doc:other", parent="mira", continues="doug")
         assert writes() == before
 
-    def test_now_never_runs_backwards(self, script: Script, clock: ManualClock) -> None:
+    def test_now_never_runs_backwards(self, script: StoreScript, clock: ManualClock) -> None:
         """A clock that is set back does not take the store's time with it."""
         moments = [script.act("mira", KEY)]
         for seconds in (5, -3600, 0, 1, -5):
@@ -195,19 +195,19 @@ class StoreContract:
             moments.append(script.act("mira", KEY))
         assert moments == sorted(set(moments))
 
-    def test_now_follows_the_clock(self, script: Script, clock: ManualClock) -> None:
+    def test_now_follows_the_clock(self, script: StoreScript, clock: ManualClock) -> None:
         """Where it does not run backwards it is the clock's."""
         script.act("mira", KEY)
         clock.advance(90)
         assert script.look("mira", KEY).now == clock.now
 
-    def test_ids_grow_and_none_is_given_twice(self, script: Script) -> None:
+    def test_ids_grow_and_none_is_given_twice(self, script: StoreScript) -> None:
         """Entries are numbered upwards, also while the clock stands still."""
         given = [script.act(str(number % 3), KEY) for number in range(20)]
         assert given == sorted(set(given))
         assert [entry.seq for entry in script.store.entries()] == given
 
-    def test_threads_take_turns(self, script: Script) -> None:
+    def test_threads_take_turns(self, script: StoreScript) -> None:
         """Steps on one key run one after another: of eight that open if nothing is open, one opens."""
         start = threading.Barrier(8)
         opened: list[int] = []
@@ -234,13 +234,13 @@ class StoreContract:
     # --- a view of one key: live actions -----------------------------------------------------------
 
     @pytest.mark.parametrize("state", [State.QUEUED, State.ASKED, State.OPEN])
-    def test_live_shows_everybodys(self, script: Script, state: State) -> None:
+    def test_live_shows_everybodys(self, script: StoreScript, state: State) -> None:
         """Queued, asked and open actions, of the session itself too."""
         first = script.act("doug", KEY, state=state, tier=3)
         second = script.act("mira", KEY, state=state, tier=3)
         assert sorted(ids(script.place("mira", KEY).live)) == [first, second]
 
-    def test_live_shows_unknown_ones_until_they_are_settled(self, script: Script) -> None:
+    def test_live_shows_unknown_ones_until_they_are_settled(self, script: StoreScript) -> None:
         """They do not age out."""
         id = script.act("doug", KEY, state=State.OPEN, tier=3)
         script.end("doug", id, State.UNKNOWN)
@@ -249,14 +249,14 @@ class StoreContract:
         script.settle(id, State.DONE, ended=script.look("x").now)
         assert script.place("mira", KEY).live == ()
 
-    def test_live_is_not_cut(self, script: Script) -> None:
+    def test_live_is_not_cut(self, script: StoreScript) -> None:
         """However many are open."""
         opened = [script.act(str(number), KEY, state=State.OPEN, tier=3) for number in range(LATEST * 3)]
         assert sorted(ids(script.place("mira", KEY).live)) == opened
 
     @pytest.mark.parametrize("floor", [0, 1, 2])
     @pytest.mark.parametrize("told", [0, 6])
-    def test_live_shows_the_newest_unknown_ones(self, script: Script, floor: int, told: int) -> None:
+    def test_live_shows_the_newest_unknown_ones(self, script: StoreScript, floor: int, told: int) -> None:
         """At least ``LATEST`` of them, whatever the asking call's tier is and whatever its session was told before."""
         lost = [script.act(f"s{number}", KEY, state=State.OPEN, tier=3) for number in range(LATEST + 3)]
         for number, id in enumerate(lost):
@@ -266,39 +266,39 @@ class StoreContract:
         seen = ids(script.place("mira", KEY, floor=floor).live)
         assert set(lost[-LATEST:]) <= set(seen) <= set(lost)
 
-    def test_live_shows_calls_that_read(self, script: Script) -> None:
+    def test_live_shows_calls_that_read(self, script: StoreScript) -> None:
         """A question about a read waits for its answer like any other."""
         id = script.act("mira", Key(KEY, READ), state=State.ASKED, tier=3)
         (seen,) = script.place("mira", Key(KEY, READ)).live
         assert (seen.id, seen.mode) == (id, READ)
 
-    def test_live_comes_only_if_it_is_asked_for(self, script: Script) -> None:
+    def test_live_comes_only_if_it_is_asked_for(self, script: StoreScript) -> None:
         """``Scope.live`` False spares the store the work."""
         script.act("doug", KEY, state=State.OPEN, tier=3)
         assert script.place("mira", KEY, live=False).live == ()
 
-    def test_an_ended_action_is_live_no_more(self, script: Script) -> None:
+    def test_an_ended_action_is_live_no_more(self, script: StoreScript) -> None:
         """Whatever its end was."""
         for state in (State.DONE, State.FAILED, State.CANCELLED):
             id = script.act("doug", KEY, state=State.OPEN, tier=3)
             script.end("doug", id, state)
             assert script.place("mira", KEY).live == ()
 
-    def test_ending_one_action_leaves_the_other_open(self, script: Script) -> None:
+    def test_ending_one_action_leaves_the_other_open(self, script: StoreScript) -> None:
         """Two of one session on one key are two."""
         older = script.act("doug", KEY, state=State.OPEN, tier=3)
         newer = script.act("doug", KEY, state=State.OPEN, tier=3)
         script.end("doug", older)
         assert ids(script.place("mira", KEY).live) == [newer]
 
-    def test_an_action_is_open_on_all_its_keys(self, script: Script) -> None:
+    def test_an_action_is_open_on_all_its_keys(self, script: StoreScript) -> None:
         """And its end frees them all."""
         id = script.act("doug", "a:1", "b:2", state=State.OPEN, tier=3)
         assert ids(script.place("mira", "a:1").live) == ids(script.place("mira", "b:2").live) == [id]
         script.end("doug", id)
         assert script.place("mira", "a:1").live == script.place("mira", "b:2").live == ()
 
-    def test_an_unknown_action_can_be_open_again(self, script: Script) -> None:
+    def test_an_unknown_action_can_be_open_again(self, script: StoreScript) -> None:
         """A late renewal: the state and the expiry move, the id stays."""
         id = script.act("doug", KEY, state=State.OPEN, tier=3)
         script.end("doug", id, State.UNKNOWN)
@@ -307,7 +307,7 @@ class StoreContract:
         (seen,) = script.place("mira", KEY).live
         assert (seen.id, seen.state, seen.expires) == (id, State.OPEN, until)
 
-    def test_an_action_is_kept_as_it_was_opened(self, script: Script, living: dict[int, bool]) -> None:
+    def test_an_action_is_kept_as_it_was_opened(self, script: StoreScript, living: dict[int, bool]) -> None:
         """Every field of it."""
         content = Content(b"d" * 16, b"w", b"abcd", b"efgh", repeats=True, stance="+attend", origin=b"o", brief=True)
         host = Host(77, 12.5, "machine")
@@ -324,7 +324,7 @@ class StoreContract:
         assert (seen.content, seen.host, seen.alive, seen.supersedes) == (content, host, True, (3, 4))
         assert (seen.keys, seen.key, seen.mode) == ((Key(KEY), Key("b:2", APPEND)), "b:2", APPEND)
 
-    def test_alive_is_what_the_probe_says(self, script: Script, living: dict[int, bool]) -> None:
+    def test_alive_is_what_the_probe_says(self, script: StoreScript, living: dict[int, bool]) -> None:
         """True, False, or None where it cannot be told or no host is known."""
         script.act("doug", KEY, state=State.OPEN, tier=3, host=Host(7, 1.0, "m"))
         for said in (True, False):
@@ -335,7 +335,7 @@ class StoreContract:
 
     # --- a view of one key: what others did ----------------------------------------------------------
 
-    def test_latest_is_each_other_sessions_newest(self, script: Script) -> None:
+    def test_latest_is_each_other_sessions_newest(self, script: StoreScript) -> None:
         """One of each, the newest change first; the session's own is not among them."""
         script.act("doug", KEY)
         doug = script.act("doug", KEY)
@@ -343,7 +343,7 @@ class StoreContract:
         script.act("mira", KEY)
         assert ids(script.place("mira", KEY).latest) == [anna, doug]
 
-    def test_own_acts_do_not_hide_anothers(self, script: Script) -> None:
+    def test_own_acts_do_not_hide_anothers(self, script: StoreScript) -> None:
         """Sixty of one's own after the other's one."""
         doug = script.act("doug", KEY)
         mine = [script.act("mira", KEY) for _ in range(60)][-1]
@@ -352,20 +352,20 @@ class StoreContract:
         assert place.own is not None
         assert place.own.id == mine
 
-    def test_one_busy_session_does_not_hide_another(self, script: Script) -> None:
+    def test_one_busy_session_does_not_hide_another(self, script: StoreScript) -> None:
         """Sixty of a third session after the other's one."""
         doug = script.act("doug", KEY)
         anna = [script.act("anna", KEY) for _ in range(60)][-1]
         assert ids(script.place("mira", KEY).latest) == [anna, doug]
 
-    def test_latest_is_cut_at_its_limit(self, script: Script) -> None:
+    def test_latest_is_cut_at_its_limit(self, script: StoreScript) -> None:
         """The newest of them are shown."""
         acted = [script.act(f"s{number}", KEY) for number in range(LATEST + 5)]
         assert ids(script.place("mira", KEY).latest) == acted[::-1][:LATEST]
 
     @pytest.mark.parametrize("others", [1, 3, 4, 5, 8, LATEST - 1, LATEST, LATEST + 3, LATEST + 4, LATEST * 3])
     @pytest.mark.parametrize("floor", [0, 1, 2])
-    def test_latest_shows_all_others_up_to_its_limit(self, script: Script, others: int, floor: int) -> None:
+    def test_latest_shows_all_others_up_to_its_limit(self, script: StoreScript, others: int, floor: int) -> None:
         """However many there are, whether the session itself is among them, and whoever only looked."""
         script.read("anna", KEY)
         acted = [script.act(f"s{number}", KEY, tier=3) for number in range(others)]
@@ -376,7 +376,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("others", [5, LATEST * 3])
     @pytest.mark.parametrize("floor", [0, 1, 2])
-    def test_what_was_told_hides_nobody(self, script: Script, others: int, floor: int) -> None:
+    def test_what_was_told_hides_nobody(self, script: StoreScript, others: int, floor: int) -> None:
         """An act of nearly the same content is graver than what a session was told, and no digest finds it."""
         append = Key(KEY, APPEND)
         acted = [script.act(f"s{number}", append, tier=3) for number in range(others)]
@@ -384,7 +384,7 @@ class StoreContract:
         place = script.place("mira", append, floor=floor, prints=(b"another",))
         assert ids(place.latest) == acted[::-1][:LATEST]
 
-    def test_a_crowd_hides_nobody(self, script: Script, clock: ManualClock) -> None:
+    def test_a_crowd_hides_nobody(self, script: StoreScript, clock: ManualClock) -> None:
         """However many sessions have acted on a key or looked at it, and whatever was forgotten meanwhile."""
         mira = script.act("mira", KEY)
         for number in range(LATEST * 2):
@@ -406,7 +406,7 @@ class StoreContract:
             acted = script.act(f"t{number}", KEY)
             assert script.place("mira", KEY).latest[0].id == acted
 
-    def test_a_report_is_a_change(self, script: Script, clock: ManualClock) -> None:
+    def test_a_report_is_a_change(self, script: StoreScript, clock: ManualClock) -> None:
         """``ended`` is its moment."""
         doug = script.act("doug", KEY)
         clock.advance(40)
@@ -415,7 +415,7 @@ class StoreContract:
         assert (seen.started, seen.ended, seen.state) == (doug, clock.now, State.DONE)
 
     @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
-    def test_what_failed_is_nobodys_latest(self, script: Script, state: State) -> None:
+    def test_what_failed_is_nobodys_latest(self, script: StoreScript, state: State) -> None:
         """The session's one before it is its newest again, or none."""
         older = script.act("doug", KEY)
         newer = script.act("doug", KEY)
@@ -424,7 +424,7 @@ class StoreContract:
         script.end("doug", older, state)
         assert script.place("mira", KEY).latest == ()
 
-    def test_failures_in_any_order_leave_what_stands(self, script: Script) -> None:
+    def test_failures_in_any_order_leave_what_stands(self, script: StoreScript) -> None:
         """The older fails first, then the newer: what stands is the oldest."""
         first, second, third = (script.act("doug", KEY) for _ in range(3))
         script.end("doug", second, State.FAILED)
@@ -434,14 +434,14 @@ class StoreContract:
         assert place.own is not None
         assert place.own.id == first
 
-    def test_open_and_unknown_acts_are_among_the_latest(self, script: Script) -> None:
+    def test_open_and_unknown_acts_are_among_the_latest(self, script: StoreScript) -> None:
         """They did something, or may have."""
         opened = script.act("doug", KEY, state=State.OPEN, tier=3)
         lost = script.act("anna", KEY, state=State.OPEN, tier=3)
         script.end("anna", lost, State.UNKNOWN)
         assert sorted(ids(script.place("mira", KEY).latest)) == [opened, lost]
 
-    def test_what_never_acted_is_nobodys_latest(self, script: Script) -> None:
+    def test_what_never_acted_is_nobodys_latest(self, script: StoreScript) -> None:
         """Waiters, questions, locks, refused calls and reads."""
         script.act("a", KEY, state=State.QUEUED, tier=3)
         script.act("b", KEY, state=State.ASKED, tier=3)
@@ -450,13 +450,13 @@ class StoreContract:
         script.read("e", KEY)
         assert script.place("mira", KEY).latest == ()
 
-    def test_an_act_of_a_low_tier_does_not_hide_one_that_counts(self, script: Script) -> None:
+    def test_an_act_of_a_low_tier_does_not_hide_one_that_counts(self, script: StoreScript) -> None:
         """Behind what is below the floor the session's newest that counts is shown."""
         counts = script.act("doug", KEY, tier=2)
         script.act("doug", KEY, tier=1)
         assert counts in ids(script.place("mira", KEY, floor=2).latest)
 
-    def test_nor_does_one_that_failed_between_them(self, script: Script) -> None:
+    def test_nor_does_one_that_failed_between_them(self, script: StoreScript) -> None:
         """What was taken back does not end the search for the newest that counts."""
         theirs = script.act("doug", KEY, tier=3)
         failed = script.act("doug", KEY, tier=3)
@@ -464,25 +464,25 @@ class StoreContract:
         script.end("doug", failed, State.FAILED)
         assert ids(script.place("mira", KEY, floor=2).latest) == [note, theirs]
 
-    def test_nor_below_a_tree(self, script: Script) -> None:
+    def test_nor_below_a_tree(self, script: StoreScript) -> None:
         """What a session did in a tree counts though it did something lesser there since."""
         counts = script.act("doug", "file:/repo/a.py", tier=2)
         script.act("doug", "file:/repo/a.py", tier=1)
         assert counts in ids(script.place("mira", "file:/repo/", floor=2).latest)
 
-    def test_an_act_that_counts_does_not_hide_a_later_change_of_a_low_tier(self, script: Script) -> None:
+    def test_an_act_that_counts_does_not_hide_a_later_change_of_a_low_tier(self, script: StoreScript) -> None:
         """Every write makes what was read before it stale, whatever its tier."""
         script.act("doug", KEY, tier=2)
         newest = script.act("doug", KEY, tier=1)
         assert newest in ids(script.place("mira", KEY, floor=2).latest)
 
-    def test_an_append_does_not_hide_a_write_from_an_append(self, script: Script) -> None:
+    def test_an_append_does_not_hide_a_write_from_an_append(self, script: StoreScript) -> None:
         """Two appends never meet, so what matters to the one is the write behind the other."""
         wrote = script.act("doug", Key(KEY, WRITE))
         script.act("doug", Key(KEY, APPEND))
         assert wrote in ids(script.place("mira", Key(KEY, APPEND)).latest)
 
-    def test_own_is_the_sessions_newest(self, script: Script) -> None:
+    def test_own_is_the_sessions_newest(self, script: StoreScript) -> None:
         """None before it has acted, and again after the only one was taken back."""
         assert script.place("mira", KEY).own is None
         older, newer = script.act("mira", KEY), script.act("mira", KEY)
@@ -497,7 +497,7 @@ class StoreContract:
 
     # --- a view of one key: the mark ------------------------------------------------------------------
 
-    def test_a_mark_is_kept_whole(self, script: Script) -> None:
+    def test_a_mark_is_kept_whole(self, script: StoreScript) -> None:
         """Every field of it, per session and key."""
         mark = Mark(5, 6, 3, 7, b"call", "run", 4, 2, (-9, -3, -(2**52), 1, 2))
         script.move("mira", KEY, mark)
@@ -505,14 +505,14 @@ class StoreContract:
         assert unmarked(script.place("doug", KEY).mark)
         assert unmarked(script.place("mira", "doc:other").mark)
 
-    def test_a_mark_moves_without_an_action(self, script: Script) -> None:
+    def test_a_mark_moves_without_an_action(self, script: StoreScript) -> None:
         """A pause opens nothing and tells all the same."""
         script.move("mira", KEY, Mark(told=9, told_kind=1, told_at=9))
         script.move("mira", KEY, Mark(told=11, told_kind=2, told_at=12))
         mark = script.place("mira", KEY).mark
         assert (mark.told, mark.told_kind, mark.told_at) == (11, 2, 12)
 
-    def test_acting_keeps_the_mark(self, script: Script) -> None:
+    def test_acting_keeps_the_mark(self, script: StoreScript) -> None:
         """An act on the key moves nothing by itself, nor does its report."""
         mark = Mark(read=5, told=6, told_kind=3, told_at=7)
         script.move("mira", KEY, mark)
@@ -520,7 +520,7 @@ class StoreContract:
         script.end("mira", id)
         assert script.place("mira", KEY).mark == mark
 
-    def test_a_failed_read_marks_nothing(self, script: Script, clock: ManualClock) -> None:
+    def test_a_failed_read_marks_nothing(self, script: StoreScript, clock: ManualClock) -> None:
         """The mark returns to what it was, and keeps what it was told."""
         first = script.read("mira", KEY)
         script.move("mira", KEY, replace(script.place("mira", KEY).mark, told=4, told_kind=1, told_at=4))
@@ -533,7 +533,7 @@ class StoreContract:
         script.end("mira", first, State.CANCELLED)
         assert script.place("mira", KEY).mark.read == 0
 
-    def test_a_read_that_failed_leaves_a_later_one(self, script: Script, clock: ManualClock) -> None:
+    def test_a_read_that_failed_leaves_a_later_one(self, script: StoreScript, clock: ManualClock) -> None:
         """Only what it set itself is taken back."""
         early = script.read("mira", KEY)
         clock.advance(1)
@@ -541,7 +541,7 @@ class StoreContract:
         script.end("mira", early, State.FAILED)
         assert script.place("mira", KEY).mark.read == late
 
-    def test_two_failed_reads_leave_none(self, script: Script, clock: ManualClock) -> None:
+    def test_two_failed_reads_leave_none(self, script: StoreScript, clock: ManualClock) -> None:
         """In whichever order they fail."""
         for order in ((0, 1), (1, 0)):
             key = f"doc:{order}"
@@ -553,7 +553,7 @@ class StoreContract:
                 script.end("mira", reads[number], State.FAILED)
             assert script.place("mira", key).mark.read == 0
 
-    def test_a_session_that_continues_another_inherits_its_marks(self, script: Script, clock: ManualClock) -> None:
+    def test_a_session_that_continues_another_inherits_its_marks(self, script: StoreScript, clock: ManualClock) -> None:
         """What it read and was told of, through a chain; a predecessor's finished write is a read."""
         read = script.read("one", "doc:a")
         script.move("one", "doc:b", Mark(told=8, told_kind=2, told_at=8, told_call=b"x"))
@@ -567,7 +567,7 @@ class StoreContract:
             assert (mark.told, mark.told_kind) == (8, 2)
             assert script.place(session, "doc:c", **more).mark.read == wrote
 
-    def test_an_inherited_mark_does_not_set_ones_own_back(self, script: Script, clock: ManualClock) -> None:
+    def test_an_inherited_mark_does_not_set_ones_own_back(self, script: StoreScript, clock: ManualClock) -> None:
         """The later read of the two counts."""
         script.read("one", KEY)
         clock.advance(5)
@@ -596,7 +596,7 @@ class StoreContract:
             ("git:/r|remote:origin/main", "git:/r|remote:origin/"),
         ],
     )
-    def test_what_overlaps_meets_in_either_order(self, script: Script, first: str, second: str) -> None:
+    def test_what_overlaps_meets_in_either_order(self, script: StoreScript, first: str, second: str) -> None:
         """Live and latest show what covers a key and what it covers, named as it was written."""
         opened = script.act("doug", first, state=State.OPEN, tier=3)
         place = script.place("mira", second)
@@ -621,7 +621,7 @@ class StoreContract:
             ("slot:room:/", "slot:room:1"),
         ],
     )
-    def test_what_does_not_overlap_never_meets(self, script: Script, first: str, second: str) -> None:
+    def test_what_does_not_overlap_never_meets(self, script: StoreScript, first: str, second: str) -> None:
         """In neither order."""
         script.act("doug", first, state=State.OPEN, tier=3)
         place = script.place("mira", second)
@@ -629,14 +629,14 @@ class StoreContract:
         script.act("doug", second, state=State.OPEN, tier=3)
         assert first not in {action.key for action in script.place("mira", second).live}
 
-    def test_reading_a_tree_is_reading_what_is_in_it(self, script: Script) -> None:
+    def test_reading_a_tree_is_reading_what_is_in_it(self, script: StoreScript) -> None:
         """But reading a file is not reading its tree."""
         read = script.read("mira", "file:/repo/")
         assert script.place("mira", "file:/repo/a.py").mark.read == read
         script.read("doug", "file:/repo/a.py")
         assert script.place("doug", "file:/repo/").mark.read == 0
 
-    def test_a_look_at_a_tree_is_less_than_one_at_the_thing(self, script: Script, clock: ManualClock) -> None:
+    def test_a_look_at_a_tree_is_less_than_one_at_the_thing(self, script: StoreScript, clock: ManualClock) -> None:
         """It counts only for what the session neither looked at nor changed itself: a list shows no contents."""
         seen = script.read("mira", "file:/repo/seen.py")
         mine = script.act("mira", "file:/repo/mine.py")
@@ -649,7 +649,7 @@ class StoreContract:
         assert places[1].own is not None
         assert places[1].own.id == mine
 
-    def test_a_look_at_a_tree_does_not_see_facets_of_what_is_in_it(self, script: Script) -> None:
+    def test_a_look_at_a_tree_does_not_see_facets_of_what_is_in_it(self, script: StoreScript) -> None:
         """A list of issues shows a new one, but no comment; a look at one issue shows its comments."""
         listed = script.read("mira", "issue:/")
         looked = script.read("mira", "issue:8")
@@ -659,7 +659,7 @@ class StoreContract:
         assert reads == [0, looked, listed]
         assert script.place("mira", "issue:/|new").mark.read == listed
 
-    def test_stale_shows_changes_below_a_tree_of_what_was_read(self, script: Script, clock: ManualClock) -> None:
+    def test_stale_shows_changes_below_a_tree_of_what_was_read(self, script: StoreScript, clock: ManualClock) -> None:
         """Of what the session read before them, and of nothing else."""
         script.read("mira", "file:/repo/a.py")
         script.read("mira", "file:/repo/b.py")
@@ -674,21 +674,23 @@ class StoreContract:
         script.read("mira", "file:/repo/a.py")
         assert script.place("mira", "file:/repo/").stale == ()
 
-    def test_stale_below_a_tree_counts_own_writes_as_reads(self, script: Script, clock: ManualClock) -> None:
+    def test_stale_below_a_tree_counts_own_writes_as_reads(self, script: StoreScript, clock: ManualClock) -> None:
         """What the session wrote, another changed afterwards."""
         script.end("mira", script.act("mira", "file:/repo/a.py", tier=1))
         clock.advance(1)
         script.end("doug", theirs := script.act("doug", "file:/repo/a.py", tier=1))
         assert ids(script.place("mira", "file:/repo/").stale) == [theirs]
 
-    def test_an_own_write_without_a_report_is_no_look_below_a_tree(self, script: Script, clock: ManualClock) -> None:
+    def test_an_own_write_without_a_report_is_no_look_below_a_tree(
+        self, script: StoreScript, clock: ManualClock
+    ) -> None:
         """Nobody knows whether it happened, and so what the session knows of the thing."""
         script.act("mira", "file:/repo/a.py", tier=1)
         clock.advance(1)
         script.end("doug", script.act("doug", "file:/repo/a.py", tier=1))
         assert script.place("mira", "file:/repo/").stale == ()
 
-    def test_a_write_without_a_report_is_stale_below_a_tree(self, script: Script, clock: ManualClock) -> None:
+    def test_a_write_without_a_report_is_stale_below_a_tree(self, script: StoreScript, clock: ManualClock) -> None:
         """It counts as still changing."""
         theirs = script.act("doug", "file:/repo/a.py", tier=1)
         clock.advance(1)
@@ -697,7 +699,7 @@ class StoreContract:
 
     # --- the rest of a view --------------------------------------------------------------------------------
 
-    def test_twins_are_found_by_print(self, script: Script) -> None:
+    def test_twins_are_found_by_print(self, script: StoreScript) -> None:
         """On a shared key, of anybody, newest first; not on another key, not of another print."""
         mine = script.act("mira", KEY, prints=(b"same", b"origin"))
         other = script.act("doug", KEY, prints=(b"same",))
@@ -708,14 +710,14 @@ class StoreContract:
         assert script.look("mira", KEY, prints=(b"none",)).twins == ()
         assert script.look("mira", KEY).twins == ()
 
-    def test_a_twin_is_found_behind_newer_acts(self, script: Script) -> None:
+    def test_a_twin_is_found_behind_newer_acts(self, script: StoreScript) -> None:
         """Of its own session and of others."""
         twin = script.act("doug", KEY, prints=(b"same",))
         for number in range(60):
             script.act("doug" if number % 2 else "mira", KEY, prints=(b"%d" % number,))
         assert ids(script.look("mira", KEY, prints=(b"same",)).twins) == [twin]
 
-    def test_what_failed_is_no_twin(self, script: Script) -> None:
+    def test_what_failed_is_no_twin(self, script: StoreScript) -> None:
         """Its prints go with it, also when it is reported late."""
         for state in (State.FAILED, State.CANCELLED):
             id = script.act("doug", KEY, prints=(b"same",), state=State.OPEN, tier=3)
@@ -724,7 +726,7 @@ class StoreContract:
             script.end("doug", id, state)
             assert script.look("mira", KEY, prints=(b"same",)).twins == ()
 
-    def test_what_failed_does_not_hide_what_was_done(self, script: Script) -> None:
+    def test_what_failed_does_not_hide_what_was_done(self, script: StoreScript) -> None:
         """Many failed attempts after it, and another act: the one that was done is still found."""
         done = script.act("doug", KEY, prints=(b"same",))
         for _ in range(20):
@@ -732,7 +734,7 @@ class StoreContract:
         script.act("doug", KEY, prints=(b"other",))
         assert done in ids(script.look("mira", KEY, prints=(b"same",)).twins)
 
-    def test_ancestors_are_the_sessions_that_started_it(self, script: Script) -> None:
+    def test_ancestors_are_the_sessions_that_started_it(self, script: StoreScript) -> None:
         """Nearest first; remembered once said; a circle ends."""
         script.act("child", KEY, parent="root")
         assert script.look("grandchild", KEY, parent="child").ancestors == ("child", "root")
@@ -745,7 +747,7 @@ class StoreContract:
         ("held", "waited_for"), [(KEY, KEY), ("file:/repo/", "file:/repo/a.py"), ("file:/repo/a.py", "file:/repo/")]
     )
     def test_wanted_names_who_waits_for_this_session(
-        self, script: Script, clock: ManualClock, held: str, waited_for: str
+        self, script: StoreScript, clock: ManualClock, held: str, waited_for: str
     ) -> None:
         """Live waiters alone, and only where it is asked for."""
         id = script.act("mira", held, state=State.OPEN, tier=4)
@@ -760,7 +762,7 @@ class StoreContract:
         script.end("mira", id)
         assert script.look("mira", "x:1", waits=True).wanted == ()
 
-    def test_wanted_follows_a_chain_of_waiters(self, script: Script) -> None:
+    def test_wanted_follows_a_chain_of_waiters(self, script: StoreScript) -> None:
         """Kim waits for anna, who waits for doug, who waits for mira; ben waits for lea, who waits for nobody."""
         for who, key in (("mira", "x:1"), ("doug", "x:2"), ("anna", "x:3"), ("lea", "x:4")):
             script.act(who, key, state=State.OPEN, tier=4)
@@ -770,13 +772,13 @@ class StoreContract:
         assert script.look("anna", "x:9", waits=True).wanted == ("kim",)
         assert script.look("kim", "x:9", waits=True).wanted == ()
 
-    def test_superseded_are_the_actions_that_the_found_one_repeats(self, script: Script) -> None:
+    def test_superseded_are_the_actions_that_the_found_one_repeats(self, script: StoreScript) -> None:
         """In no order."""
         lost = [script.act("doug", KEY, state=State.OPEN, tier=3) for _ in range(2)]
         again = script.act("doug", KEY, state=State.OPEN, tier=3, supersedes=tuple(lost))
         assert sorted(ids(script.look_for("doug", Find(id=again)).superseded)) == lost
 
-    def test_earlier_is_what_the_calls_identity_opened(self, script: Script, clock: ManualClock) -> None:
+    def test_earlier_is_what_the_calls_identity_opened(self, script: StoreScript, clock: ManualClock) -> None:
         """With the answer that was given; for a day; not for another identity."""
         id = script.act("mira", KEY, call=b"one", body={"warning": "told"})
         clock.advance(23 * 3600)
@@ -793,7 +795,7 @@ class StoreContract:
         script.store.maintain(clock.now - 7 * DAY)
         assert script.look("mira", KEY, call=b"one").earlier is None
 
-    def test_earlier_is_found_on_any_keys(self, script: Script) -> None:
+    def test_earlier_is_found_on_any_keys(self, script: StoreScript) -> None:
         """And in whatever state it is by now."""
         id = script.act("mira", KEY, call=b"one", state=State.OPEN, tier=3)
         for state in (State.UNKNOWN, State.DONE):
@@ -802,14 +804,14 @@ class StoreContract:
             assert earlier is not None
             assert earlier.state is state
 
-    def test_a_waiter_is_nobodys_earlier_answer(self, script: Script) -> None:
+    def test_a_waiter_is_nobodys_earlier_answer(self, script: StoreScript) -> None:
         """A call that waits or asks opened nothing yet."""
         script.act("mira", KEY, call=b"one", state=State.QUEUED, tier=4)
         script.act("mira", KEY, call=b"two", state=State.ASKED, tier=4)
         assert script.look("mira", KEY, call=b"one").earlier is None
         assert script.look("mira", KEY, call=b"two").earlier is None
 
-    def test_observing_is_for_all(self, script: Script) -> None:
+    def test_observing_is_for_all(self, script: StoreScript) -> None:
         """Until a moment, whatever the namespace; 0 ends it."""
         assert script.store.observing() == 0
         scope = script.scope("person")
@@ -817,11 +819,11 @@ class StoreContract:
             entry = script.entry("person", event=Event.OBSERVE)
             script.run(scope, lambda _, e=entry, u=until: Change((e,), observe_until=u))  # type: ignore[misc]
             assert script.store.observing() == until
-            assert Script(script.store, "other").look("mira", KEY).observe_until == until
+            assert StoreScript(script.store, "other").look("mira", KEY).observe_until == until
 
     # --- how a report finds its action ----------------------------------------------------------------------
 
-    def test_found_by_id(self, script: Script) -> None:
+    def test_found_by_id(self, script: StoreScript) -> None:
         """Anybody's, whole, in any state; the id of an entry that opened nothing finds none."""
         id = script.act("doug", KEY, state=State.OPEN, tier=3)
         action = script.found("mira", id=id)
@@ -831,7 +833,7 @@ class StoreContract:
         assert script.found("doug", id=report) is None
         assert script.found("doug", id=1) is None
 
-    def test_a_refused_call_is_found_by_id(self, script: Script) -> None:
+    def test_a_refused_call_is_found_by_id(self, script: StoreScript) -> None:
         """So that a person can still approve it."""
         content = Content(b"d" * 16)
         id = script.refuse("mira", KEY, content=content)
@@ -841,7 +843,7 @@ class StoreContract:
             assert (action.session, action.content, action.keys) == ("mira", content, (Key(KEY),))
         assert script.place("mira", KEY).live == ()
 
-    def test_settling_a_refused_call_makes_it_an_action(self, script: Script) -> None:
+    def test_settling_a_refused_call_makes_it_an_action(self, script: StoreScript) -> None:
         """A question that was answered: live on its keys until it is used."""
         id = script.refuse("mira", KEY)
         script.settle(id, State.ASKED, expires=script.look("x").now + HOUR, approved=5)
@@ -850,14 +852,14 @@ class StoreContract:
         script.settle(id, State.CANCELLED, ended=6)
         assert script.place("mira", KEY).live == ()
 
-    def test_the_params_of_a_question_are_kept_while_it_is_pending(self, script: Script) -> None:
+    def test_the_params_of_a_question_are_kept_while_it_is_pending(self, script: StoreScript) -> None:
         """Its own session gets them once it is approved."""
         id = script.act("mira", KEY, state=State.ASKED, tier=3, params=b'{"to":"alice"}')
         script.settle(id, State.ASKED, approved=5)
         assert script.place("mira", KEY).live[0].answer == b'{"to":"alice"}'
         assert b"alice" not in script.place("doug", KEY).live[0].answer
 
-    def test_found_by_key_is_the_newest_open_one(self, script: Script) -> None:
+    def test_found_by_key_is_the_newest_open_one(self, script: StoreScript) -> None:
         """Of this session; then the one before it; then none."""
         older = script.act("mira", KEY, "doc:second", state=State.OPEN, tier=3)
         newer = script.act("mira", KEY, call=b"with-id")
@@ -871,7 +873,7 @@ class StoreContract:
         assert script.found("mira", key=KEY) is None
         assert script.found("mira", key="doc:second") is None
 
-    def test_found_by_key_is_never_a_lock(self, script: Script) -> None:
+    def test_found_by_key_is_never_a_lock(self, script: StoreScript) -> None:
         """Nor a waiter nor a question nor a refused call."""
         script.act("mira", KEY, state=State.OPEN, tier=3, lock=True)
         script.act("mira", KEY, state=State.QUEUED, tier=3)
@@ -879,7 +881,7 @@ class StoreContract:
         script.refuse("mira", KEY)
         assert script.found("mira", key=KEY) is None
 
-    def test_found_by_key_is_an_unknown_one_only_if_nothing_else_is_open(self, script: Script) -> None:
+    def test_found_by_key_is_an_unknown_one_only_if_nothing_else_is_open(self, script: StoreScript) -> None:
         """A late report still finds it."""
         opened = script.act("mira", KEY, state=State.OPEN, tier=3)
         lost = script.act("mira", KEY, state=State.OPEN, tier=3)
@@ -891,7 +893,7 @@ class StoreContract:
             script.end("mira", id)
         assert script.found("mira", key=KEY) is None
 
-    def test_found_without_a_key(self, script: Script) -> None:
+    def test_found_without_a_key(self, script: StoreScript) -> None:
         """``""`` means the newest action that has none, also behind the hidden key of its content."""
         script.act("mira", KEY)
         bare = script.act("mira", tier=1)
@@ -904,7 +906,7 @@ class StoreContract:
         assert script.found("mira", key="") is None
 
     @pytest.mark.parametrize("call", [None, b"identity"])
-    def test_found_by_digest_is_the_oldest_unreported(self, script: Script, call: bytes | None) -> None:
+    def test_found_by_digest_is_the_oldest_unreported(self, script: StoreScript, call: bytes | None) -> None:
         """Hosts without ids report in the order in which they called."""
         content = Content(b"d" * 16)
         first = script.act("mira", KEY, content=content, call=call)
@@ -918,7 +920,7 @@ class StoreContract:
             script.end("mira", id)
         assert script.found("mira", digest=content.digest) is None
 
-    def test_found_by_digest_after_its_lease_ran_out(self, script: Script) -> None:
+    def test_found_by_digest_after_its_lease_ran_out(self, script: StoreScript) -> None:
         """A late report finds it too."""
         content = Content(b"d" * 16)
         lost = script.act("mira", KEY, content=content, state=State.OPEN, tier=3)
@@ -929,9 +931,9 @@ class StoreContract:
 
     # --- namespaces ------------------------------------------------------------------------------------------
 
-    def test_namespaces_never_see_one_another(self, script: Script) -> None:
+    def test_namespaces_never_see_one_another(self, script: StoreScript) -> None:
         """Not by key, tree, print, id, call, mark, parent, nor in any list."""
-        other = Script(script.store, "other")
+        other = StoreScript(script.store, "other")
         content = Content(b"d" * 16)
         id = script.act(
             "mira", KEY, "file:/repo/",
@@ -952,16 +954,16 @@ class StoreContract:
         assert script.store.recent("other") == []
         assert script.store.entries(namespace="other") == []
 
-    def test_namespaces_and_keys_do_not_run_together(self, script: Script) -> None:
+    def test_namespaces_and_keys_do_not_run_together(self, script: StoreScript) -> None:
         """A namespace's name is no part of a key's."""
-        Script(script.store, "a").act("mira", "b:c", state=State.OPEN, tier=4)
-        assert Script(script.store, "a\x1fb").place("doug", "c").live == ()
+        StoreScript(script.store, "a").act("mira", "b:c", state=State.OPEN, tier=4)
+        assert StoreScript(script.store, "a\x1fb").place("doug", "c").live == ()
         assert script.place("doug", "a\x1fb:c").live == ()
         assert script.place("doug", "b:c").live == ()
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    def test_bodies_of_actions(self, script: Script) -> None:
+    def test_bodies_of_actions(self, script: StoreScript) -> None:
         """A step and a reader see what the opening entries hold, of their own namespace and up to a length."""
         id = script.act("doug", KEY, body={"params": {"to": "al\u00efce"}})
         bare, long = script.act("doug", KEY), script.act("doug", KEY, body={"params": "x" * MAX_KEPT})
@@ -981,7 +983,7 @@ class StoreContract:
         assert script.store.bodies("other", ids) == {}
         assert script.store.bodies(script.namespace, []) == {}
 
-    def test_what_a_session_did_lately(self, script: Script) -> None:
+    def test_what_a_session_did_lately(self, script: StoreScript) -> None:
         """A step sees a session's newest calls on whichever keys, the newest first."""
         first = script.act("doug", KEY)
         script.act("anna", KEY)
@@ -999,7 +1001,7 @@ class StoreContract:
         assert first not in calls
         assert seen[-2:] == [calls[::-1], []]
 
-    def test_farewells(self, script: Script) -> None:
+    def test_farewells(self, script: StoreScript) -> None:
         """The newest first; no other entry of a host, and none of another namespace."""
 
         def tell(session: str, what: str, said: str = "", namespace: str = script.namespace) -> None:
@@ -1017,7 +1019,7 @@ class StoreContract:
         assert found == [("doug/4", "wrote na\u00efvely"), ("doug/1", "paid it")]
         assert [entry.session for entry in script.store.farewells(script.namespace, 1)] == ["doug/4"]
 
-    def test_action_by_id(self, script: Script) -> None:
+    def test_action_by_id(self, script: StoreScript) -> None:
         """Whole; None for what is absent, of any size."""
         id = script.act("mira", KEY, state=State.OPEN, tier=3)
         action = script.store.action("default", id)
@@ -1026,9 +1028,9 @@ class StoreContract:
         for absent in (0, -1, id + 1, 2**62, 2**70, -(2**70)):
             assert script.store.action("default", absent) is None
 
-    def test_live_lists_by_state_key_and_namespace(self, script: Script) -> None:
+    def test_live_lists_by_state_key_and_namespace(self, script: StoreScript) -> None:
         """Oldest first, each once."""
-        other = Script(script.store, "other")
+        other = StoreScript(script.store, "other")
         opened = script.act("mira", KEY, "doc:second", state=State.OPEN, tier=3)
         queued = script.act("doug", KEY, state=State.QUEUED, tier=3)
         foreign = other.act("anna", KEY, state=State.OPEN, tier=3)
@@ -1042,7 +1044,7 @@ class StoreContract:
         assert ids(store.live("default", list(State), "doc:second")) == [opened]
         assert ids(store.live("default", [State.DONE])) == []
 
-    def test_recent_lists_the_newest(self, script: Script) -> None:
+    def test_recent_lists_the_newest(self, script: StoreScript) -> None:
         """Newest first, also what failed; with a key those whose first key it is."""
         first = script.act("mira", KEY, "doc:second")
         second = script.act("doug", "doc:second")
@@ -1053,7 +1055,7 @@ class StoreContract:
         assert ids(script.store.recent("default", "doc:second")) == [second]
         assert ids(script.store.recent("default", KEY)) == [first]
 
-    def test_recent_can_leave_out_sessions_and_low_tiers(self, script: Script) -> None:
+    def test_recent_can_leave_out_sessions_and_low_tiers(self, script: StoreScript) -> None:
         """And looks no farther back than it is told, in entries of all sessions."""
         high = script.act("doug", KEY, tier=3)
         low = script.act("doug", KEY, tier=1)
@@ -1066,13 +1068,13 @@ class StoreContract:
 
     # --- what a session works on, and who else does ----------------------------------------------------
 
-    def test_touched_are_the_newest_calls_of_sessions(self, script: Script) -> None:
+    def test_touched_are_the_newest_calls_of_sessions(self, script: StoreScript) -> None:
         """Reads, what failed, what waits and what was refused too; of these sessions in this namespace alone."""
         read = script.read("mira", KEY)
         failed = script.act("mira", "doc:second")
         script.end("mira", failed, State.FAILED)
         script.act("doug", KEY)
-        Script(script.store, "other").act("mira", "doc:foreign")
+        StoreScript(script.store, "other").act("mira", "doc:foreign")
         refused = script.refuse("mira", "doc:third")
         asked = script.act("mira/2", KEY, "doc:fourth", state=State.ASKED, tier=4)
         touched = script.store.touched
@@ -1087,7 +1089,7 @@ class StoreContract:
         assert states == [(State.ASKED, True), (State.ASKED, False), (State.FAILED, True), (State.DONE, True)]
 
     def test_nearby_is_what_others_did_and_when_this_session_last_looked(
-        self, script: Script, clock: ManualClock
+        self, script: StoreScript, clock: ManualClock
     ) -> None:
         """A look is a read or an act of its own; what it did itself is not told."""
         before = script.act("doug", KEY)
@@ -1105,7 +1107,7 @@ class StoreContract:
         assert {one.action.session for one in script.store.nearby("default", ["mira", "doug"], [KEY])} == {"anna"}
         assert script.store.nearby("other", ["mira"], [KEY]) == []
 
-    def test_nearby_is_each_sessions_newest_act(self, script: Script, clock: ManualClock) -> None:
+    def test_nearby_is_each_sessions_newest_act(self, script: StoreScript, clock: ManualClock) -> None:
         """Newest change first; a late report is a change. Reads, and what failed, are no acts."""
         script.act("doug", KEY)
         slow = script.act("doug", KEY)
@@ -1119,7 +1121,7 @@ class StoreContract:
         script.end("doug", slow)
         assert _ids(script.store.nearby("default", ["mira"], [KEY])) == [slow, quick]
 
-    def test_nearby_shows_what_is_live(self, script: Script) -> None:
+    def test_nearby_shows_what_is_live(self, script: StoreScript) -> None:
         """Locks, waiters, questions and unknown ones; an action of several keys comes once."""
         lock = script.act("doug", KEY, state=State.OPEN, tier=4, lock=True)
         lost = script.act("doug", KEY, state=State.OPEN, tier=3)
@@ -1133,7 +1135,7 @@ class StoreContract:
         script.end("doug", lock)
         assert lock not in _ids(script.store.nearby("default", ["mira"], [KEY]))
 
-    def test_nearby_is_cut_and_own_acts_hide_nobodys(self, script: Script, clock: ManualClock) -> None:
+    def test_nearby_is_cut_and_own_acts_hide_nobodys(self, script: StoreScript, clock: ManualClock) -> None:
         """The newest of very many, whether their acts are done, open or lost."""
         for number in range(CROWD_SIZE):
             clock.advance(1)
@@ -1160,7 +1162,7 @@ class StoreContract:
         ],
     )
     @pytest.mark.parametrize("state", [State.DONE, State.OPEN])
-    def test_nearby_is_above_and_below_too(self, script: Script, asked: str, acted: str, state: State) -> None:
+    def test_nearby_is_above_and_below_too(self, script: StoreScript, asked: str, acted: str, state: State) -> None:
         """Trees, what is in them, and facets, in either direction; the key is the one that was acted on."""
         script.act("doug", "file:/repository/a.py", state=state, tier=3)
         id = script.act("doug", acted, state=state, tier=3)
@@ -1168,7 +1170,7 @@ class StoreContract:
             (id, acted)
         ]
 
-    def test_a_look_at_a_tree_is_one_at_all_in_it(self, script: Script, clock: ManualClock) -> None:
+    def test_a_look_at_a_tree_is_one_at_all_in_it(self, script: StoreScript, clock: ManualClock) -> None:
         """Whether the tree or the file is asked for."""
         script.act("doug", "file:/repo/src/a.py")
         clock.advance(1)
@@ -1177,7 +1179,7 @@ class StoreContract:
             (found,) = script.store.nearby("default", ["mira"], [asked])
             assert (found.action.key, found.seen) == ("file:/repo/src/a.py", look)
 
-    def test_nearby_below_a_large_tree_is_bounded(self, script: Script) -> None:
+    def test_nearby_below_a_large_tree_is_bounded(self, script: StoreScript) -> None:
         """The newest are there."""
         for number in range(BELOW_SIZE):
             script.act("doug", f"file:/repo/{number:04}.py")
@@ -1186,7 +1188,7 @@ class StoreContract:
         assert found[0].action.key == f"file:/repo/{BELOW_SIZE - 1:04}.py"
         assert "file:/repo/read.py" not in {one.action.key for one in found}
 
-    def test_underway_is_ones_own_and_others_leases(self, script: Script) -> None:
+    def test_underway_is_ones_own_and_others_leases(self, script: StoreScript) -> None:
         """Own questions and unknown ones too; of others what is open or in line, from a tier on. Newest first."""
         mine = script.act("mira", KEY, state=State.OPEN, tier=2)
         script.act("doug", KEY, state=State.OPEN, tier=2)
@@ -1196,14 +1198,14 @@ class StoreContract:
         asked = script.act("mira", KEY, state=State.ASKED, tier=4)
         lost = script.act("mira", KEY, state=State.OPEN, tier=3)
         script.end("mira", lost, State.UNKNOWN)
-        Script(script.store, "other").act("mira", KEY, state=State.OPEN, tier=3)
+        StoreScript(script.store, "other").act("mira", KEY, state=State.OPEN, tier=3)
         underway = script.store.underway
         assert ids(underway("default", ["mira"], 3)) == [lost, asked, waiting, lease, mine]
         assert ids(underway("default", ["mira"], 4)) == [lost, asked, waiting, mine]
         assert ids(underway("default", ["mira"], 3, limit=2)) == [lost, asked]
         assert ids(underway("default", [], 3)) == [waiting, lease]
 
-    def test_kin_is_what_the_calls_of_a_session_said(self, script: Script) -> None:
+    def test_kin_is_what_the_calls_of_a_session_said(self, script: StoreScript) -> None:
         """Its parent and its predecessor; nothing is known of a session that has not called."""
         script.act("mira/2", KEY, parent="mira", continues="mira/1")
         script.act("mira/2", KEY)
@@ -1211,7 +1213,7 @@ class StoreContract:
         assert script.store.kin("default", "mira") == Kin()
         assert script.store.kin("other", "mira/2") == Kin()
 
-    def test_looking_around_writes_nothing(self, script: Script, writes: Callable[[], object]) -> None:
+    def test_looking_around_writes_nothing(self, script: StoreScript, writes: Callable[[], object]) -> None:
         """Not even what a transaction notes beside."""
         for number in range(CROWD_SIZE):
             script.act(f"other-{number}", KEY)
@@ -1224,7 +1226,7 @@ class StoreContract:
 
     # --- the journal -------------------------------------------------------------------------------------------
 
-    def test_an_entry_is_kept_whole(self, script: Script) -> None:
+    def test_an_entry_is_kept_whole(self, script: StoreScript) -> None:
         """Every field of it; its body as JSON knows it."""
         entry = Entry(
             Event.INTERCEPT, "mira", "default", 0, 0, "send", 3, Verdict.BLOCK, "mail", "run-1",
@@ -1233,7 +1235,7 @@ class StoreContract:
         (id,) = script.run(script.scope("mira"), lambda _: Change((entry,))).ids
         assert script.store.entries() == [replace(entry, seq=id)]
 
-    def test_an_entry_about_an_action_names_it(self, script: Script) -> None:
+    def test_an_entry_about_an_action_names_it(self, script: StoreScript) -> None:
         """What it says of the action's tool, tier, run and keys is the action's."""
         id = script.act("mira", KEY, tier=3, state=State.OPEN)
         script.end("mira", id)
@@ -1241,13 +1243,13 @@ class StoreContract:
         assert (ended.event, ended.action, ended.outcome) == (Event.COMPLETE, id, Outcome.DONE)
         assert (ended.tool, ended.tier, ended.keys) == (opened.tool, opened.tier, opened.keys)
 
-    def test_the_entry_that_opens_speaks_of_itself(self, script: Script) -> None:
+    def test_the_entry_that_opens_speaks_of_itself(self, script: StoreScript) -> None:
         """``action`` is its own place."""
         id = script.act("mira", KEY)
         assert script.store.entries()[-1].action == id
 
     @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-    def test_paging_misses_nothing(self, script: Script, clock: ManualClock, size: int) -> None:
+    def test_paging_misses_nothing(self, script: StoreScript, clock: ManualClock, size: int) -> None:
         """A reader that goes on from the last ``seq`` sees every entry once, also those that come meanwhile."""
         written = [script.act("mira", KEY) for _ in range(10)]
         seen: list[int] = []
@@ -1260,9 +1262,9 @@ class StoreContract:
             rounds += 1
         assert seen == written
 
-    def test_entries_are_selected(self, script: Script) -> None:
+    def test_entries_are_selected(self, script: StoreScript) -> None:
         """By namespace, session and first key; ``newest`` turns to the last ones, oldest first."""
-        other = Script(script.store, "other")
+        other = StoreScript(script.store, "other")
         first = script.act("mira", KEY)
         second = script.act("doug", KEY)
         third = other.act("mira", KEY)
@@ -1276,7 +1278,7 @@ class StoreContract:
 
     # --- upkeep ------------------------------------------------------------------------------------------------
 
-    def test_maintaining_keeps_what_can_be_asked_for(self, script: Script, clock: ManualClock) -> None:
+    def test_maintaining_keeps_what_can_be_asked_for(self, script: StoreScript, clock: ManualClock) -> None:
         """Evidence and marks younger than the horizon, remembered calls, live actions, the journal."""
         lost = script.act("doug", "doc:lost", state=State.OPEN, tier=3)
         script.end("doug", lost, State.UNKNOWN)
@@ -1293,7 +1295,7 @@ class StoreContract:
         assert script.look("doug", call=b"c").earlier is not None
         assert ids(script.place("mira", "doc:lost").live) == [lost]
 
-    def test_marks_live_as_long_as_their_session(self, script: Script, clock: ManualClock) -> None:
+    def test_marks_live_as_long_as_their_session(self, script: StoreScript, clock: ManualClock) -> None:
         """A read of long ago stands while its session goes on calling."""
         read = script.read("mira", KEY)
         for _ in range(10):
@@ -1302,9 +1304,9 @@ class StoreContract:
             script.store.maintain(clock.now - 7 * DAY)
         assert script.place("mira", KEY).mark.read == read
 
-    def test_marks_of_other_namespaces_do_too(self, script: Script, clock: ManualClock) -> None:
+    def test_marks_of_other_namespaces_do_too(self, script: StoreScript, clock: ManualClock) -> None:
         """Each session is its own namespace's."""
-        other = Script(script.store, "other")
+        other = StoreScript(script.store, "other")
         read = other.read("mira", KEY)
         for _ in range(10):
             clock.advance(86_400)
@@ -1312,7 +1314,9 @@ class StoreContract:
             script.store.maintain(clock.now - 7 * DAY)
         assert other.place("mira", KEY).mark.read == read
 
-    def test_a_change_of_long_ago_is_still_later_than_an_older_read(self, script: Script, clock: ManualClock) -> None:
+    def test_a_change_of_long_ago_is_still_later_than_an_older_read(
+        self, script: StoreScript, clock: ManualClock
+    ) -> None:
         """Staleness has no window: who read before it must still see it."""
         script.read("mira", KEY)
         clock.advance(60)
@@ -1323,7 +1327,7 @@ class StoreContract:
             script.store.maintain(clock.now - 7 * DAY)
         assert ids(script.place("mira", KEY).latest) == [theirs]
 
-    def test_maintaining_forgets_what_nobody_can_ask_for(self, script: Script, clock: ManualClock) -> None:
+    def test_maintaining_forgets_what_nobody_can_ask_for(self, script: StoreScript, clock: ManualClock) -> None:
         """Prints, calls and marks of long ago; then there is nothing left to forget."""
         for number in range(5):
             script.act("doug", f"doc:{number}", prints=(b"same",), call=b"%d" % number)
@@ -1336,7 +1340,7 @@ class StoreContract:
         assert script.look("mira", "doc:1", prints=(b"same",)).twins == ()
         assert unmarked(script.place("mira", "doc:1").mark)
 
-    def test_maintaining_keeps_to_its_budget(self, script: Script, clock: ManualClock) -> None:
+    def test_maintaining_keeps_to_its_budget(self, script: StoreScript, clock: ManualClock) -> None:
         """At most so many rows of each sort at a time, and all in the end."""
         for number in range(9):
             script.act("doug", f"doc:{number}", prints=(b"same",))
@@ -1347,7 +1351,7 @@ class StoreContract:
         assert sum(rounds) >= 9
         assert rounds[-1] == 0
 
-    def test_taking_keeps_what_is_still_needed(self, script: Script, clock: ManualClock) -> None:
+    def test_taking_keeps_what_is_still_needed(self, script: StoreScript, clock: ManualClock) -> None:
         """Entries of open actions, of remembered calls, and of evidence since the horizon."""
         opened = script.act("mira", "doc:open", state=State.OPEN, tier=3)
         lost = script.act("mira", "doc:lost", state=State.OPEN, tier=3)
@@ -1375,7 +1379,7 @@ class StoreContract:
         assert script.look("mira", call=b"c").earlier is not None
         assert ids(script.place("x", "doc:evidence").latest) == [evidence]
 
-    def test_taking_is_bounded_and_looks_before_it_deletes(self, script: Script, clock: ManualClock) -> None:
+    def test_taking_is_bounded_and_looks_before_it_deletes(self, script: StoreScript, clock: ManualClock) -> None:
         """The oldest first; without ``delete`` nothing goes; with it just what was shown."""
         old = [script.refuse("mira", KEY) for _ in range(6)]
         clock.advance(8 * 86_400)
@@ -1387,7 +1391,7 @@ class StoreContract:
         script.store.take(until, horizon, 4, delete=True)
         assert [entry.seq for entry in script.store.take(until, horizon)] == old[4:]
 
-    def test_deleting_only_what_was_copied(self, script: Script, clock: ManualClock) -> None:
+    def test_deleting_only_what_was_copied(self, script: StoreScript, clock: ManualClock) -> None:
         """``only`` names it; what else may leave stays, and what may not leave stays though it is named."""
         old = [script.refuse("mira", KEY) for _ in range(4)]
         opened = script.act("mira", KEY, state=State.OPEN, tier=3)
@@ -1400,7 +1404,7 @@ class StoreContract:
         assert not {old[0], old[2]} & set(left)
 
     def test_taking_keeps_a_change_that_somebody_is_still_to_be_told_of(
-        self, script: Script, clock: ManualClock
+        self, script: StoreScript, clock: ManualClock
     ) -> None:
         """On any of its keys; and the own finished write that was the look at it. Who goes silent keeps neither."""
         mine = script.act("mira", "doc:mine", KEY)
@@ -1420,21 +1424,21 @@ class StoreContract:
             script.store.maintain(clock.now - 7 * DAY)
         assert {mine, theirs} <= {entry.seq for entry in script.store.take(clock.now, clock.now - 7 * DAY)}
 
-    def test_size_grows_with_what_is_in_it(self, script: Script) -> None:
+    def test_size_grows_with_what_is_in_it(self, script: StoreScript) -> None:
         """In bytes."""
         empty = script.store.size()
         for _ in range(300):
             script.refuse("mira", KEY)
         assert script.store.size() > max(empty, 300 * 20)
 
-    def test_time_survives_taking_everything(self, script: Script, clock: ManualClock) -> None:
+    def test_time_survives_taking_everything(self, script: StoreScript, clock: ManualClock) -> None:
         """The store's now does not run backwards when its journal leaves."""
         last = [script.refuse("mira", KEY) for _ in range(3)][-1]
         script.store.take(clock.now + DAY, clock.now + DAY, delete=True)
         clock.advance(-3600)
         assert script.act("mira", KEY) > last
 
-    def test_check_counts_and_finds_nothing_wrong(self, script: Script, clock: ManualClock) -> None:
+    def test_check_counts_and_finds_nothing_wrong(self, script: StoreScript, clock: ManualClock) -> None:
         """And says by how much the clock was set back."""
         script.act("mira", KEY, "doc:second", state=State.OPEN, tier=3)
         script.act("mira", KEY)
@@ -1456,12 +1460,12 @@ class StoreContract:
         assert [store.check().content_keys, store.register("other")] == [1, 1]
         assert store.maintain(clock.now) == 0  # nothing that a rule asks for
 
-    def test_a_scope_may_be_durable(self, script: Script) -> None:
+    def test_a_scope_may_be_durable(self, script: StoreScript) -> None:
         """It is stored like any other; that it outlives a power cut is the engine's word."""
         id = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)
         assert ids(script.place("doug", KEY).live) == [id]
 
-    def test_scopes_of_many_keys(self, script: Script) -> None:
+    def test_scopes_of_many_keys(self, script: StoreScript) -> None:
         """All or none, each with its own view."""
         keys = [f"doc:{number}" for number in range(64)]
         id = script.act("doug", *keys, state=State.OPEN, tier=4)
@@ -1469,7 +1473,7 @@ class StoreContract:
         assert [place.key.name for place in view.keys] == keys
         assert all(ids(place.live) == [id] for place in view.keys)
 
-    def test_odd_names_are_only_names(self, script: Script) -> None:
+    def test_odd_names_are_only_names(self, script: StoreScript) -> None:
         """Quotes, wildcards, percent signs and other scripts in keys and sessions."""
         names = ["a'b", 'a"b', "a%b", "a_b", "a*b", "a?b", "a;b--", "ключ", "鍵/", "a\\b", "[a]", "{a}", "a" * 1000]
         given = {name: script.act(name[:200], name, state=State.OPEN, tier=4) for name in names}

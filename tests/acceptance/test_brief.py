@@ -22,7 +22,7 @@ from callosum.regions.context import Prefrontal
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.stores.base import Request
-from callosum.testing.script import LEASE, Script
+from callosum.testing.script import LEASE, StoreScript
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
 from tests.support.serving import serving
@@ -253,7 +253,7 @@ def test_over_the_pipe(state: Path) -> None:
 # --- a crowd ------------------------------------------------------------------------------------------
 
 
-def crowded(script: Script, session: str) -> Request:
+def crowded(script: StoreScript, session: str) -> Request:
     """A session that holds a lease of tier 3 on a key of its own and on one that it shares with all."""
     keys = (Key("channel:#plaza", Mode.APPEND), Key(f"doc:{session}"))
 
@@ -268,7 +268,7 @@ def test_amid_ten_thousand_sessions(state: Path) -> None:
     session_b(state)
     message = {"action": "send", "target": "#plaza", "message": "me too"}
     with LocalGate(state) as gate:
-        script = Script(gate.store)
+        script = StoreScript(gate.store)
         for first in range(0, CROWD, 500):
             requests = [crowded(script, f"other-{number}") for number in range(first, first + 500)]
             assert not any(isinstance(one, Exception) for one in gate.store.transact(requests))

@@ -234,7 +234,7 @@ def test_call_that_no_gate_received_is_not_given_up() -> None:
     with CallosumClient(f"http://127.0.0.1:{free_port()}", deadline=0.3, fallback=TABLE) as client:
         with pytest.raises(GateUnavailable, match="refused"):
             client.intercept(Call("mira", "wipe"))
-        assert not client._late.waiting()
+        assert not client._spool.waiting()
 
 
 # --- a real server ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("aiosmtpd", reason="the demo's mail server is the extra `demo`")
 
-from callosum.cli.stage.play import Half, perform
+from callosum.cli.demo_run.runner import DemoResult, perform
 from tests.acceptance.command import STARTED, at_terminal, run
 from tests.support.serving import until
 
@@ -56,7 +56,7 @@ def test_nothing_is_left_behind(played: tuple[dict[str, object], Path]) -> None:
 def test_the_check_fails_a_half_without_a_gate(tmp_path: Path) -> None:
     """The negative control: what makes the demo's exit code 0 is not true by itself."""
     half = perform(tmp_path / "world", None)
-    assert isinstance(half, Half)
+    assert isinstance(half, DemoResult)
     assert not half.right
 
 

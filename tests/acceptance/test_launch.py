@@ -254,7 +254,7 @@ def test_openclaw_plugin_drops_the_same_variables() -> None:
 
 
 def test_demo_sessions_start(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from callosum.cli.stage.play import Actor  # noqa: PLC0415 - needs the extra `demo`
+    from callosum.cli.stage.play import DemoProcess  # noqa: PLC0415 - needs the extra `demo`
     from callosum.cli.stage.world import World  # noqa: PLC0415
 
     pytest.importorskip("aiosmtpd", reason="the demo's sessions are NOT tested: there is no aiosmtpd")
@@ -266,7 +266,7 @@ def test_demo_sessions_start(planted: Planted, tmp_path: Path, monkeypatch: pyte
     folder.mkdir()
     world = object.__new__(World)
     world.folder, world.port = folder, 1
-    with Actor("mira", world, "") as actor:
+    with DemoProcess("mira", world, "") as actor:
         actor.ready()
 
 

@@ -29,7 +29,7 @@ from callosum.stores.opening import open_store
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.schema import MIGRATIONS, SCHEMA
 from callosum.stores.versions import Version, migrate, version_of
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
 from tests.support.postgres import Server, binaries, schema_of
@@ -164,7 +164,7 @@ def test_copying_the_file_alone_loses_what_is_in_the_log(tmp_path: Path) -> None
     """The control: why the document says never to use ``cp``."""
     place = Installation(tmp_path, "sqlite")
     with closing(open_store(place.settings)) as store:
-        Script(store).act("mira", "doc:1")
+        StoreScript(store).act("mira", "doc:1")
         shutil.copy(place.state / "gate.db", tmp_path / "copied.db")
         place.does("backup")
     counts = []
@@ -253,7 +253,7 @@ def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
             PostgresStore(owner).close()
             connection.execute(re.sub(r"schema callosum\b", f"schema {schema}", grants))
             with closing(PostgresStore(servers)) as store:
-                script = Script(store)
+                script = StoreScript(store)
                 script.end("mira", script.act("mira", "doc:1"))
                 store.maintain(store.now())
                 assert len(store.entries()) == 2

@@ -47,7 +47,7 @@ from callosum.stores.postgres import PostgresStore, line, link
 from callosum.stores.postgres import store as store_module
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.turns import Turns
-from callosum.testing.script import Script, ids
+from callosum.testing.script import StoreScript, ids
 from tests.support.postgres import Server, binaries, schema_of, server
 from tests.support.racing import Torn, caught, contend
 from tests.support.serving import hosted
@@ -110,7 +110,7 @@ def _act_in_every_order(url: str) -> int:
     faults: list[BaseException] = []
 
     def worker(number: int) -> None:
-        script = Script(stores[number % 3])
+        script = StoreScript(stores[number % 3])
         try:
             for turn in range(12):
                 mine = [OVERLAPPING[(number * 3 + turn * step) % len(OVERLAPPING)] for step in (1, 2, 3)]
@@ -170,10 +170,12 @@ def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: s
         assert goes_on.wait(30)
         return Change((Entry(Event.INTERCEPT, "slow", tool="tool"),))
 
-    thread = threading.Thread(target=lambda: Script(slow).run(Scope("default", "slow", (Key("doc:1"),)), hesitates))
+    thread = threading.Thread(
+        target=lambda: StoreScript(slow).run(Scope("default", "slow", (Key("doc:1"),)), hesitates)
+    )
     thread.start()
     assert looked.wait(30)
-    late = Script(quick).act("quick", "doc:2")
+    late = StoreScript(quick).act("quick", "doc:2")
     pages: list[list[int]] = []
     reader = threading.Thread(target=lambda: pages.append([e.seq for e in quick.entries(after=0)]))
     reader.start()
@@ -194,7 +196,7 @@ def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: s
 def test_a_notice_ends_a_wait(postgres_url: str) -> None:
     """A waiter on another server is woken as soon as the holder ends."""
     here, there = _store(postgres_url), _store(postgres_url)
-    script = Script(there)
+    script = StoreScript(there)
     held = script.act("doug", "doc:1", tier=4, state=State.OPEN)
     script.act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
@@ -237,8 +239,8 @@ def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, post
         connection.execute(f"alter table {schema}.journal add column later text")
         connection.execute(f"update {schema}.schema_version set version = 99, oldest = 1")  # noqa: S608
         other = _store(postgres_url)
-        assert Script(other).act("mira", "doc:1") > 0
-        assert Script(store).place("doug", "doc:1").latest
+        assert StoreScript(other).act("mira", "doc:1") > 0
+        assert StoreScript(store).place("doug", "doc:1").latest
         connection.execute(f"update {schema}.schema_version set oldest = 99")  # noqa: S608
     with pytest.raises(StoreError, match="newer Callosum"):
         _store(postgres_url)
@@ -279,10 +281,10 @@ def test_who_stalls_in_a_step_is_ended_by_the_server_and_runs_it_again(
         return Change((Entry(Event.INTERCEPT, "slow", tool="tool", keys=(Key("doc:1"),)),), Opening(State.DONE, 1))
 
     scope = Scope("default", "slow", (Key("doc:1"),))
-    thread = threading.Thread(target=lambda: Script(stalls).run(scope, hesitates))
+    thread = threading.Thread(target=lambda: StoreScript(stalls).run(scope, hesitates))
     thread.start()
     assert looked.wait(30)
-    id = Script(waits).act("quick", "doc:1")
+    id = StoreScript(waits).act("quick", "doc:1")
     goes_on.set()
     thread.join()
     assert seen == [0, 1]
@@ -384,7 +386,7 @@ def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_ch
     trips: list[Line],
 ) -> None:
     here, there = _store(postgres_url), _store(postgres_url)
-    script, other = Script(here), Script(there)
+    script, other = StoreScript(here), StoreScript(there)
     script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
     untouched, failed = (script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(2))
     other.end("mira", failed, State.FAILED)
@@ -453,7 +455,7 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
 
     monkeypatch.setattr(Line, "send", counted)
     monkeypatch.setattr(link.Connections, "read", read_in_a_transaction)
-    script = Script(store)
+    script = StoreScript(store)
     for number, key in enumerate(("doc:1", "doc:4999", "file:/repo/a", "file:/repo/", "doc:1|note", "doc:new")):
         held = script.act(
             "mira", key, tier=3, state=State.OPEN, call=b"%d" % number, prints=(b"%d" % number,), waits=True, floor=2
@@ -478,7 +480,7 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
 def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:
     """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
     store = _store(postgres_url)
-    script = Script(store)
+    script = StoreScript(store)
     held = {f"s{number}": script.act(f"s{number}", f"doc:{number}", tier=3, state=State.OPEN) for number in range(6)}
 
     def ends(view: View) -> Change:
@@ -513,7 +515,7 @@ def test_a_pool_that_is_used_up_says_so_and_recovers(
         assert goes_on.wait(30)
         return Change()
 
-    thread = threading.Thread(target=lambda: Script(store).run(Scope("default", "slow", (Key("doc:1"),)), slow))
+    thread = threading.Thread(target=lambda: StoreScript(store).run(Scope("default", "slow", (Key("doc:1"),)), slow))
     thread.start()
     assert holds.wait(30)
     assert (store.pool().limit, store.pool().open, store.pool().idle) == (1, 1, 0)
@@ -540,7 +542,7 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
 ) -> None:
     """The connection dies with the commit on its way: whether or not it arrived, the entry is there once."""
     store = _store(postgres_url)
-    script = Script(store)
+    script = StoreScript(store)
     held = [script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(3)][-1]
     script.end("mira", script.act("mira", "doc:2", tier=3, state=State.OPEN))
     before = [entry.seq for entry in store.entries()]
@@ -647,7 +649,7 @@ def test_a_backend_that_hangs_is_given_up(
     """As one does behind a network that drops everything and closes nothing: nobody may ask it whether it lives."""
     monkeypatch.setattr(line, "STALL", 0.5)
     store = _store(postgres_url)
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", "doc:1")
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         pids = connection.execute("select pid from pg_stat_activity where application_name = 'callosum'").fetchall()

@@ -13,7 +13,7 @@ from callosum.stores.postgres import PostgresStore, schema
 from callosum.stores.postgres.parts import Part, parts_of
 from callosum.stores.postgres.statements import SQL
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, schema_of
 
 
@@ -32,7 +32,7 @@ def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:
 def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: str) -> None:
     clock = ManualClock()
     store = PostgresStore(postgres_url, clock=clock)
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", "doc:1")
     store.maintain(clock.now - DAY)
     first, ahead = _parts(store)
@@ -72,7 +72,7 @@ def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> No
     """And nobody who acts meanwhile meets an error."""
     clock = ManualClock()
     stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
-    script = Script(stores[0])
+    script = StoreScript(stores[0])
     script.act("mira", "doc:1")
     stop = threading.Event()
     faults: list[BaseException] = []
@@ -124,7 +124,7 @@ def test_an_older_server_goes_on_while_a_newer_one_migrates(
         older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
         older.setattr(schema, "SCHEMA", 1)
         old = PostgresStore(postgres_url)
-        script = Script(old)
+        script = StoreScript(old)
         held = script.act("mira", "doc:1", tier=3, state=State.OPEN)
     name = schema_of(postgres_url)
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
@@ -156,7 +156,7 @@ def test_an_older_server_goes_on_while_a_newer_one_migrates(
         new.maintain(0)
         count = len(done) + 12
         while len(done) < count and not faults:
-            Script(new).act("newer", "doc:0")
+            StoreScript(new).act("newer", "doc:0")
         stop.set()
         for thread in threads:
             thread.join()

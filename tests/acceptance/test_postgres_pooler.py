@@ -19,7 +19,7 @@ import pytest
 from callosum.errors import ConfigError
 from callosum.model import State
 from callosum.stores.postgres import PostgresStore
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, _as_nobody, schema_of
 
 PORT = 6432
@@ -65,7 +65,7 @@ def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postg
             PostgresStore(url)
         return
     store = PostgresStore(url)
-    script = Script(store)
+    script = StoreScript(store)
     script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
     assert store.live(None, list(State)) == []
     store.close()
@@ -84,7 +84,7 @@ def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
     done: list[int] = []
 
     def acts(number: int) -> None:
-        script = Script(stores[number % 2])
+        script = StoreScript(stores[number % 2])
         try:
             for _ in range(10):
                 id = script.act(f"s{number}", "doc:1", f"doc:{number}", tier=3, state=State.OPEN)
@@ -103,14 +103,14 @@ def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
     assert here.live(None, list(State)) == []
     here.maintain(0)
 
-    held = Script(there).act("doug", "doc:1", tier=4, state=State.OPEN)
-    Script(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
+    held = StoreScript(there).act("doug", "doc:1", tier=4, state=State.OPEN)
+    StoreScript(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
     assert here._bell.hearing(20)
     before = here._bell._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()
-    Script(there).end("doug", held)
+    StoreScript(there).end("doug", held)
     waiter.join(30)
     assert here._bell._count > before, "notices come on the direct connection"
 

@@ -13,7 +13,7 @@ import pytest
 from callosum.errors import StoreUnavailable
 from callosum.model import State
 from callosum.stores.postgres import PostgresStore
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.certificates import certificate_in
 from tests.support.peer import free_port
 from tests.support.postgres import Server, need_binaries, server
@@ -66,7 +66,7 @@ def _url(own: Server, **given: object) -> str:
 def test_a_store_over_tls_with_a_password_file(guarded: tuple[Server, Path], passfile: Path) -> None:
     own, certificate = guarded
     store = PostgresStore(_url(own, passfile=passfile, sslrootcert=certificate, schema="over_tls"))
-    script = Script(store)
+    script = StoreScript(store)
     script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
     store.pause(0)
     assert store._bell.hearing(20)

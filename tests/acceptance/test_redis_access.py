@@ -11,7 +11,7 @@ import pytest
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.model import State
 from callosum.stores.redis import RedisStore
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.certificates import certificate_in
 from tests.support.redis_server import RedisServer, free_port, serving
 
@@ -43,7 +43,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisSer
 
 def works(store: RedisStore) -> None:
     """Everything a gate does: calls, reports, reading, upkeep, waiting."""
-    script = Script(store)
+    script = StoreScript(store)
     id = script.act("mira", "doc:plan", "file:/r/", state=State.OPEN, tier=4, durable=True, prints=(b"one",), call=b"c")
     ender = threading.Timer(0.2, lambda: script.end("mira", id))
     store.pause(0)

@@ -8,7 +8,7 @@ import pytest
 
 from callosum.model import HOUR, MINUTE, SECOND, Change, Key, Mode, Opening, State, View
 from callosum.stores.redis import RedisStore
-from callosum.testing.script import LEASE, Script, ids
+from callosum.testing.script import LEASE, StoreScript, ids
 from tests.support.redis_server import RedisServer, two_stores
 
 KEY = "doc:plan"
@@ -21,7 +21,7 @@ def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
 
 def test_what_was_lost_between_the_look_and_the_change_is_looked_at_anew(two: tuple[RedisStore, RedisStore]) -> None:
     """As after a fail-over to a replica that had received nothing; the connection is none the worse for it."""
-    script = Script(two[0])
+    script = StoreScript(two[0])
     held = script.act("doug", KEY, state=State.OPEN, tier=4)
     seen: list[list[int]] = []
 
@@ -42,7 +42,7 @@ def test_a_call_that_another_process_has_opened_is_known_where_nothing_else_chan
     two: tuple[RedisStore, RedisStore],
 ) -> None:
     """A read changes no key that the process knows; only its identity tells that it is a repeat."""
-    mine, other = (Script(store) for store in two)
+    mine, other = (StoreScript(store) for store in two)
     key = Key(KEY, Mode.READ)
     runs: list[int] = []
 
@@ -63,7 +63,7 @@ def test_a_call_that_another_process_has_opened_is_known_where_nothing_else_chan
 def test_a_process_with_a_wrong_idea_of_the_servers_time_does_not_shift_it(
     two: tuple[RedisStore, RedisStore], off: int
 ) -> None:
-    script = Script(two[0])
+    script = StoreScript(two[0])
     script.act("mira", KEY)
     (time,) = two[0].transactions._times.values()
     assert time._offset is not None

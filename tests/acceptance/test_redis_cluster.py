@@ -20,7 +20,7 @@ from callosum.errors import ConfigError, StoreUnavailable
 from callosum.model import Change, Event, Opening, State, View
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis.deadline import PATIENCE
-from callosum.testing.script import Script, ids
+from callosum.testing.script import StoreScript, ids
 from tests.support.redis_server import RedisServer
 
 KEY = "doc:plan"
@@ -70,7 +70,7 @@ def store(servers: list[RedisServer]) -> Iterator[RedisStore]:
 def test_namespaces_are_on_all_servers_and_each_on_one(store: RedisStore, servers: list[RedisServer]) -> None:
     assert store.link.cluster
     for name in SPACES:
-        script = Script(store, name)
+        script = StoreScript(store, name)
         id = script.act(
             "mira", KEY, "file:/repo/", state=State.OPEN, tier=4, durable=True, call=b"one", prints=(b"same",)
         )
@@ -95,9 +95,9 @@ def _clients(servers: list[RedisServer]) -> list[Any]:
 
 def test_a_batch_over_namespaces_is_answered_in_order(store: RedisStore) -> None:
     def step(view: View) -> Change:
-        return Change((Script(store).entry("mira", [KEY]),), Opening(State.DONE, view.now))
+        return Change((StoreScript(store).entry("mira", [KEY]),), Opening(State.DONE, view.now))
 
-    scripts = [Script(store, name) for name in SPACES]
+    scripts = [StoreScript(store, name) for name in SPACES]
     answers = store.transact([(script.scope("mira", [KEY]), step) for script in scripts])
     assert all(not isinstance(answer, Exception) and len(answer.ids) == 1 for answer in answers)
 
@@ -109,7 +109,7 @@ def test_a_reader_of_all_namespaces_misses_nothing(store: RedisStore) -> None:
 
     def write(name: str) -> None:
         for _ in range(15):
-            Script(store, name).act("mira", KEY)
+            StoreScript(store, name).act("mira", KEY)
         left[0] -= 1
 
     threads = [threading.Thread(target=write, args=(name,)) for name in SPACES]
@@ -165,10 +165,10 @@ def test_frozen_servers_are_noticed_within_one_deadline(servers: list[RedisServe
     """Whatever the driver tries again: the command, the nodes of all slots, a connection."""
     store = RedisStore(servers[1].url())
     for name in SPACES:
-        Script(store, name).act("mira", KEY)
+        StoreScript(store, name).act("mira", KEY)
     with servers[0].client() as first:
         name = next(name for name in SPACES if any(first.scan_iter(f"{store.link.prefix}:{{{name}}}:log")))
-    on_first = Script(store, name)
+    on_first = StoreScript(store, name)
     whats: list[Callable[[], object]] = [
         lambda: on_first.act("mira", KEY, state=State.OPEN, tier=4, durable=True),
         lambda: on_first.act("mira", KEY),
@@ -185,7 +185,7 @@ def test_frozen_servers_are_noticed_within_one_deadline(servers: list[RedisServe
     gc.collect()  # here, and not in the next test
 
 
-def _answers(script: Script) -> bool:
+def _answers(script: StoreScript) -> bool:
     with suppress(StoreUnavailable):
         return bool(script.act("mira", KEY, state=State.OPEN, tier=4, durable=True))
     return False
@@ -204,7 +204,7 @@ def test_cluster_of_which_no_server_runs_is_unavailable(tmp_path: Path) -> None:
         store = RedisStore(found[0].url())
         for server in found:
             server.kill()
-        for what in (store.now, store.entries, partial(Script(store).act, "mira", KEY)):
+        for what in (store.now, store.entries, partial(StoreScript(store).act, "mira", KEY)):
             assert seconds_refused(what) < NOTICED
         store.close()
         gc.collect()
@@ -260,9 +260,9 @@ def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisSer
             return any(client.scan_iter(f"{prefix}:{{{name}}}:log"))
 
     for name in SPACES:
-        Script(store, name).act("mira", KEY)
+        StoreScript(store, name).act("mira", KEY)
     here, elsewhere = next(n for n in SPACES if on_first(n)), next(n for n in SPACES if not on_first(n))
-    script, other = Script(store, here), Script(store, elsewhere)
+    script, other = StoreScript(store, here), StoreScript(store, elsewhere)
     kept = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)
     with masters[0].client() as client:
         assert client.wait(1, 10_000) == 1

@@ -20,7 +20,7 @@ from callosum.stores.base import Pool
 from callosum.stores.opening import open_store
 from callosum.stores.redis import RedisStore, link
 from callosum.stores.redis.transactions import APPLY
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from chaos.proxy import Proxy
 from tests.support.lossy import Lossy
 from tests.support.redis_server import RedisServer, recent_binary, serving
@@ -76,7 +76,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
     kills = 3
 
     def worker(place: int) -> None:
-        script, number = Script(store), 0
+        script, number = StoreScript(store), 0
         while not stop.is_set():
             number += 1
             name = f"{place}-{number}"
@@ -131,7 +131,7 @@ def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer,
     with Lossy(redis_server.port) as proxy, redis_server.client() as client:
         prefix = redis_server.url().partition("?")[2]
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{prefix}")
-        script = Script(store)
+        script = StoreScript(store)
         opened = []
         for number in range(4):
             if crowded:
@@ -152,7 +152,7 @@ def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer,
 
 def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisServer) -> None:
     store = RedisStore(own_server.url())
-    script = Script(store)
+    script = StoreScript(store)
     before = script.act("mira", KEY)
     own_server.kill()
     for what in (lambda: script.act("mira", KEY), store.entries, store.check, store.now):
@@ -165,7 +165,7 @@ def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisSe
 
 def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url())
-    script = Script(store)
+    script = StoreScript(store)
     for _ in range(3):
         with redis_server.client() as client:
             client.script_flush()
@@ -179,7 +179,7 @@ def test_a_server_that_kept_nothing_is_looked_at_anew(tmp_path: Path) -> None:
     """What a process knew of a key went with the server; what it does next is seen by others as anything is."""
     for server in server_with(str(tmp_path), appendonly="no"):
         store = RedisStore(server.url(durability="server"))
-        script = Script(store)
+        script = StoreScript(store)
         script.act("mira", KEY)
         script.act("mira", KEY)
         server.kill()
@@ -198,7 +198,7 @@ def test_a_pool_that_stays_exhausted_is_unavailable_and_says_which_setting(
     redis_server: RedisServer,
 ) -> None:
     store = RedisStore(redis_server.url(pool="2"))
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", KEY)
     lines = store.link.client.connection_pool
     lines.wait = 0.1
@@ -220,7 +220,7 @@ def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> 
     most = [0]
 
     def worker(place: int) -> None:
-        script = Script(store)
+        script = StoreScript(store)
         for _ in range(20):
             script.act(f"s{place}", f"doc:{place}")
             most[0] = max(most[0], store.pool().open)
@@ -238,7 +238,7 @@ def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServ
     """As when a firewall has forgotten it: it ends by its timeout, and the call is done over a new one, once."""
     with Proxy(("127.0.0.1", redis_server.port)) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{redis_server.url().partition('?')[2]}")
-        script = Script(store)
+        script = StoreScript(store)
         id = script.act("mira", KEY, state=State.OPEN, tier=4)
         proxy.set("silent")
         for connection in store.link.client.connection_pool._available_connections:
@@ -258,7 +258,7 @@ def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
 ) -> None:
     """Whether it knows the key or has to look."""
     store = RedisStore(redis_server.url())
-    script = Script(store)
+    script = StoreScript(store)
     true = time.time
     with redis_server.client() as client:
         for day in (-86_400, 86_400):
@@ -277,7 +277,7 @@ def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
 
 def test_a_full_server_is_unavailable_and_stores_nothing_by_half(own_server: RedisServer) -> None:
     store = RedisStore(own_server.url())
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", KEY)
     with own_server.client() as client:
         client.config_set("maxmemory", "1")
@@ -294,7 +294,7 @@ def test_a_replica_is_refused(own_server: RedisServer) -> None:
     """When a store is opened, and when the server becomes one later."""
     url = own_server.url()
     store = RedisStore(url)
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", KEY)
     with tempfile.TemporaryDirectory() as folder:
         for other in server_with(folder, "--replicaof", "127.0.0.1", str(own_server.port)):
@@ -328,7 +328,7 @@ def test_a_server_that_cannot_keep_its_promise_is_refused(appendonly: str, fsync
                 with pytest.raises(ConfigError, match=said):
                     RedisStore(server.url())
             store = RedisStore(server.url(durability="server"))
-            assert Script(store).act("mira", KEY, durable=True)
+            assert StoreScript(store).act("mira", KEY, durable=True)
             (problem,) = store.check().problems
             assert said in problem
             store.close()
@@ -347,7 +347,7 @@ def test_a_durable_batch_waits_for_the_disk_of_a_server_that_can_say_so(
     for server in server_with(str(tmp_path), fsync="everysec", program=recent_binary()):
         store = RedisStore(server.url())
         assert not store.check().problems
-        script = Script(store)
+        script = StoreScript(store)
         script.act("mira", KEY)
         assert waits(server) == 0
         id = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)
@@ -373,7 +373,7 @@ def test_a_server_that_may_evict_leases_is_refused() -> None:
 def test_a_durable_batch_waits_for_replicas(own_server: RedisServer) -> None:
     """With none there it is not acknowledged."""
     store = RedisStore(own_server.url(replicas="1"))
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", KEY)  # not durable: nobody waits
     with tempfile.TemporaryDirectory() as folder:
         for other in server_with(folder, "--replicaof", "127.0.0.1", str(own_server.port)):
@@ -435,10 +435,10 @@ def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> 
             def step(view: View) -> Change:
                 seen = view.keys[0].latest + ((view.keys[0].own,) if view.keys[0].own else ())
                 count = max((int(action.rule or 0) for action in seen), default=0)
-                entry = Script(store).entry(f"s{place}", [KEY], rule=str(count + 1))
+                entry = StoreScript(store).entry(f"s{place}", [KEY], rule=str(count + 1))
                 return Change((entry,), Opening(State.DONE, view.now + 1))
 
-            script = Script(store)
+            script = StoreScript(store)
             script.run(script.scope(f"s{place}", [KEY]), step)
             longest[0] = max(longest[0], time.monotonic() - began)
 
@@ -491,7 +491,7 @@ def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None
                 seen.extend(entry.seq for entry in page)
                 if finished and not page:
                     return
-        script = Script(store, f"space-{place % 4}")
+        script = StoreScript(store, f"space-{place % 4}")
         for _ in range(40):
             script.act(f"s{place}", f"doc:{place}")
         written.append(place)
@@ -508,7 +508,7 @@ def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None
 def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:
     """The others wait for it, two seconds at the most."""
     store = RedisStore(redis_server.url())
-    script = Script(store)
+    script = StoreScript(store)
     script.act("mira", KEY)
     from callosum.stores.redis.records import encode  # noqa: PLC0415
     from callosum.stores.redis.transactions import TURN  # noqa: PLC0415
@@ -526,7 +526,7 @@ def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
     """As soon as something ended; also after the server was away; otherwise when the time is up."""
     url = own_server.url()
     store, other = RedisStore(url), RedisStore(url)
-    script = Script(other)
+    script = StoreScript(other)
     id = script.act("mira", KEY, state=State.OPEN, tier=4)
     began = time.monotonic()
     store.pause(0)

@@ -13,7 +13,7 @@ from callosum.gate import LocalGate
 from callosum.model import Change, Key, Mode, State, View
 from callosum.settings import Settings
 from callosum.stores.redis import RedisStore, draft, transactions
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.redis_server import RedisServer, two_stores
 from tests.support.world import RULES, Call
 
@@ -57,7 +57,7 @@ def test_a_call_on_a_known_key_takes_two_round_trips(redis_server: RedisServer, 
         assert fewest("a0", "a0", "a0") == 6
 
 
-CHANGES: dict[str, Callable[[Script, int], Any]] = {
+CHANGES: dict[str, Callable[[StoreScript, int], Any]] = {
     "acts on it": lambda other, _: other.act("doug", KEY),
     "holds it": lambda other, _: other.act("doug", KEY, state=State.OPEN, tier=4),
     "acts on the tree": lambda other, _: other.act("doug", TREE),
@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[Script, int], Any]] = {
 }
 
 
-def noted(script: Script, **more: Any) -> tuple[View, int]:
+def noted(script: StoreScript, **more: Any) -> tuple[View, int]:
     """What a step of mira's sees that writes a line into the journal, and how often it was run."""
     views: list[View] = []
     entry = script.entry("mira", [KEY])
@@ -96,7 +96,7 @@ def test_what_another_process_did_is_seen(
     two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
 ) -> None:
     """Though this one knew the key a moment before; the control says that nothing is to be looked out for."""
-    mine, other = (Script(store) for store in two)
+    mine, other = (StoreScript(store) for store in two)
     link = two[0].link
     held = other.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"other",))
     noted(mine)
@@ -104,7 +104,7 @@ def test_what_another_process_did_is_seen(
         monkeypatch.setattr(draft, "_depends", lambda _scope, _basis: {"nothing"})
         monkeypatch.setattr(transactions, "_strange", lambda _scope: None)
     CHANGES[what](other, held)
-    fresh = Script(RedisStore(f"{link.url}?prefix={link.prefix}"))
+    fresh = StoreScript(RedisStore(f"{link.url}?prefix={link.prefix}"))
     this = {"call": b"call", "prints": (b"print",)}
     expected = fresh.look("mira", KEY, **this)
     view, times = noted(mine, **this)

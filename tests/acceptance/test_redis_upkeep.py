@@ -11,7 +11,7 @@ from callosum.model import DAY, State
 from callosum.stores.redis import RedisStore, retention
 from callosum.stores.redis.link import Script as LuaScript
 from callosum.testing import ManualClock
-from callosum.testing.script import Script, ids
+from callosum.testing.script import StoreScript, ids
 from tests.support.redis_server import RedisServer
 
 KEY = "doc:plan"
@@ -23,13 +23,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[Script]:
+def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[StoreScript]:
     store = RedisStore(redis_server.url(), clock=clock)
-    yield Script(store)
+    yield StoreScript(store)
     store.close()
 
 
-def kept(script: Script) -> set[str]:
+def kept(script: StoreScript) -> set[str]:
     """The keys of Redis that upkeep is to empty, without the namespace in front."""
     store = script.store
     assert isinstance(store, RedisStore)
@@ -38,7 +38,7 @@ def kept(script: Script) -> set[str]:
     return {name for name in names if name.partition(":")[0] in {"m", "c", "sk", "s", "p", "prints", "names", "chg"}}
 
 
-def upkeep(script: Script, clock: ManualClock, budget: int = 2000) -> int:
+def upkeep(script: StoreScript, clock: ManualClock, budget: int = 2000) -> int:
     """As many rounds as it takes until nothing goes any more; how many rows went."""
     gone, idle = 0, 0
     for _ in range(200):
@@ -49,7 +49,7 @@ def upkeep(script: Script, clock: ManualClock, budget: int = 2000) -> int:
     raise AssertionError("it does not come to an end")
 
 
-def end_late(script: Script, clock: ManualClock) -> int:
+def end_late(script: StoreScript, clock: ManualClock) -> int:
     """An act that turns out to have happened when its session is long gone."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
@@ -60,7 +60,7 @@ def end_late(script: Script, clock: ManualClock) -> int:
 
 
 @pytest.mark.parametrize("budget", [1, 3, 2000])
-def test_what_turned_out_late_is_forgotten_in_the_end(script: Script, clock: ManualClock, budget: int) -> None:
+def test_what_turned_out_late_is_forgotten_in_the_end(script: StoreScript, clock: ManualClock, budget: int) -> None:
     lost = end_late(script, clock)
     upkeep(script, clock, budget)
     assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
@@ -69,7 +69,7 @@ def test_what_turned_out_late_is_forgotten_in_the_end(script: Script, clock: Man
     assert kept(script) == set()
 
 
-def test_sessions_that_are_gone_keep_nothing_for_one_another(script: Script, clock: ManualClock) -> None:
+def test_sessions_that_are_gone_keep_nothing_for_one_another(script: StoreScript, clock: ManualClock) -> None:
     """Each changed what the other had looked at, and neither comes back."""
     for who in ("mira", "doug"):
         script.read(who, KEY)
@@ -82,7 +82,7 @@ def test_sessions_that_are_gone_keep_nothing_for_one_another(script: Script, clo
     assert kept(script) == {"m:doc:other", "c:doc:other", "sk:anna", "names", "chg"}
 
 
-def test_it_gets_past_what_must_stay(script: Script, clock: ManualClock) -> None:
+def test_it_gets_past_what_must_stay(script: StoreScript, clock: ManualClock) -> None:
     """More of it than a round may look at hides nothing behind it."""
     for number in range(12):
         lost = script.act("doug", f"doc:{number}", state=State.OPEN, tier=3, prints=(b"same",))
@@ -95,7 +95,7 @@ def test_it_gets_past_what_must_stay(script: Script, clock: ManualClock) -> None
     assert kept(script) == {*places, "sk:doug", "prints", "names", "chg"}
 
 
-def test_what_an_older_version_forgot_comes_back(script: Script, clock: ManualClock) -> None:
+def test_what_an_older_version_forgot_comes_back(script: StoreScript, clock: ManualClock) -> None:
     """One that looked at moments alone: a late report puts the act where it is found."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
@@ -112,7 +112,7 @@ def test_what_an_older_version_forgot_comes_back(script: Script, clock: ManualCl
     assert kept(script) == set()
 
 
-def meanwhile(script: Script, monkeypatch: pytest.MonkeyPatch, name: LuaScript, do: Callable[[], object]) -> None:
+def meanwhile(script: StoreScript, monkeypatch: pytest.MonkeyPatch, name: LuaScript, do: Callable[[], object]) -> None:
     """Somebody does something just before upkeep runs a script."""
     store = script.store
     assert isinstance(store, RedisStore)
@@ -128,7 +128,7 @@ def meanwhile(script: Script, monkeypatch: pytest.MonkeyPatch, name: LuaScript, 
 
 
 def test_an_entry_whose_act_is_reported_meanwhile_stays(
-    script: Script, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    script: StoreScript, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = script.act("doug", KEY)
     script.act("doug", "doc:other")
@@ -143,7 +143,7 @@ def test_an_entry_whose_act_is_reported_meanwhile_stays(
 
 
 def test_a_session_that_comes_back_meanwhile_stays_known(
-    script: Script, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    script: StoreScript, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what it said of where it comes from is gone, and nobody ever forgets what it does from then on."""
     script.act("doug", parent="boss")

@@ -15,7 +15,7 @@ import pytest
 from callosum.errors import StoreUnavailable
 from callosum.model import Change
 from callosum.stores.sqlite import SqliteStore, connection
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 
 PROCESSES = 6
 ACTS = 5
@@ -30,7 +30,7 @@ def mode(file: Path) -> str:
 def restored(tmp_path: Path) -> Path:
     """A store with one act, saved with ``vacuum into`` and put where a gate looks for it."""
     store = SqliteStore(tmp_path / "lost.db")
-    Script(store).act("mira", "doc:plan")
+    StoreScript(store).act("mira", "doc:plan")
     store.close()
     file = tmp_path / "state" / "gate.db"
     file.parent.mkdir()
@@ -44,7 +44,7 @@ def act(file: Path, number: int) -> int:
     """One durable act on a new connection; returns its id, once it is acknowledged."""
     store = SqliteStore(file)
     try:
-        return Script(store).act(f"s{number}", f"doc:{number}", durable=True)
+        return StoreScript(store).act(f"s{number}", f"doc:{number}", durable=True)
     finally:
         store.close()
 
@@ -52,7 +52,7 @@ def act(file: Path, number: int) -> int:
 def test_what_is_committed_is_acknowledged(restored: Path) -> None:
     id = act(restored, 1)
     store = SqliteStore(restored)
-    script = Script(store)
+    script = StoreScript(store)
     answer = store.attempt(
         [(script.scope("doug", ["doc:plan"], durable=True), lambda _: Change((script.entry("doug"),)))]
     )

@@ -23,7 +23,7 @@ from callosum.model import Applied, Call, Change, Scope, State, View
 from callosum.settings import Settings
 from callosum.stores.receipt import Kept, Receipt
 from callosum.stores.sqlite import SqliteStore, connection
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.acceptance.command import at_terminal, run
 from tests.acceptance.test_server_faults import a_call, rules_in
 from tests.support.faultydisk import FaultyDisk
@@ -237,7 +237,7 @@ def test_removing_the_whole_state_folder_is_a_fresh_start(tmp_path: Path) -> Non
 
 def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "gate.db")
-    script = Script(store)
+    script = StoreScript(store)
     id = script.act("mira", "doc:plan", tier=4, durable=True)
     script.act("doug", "doc:other")
     store.take(id, id + 10**15, delete=True)
@@ -245,7 +245,7 @@ def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
     store.close()
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         assert store.check().problems == ()
-        assert Script(store).act("mira", "doc:plan", tier=4, durable=True)
+        assert StoreScript(store).act("mira", "doc:plan", tier=4, durable=True)
 
 
 @pytest.mark.parametrize("cut", [0, 2000, 6 * 4120, 11 * 4120])
@@ -254,16 +254,16 @@ def test_cut_in_a_log_that_began_anew_is_noticed(tmp_path: Path, cut: int) -> No
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         for number in range(200):
-            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+            StoreScript(store).act("mira", f"doc:{number}", tier=4, durable=True)
         length = log.stat().st_size
         with closing(sqlite3.connect(tmp_path / "gate.db")) as other:
             assert other.execute("pragma wal_checkpoint(restart)").fetchone()[0] == 0
         for number in range(20):
-            Script(store).act("doug", f"doc:{number}", tier=4, durable=True)
+            StoreScript(store).act("doug", f"doc:{number}", tier=4, durable=True)
         assert log.stat().st_size == length, "the log began anew in the same file"
         os.truncate(log, cut)
         with pytest.raises(StoreUnavailable):
-            Script(store).act("ana", "doc:plan", tier=4, durable=True)
+            StoreScript(store).act("ana", "doc:plan", tier=4, durable=True)
 
 
 def test_frames_that_an_older_log_left_may_go(tmp_path: Path) -> None:
@@ -271,12 +271,12 @@ def test_frames_that_an_older_log_left_may_go(tmp_path: Path) -> None:
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         for number in range(200):
-            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+            StoreScript(store).act("mira", f"doc:{number}", tier=4, durable=True)
         with closing(sqlite3.connect(tmp_path / "gate.db")) as other:
             assert other.execute("pragma wal_checkpoint(restart)").fetchone()[0] == 0
-        Script(store).act("doug", "doc:1", tier=4, durable=True)
+        StoreScript(store).act("doug", "doc:1", tier=4, durable=True)
         os.truncate(log, log.stat().st_size // 2)
-        assert Script(store).act("ana", "doc:plan", tier=4, durable=True)
+        assert StoreScript(store).act("ana", "doc:plan", tier=4, durable=True)
         assert store.check().problems == ()
 
 
@@ -288,11 +288,11 @@ def test_low_tier_beside_a_refused_call_does_not_make_the_store_good(
     low, durable = Scope("default", "doug"), Scope("default", "doug", durable=True)
 
     def step(_: View) -> Change:
-        return Change((Script(store).entry("doug", tier=1),))
+        return Change((StoreScript(store).entry("doug", tier=1),))
 
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         for number in range(20):
-            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+            StoreScript(store).act("mira", f"doc:{number}", tier=4, durable=True)
         change(tmp_path)
         with pytest.raises(StoreUnavailable):
             store.transact([(durable, step)])
@@ -322,7 +322,7 @@ def test_receipt_of_a_refused_store_notes_no_entry(tmp_path: Path) -> None:
 def test_truncated_receipt_is_made_anew_and_a_foreign_one_must_be_accepted(tmp_path: Path) -> None:
     file, receipt = tmp_path / "gate.db", tmp_path / "gate.db.receipt"
     with closing(SqliteStore(file)) as store:
-        Script(store).act("mira", "doc:plan", tier=4, durable=True)
+        StoreScript(store).act("mira", "doc:plan", tier=4, durable=True)
     receipt.write_bytes(b"")
     with closing(SqliteStore(file)) as store:
         assert store.check().problems == ()
@@ -392,7 +392,7 @@ def test_too_few_file_descriptors_once_leave_no_trace(tmp_path: Path) -> None:
         file = tmp_path / f"{free}.db"
         store = SqliteStore(file)
         store.close()
-        script = Script(store)
+        script = StoreScript(store)
         spare = [os.dup(0) for _ in range(free)]
         highest = os.dup(0)
         for one in (highest, *spare):
@@ -432,7 +432,7 @@ def test_store_opened_read_only_recovers_once_it_can_be_written() -> None:
         file.chmod(0o400)
         with no_root(folder):
             store = SqliteStore(file)
-            script = Script(store)
+            script = StoreScript(store)
             for tier in (1, 4):
                 with pytest.raises(StoreUnavailable, match="cannot be written"):
                     script.act("mira", "doc:plan", tier=tier, durable=tier > 2)
@@ -505,7 +505,7 @@ def _work_while_connections_are_closed(file: Path) -> None:
     ends = time.monotonic() + 2
 
     def work(number: int) -> None:
-        script = Script(store)
+        script = StoreScript(store)
         while time.monotonic() < ends:
             with suppress(StoreUnavailable):  # reopened between the commit and its sync: nothing is acknowledged
                 id = script.act(f"s{number}", f"doc:{number}", state=State.OPEN, tier=4, durable=True)

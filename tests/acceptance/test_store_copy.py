@@ -27,7 +27,7 @@ from callosum.settings import Settings
 from callosum.stores import copying
 from callosum.stores.carrying import Carrier, Page, Sort, Stamp, Written
 from callosum.stores.opening import open_store
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.acceptance.command import run
 from tests.support.postgres import Server, schema_of
 from tests.support.redis_server import RedisServer
@@ -56,7 +56,7 @@ class Places:
     def filled(self, kind: str, acts: int = 40) -> Settings:
         settings = self.fresh(kind)
         with closing(open_store(settings)) as store:
-            fill(Script(store), acts)
+            fill(StoreScript(store), acts)
         return settings
 
 
@@ -84,7 +84,7 @@ def said(places: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return said
 
 
-def fill(script: Script, acts: int) -> None:
+def fill(script: StoreScript, acts: int) -> None:
     """A leased act, a done one, a look, a failed one, a lost one and a refused one, by turns."""
     for number in range(acts):
         who, key = f"s{number % 7}", f"doc:{number % 11}"
@@ -214,7 +214,7 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
     """And once its writers have stopped, the same command brings the rest. Until then the copy is no store for a gate."""
     source, target = places.filled("sqlite"), places.fresh("redis")
     with closing(open_store(source)) as store, carried(source, target) as (from_, to):
-        script = Script(store)
+        script = StoreScript(store)
 
         class Busy:
             def __getattr__(self, name: str) -> Any:
@@ -242,7 +242,7 @@ def test_what_the_source_has_let_go_goes_from_the_copy_too(places: Places, kind:
     with carried(source, target) as (from_, to):
         assert copying.copy(from_, to).verified
         with closing(open_store(source)) as store:
-            script = Script(store)
+            script = StoreScript(store)
             opened = store.live(None, [State.OPEN])
             for action in opened[::2]:
                 script.end(action.session, action.id, State.CANCELLED)
@@ -276,7 +276,7 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
         with pytest.raises(ConfigError, match="a copy of another store"):
             copying.copy(second, third)
         with closing(open_store(copy_)) as store:
-            Script(store).act("new", "doc:1")
+            StoreScript(store).act("new", "doc:1")
         with pytest.raises(ConfigError, match="a gate has written to the target"):
             copying.copy(first, third)
     assert entries(copy_) == entries(one) + 1

@@ -10,7 +10,7 @@ import pytest
 from callosum.settings import Settings
 from callosum.stores import copying
 from callosum.stores.opening import open_store
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.acceptance.test_redis_cluster import SPACES, servers  # noqa: F401  the fixture
 from tests.acceptance.test_store_copy import fill
 from tests.support.redis_server import RedisServer
@@ -27,7 +27,7 @@ def test_all_namespaces_go_and_come(tmp_path: Path, servers: list[RedisServer], 
     ]
     with closing(open_store(chain[0])) as store:
         for name in SPACES:
-            fill(Script(store, name), 12)
+            fill(StoreScript(store, name), 12)
         before = [store.entries(namespace=name) for name in SPACES]
     for number in range(2):
         source = copying.carrier_of(chain[number])
@@ -39,5 +39,5 @@ def test_all_namespaces_go_and_come(tmp_path: Path, servers: list[RedisServer], 
     with closing(open_store(chain[-1])) as store:
         assert [store.entries(namespace=name) for name in SPACES] == before
         newest = max(entry.seq for entries in before for entry in entries)
-        assert Script(store, SPACES[0]).act("mira", "doc:new") > max(e.seq for e in before[0])
+        assert StoreScript(store, SPACES[0]).act("mira", "doc:new") > max(e.seq for e in before[0])
         assert store.now() >= newest

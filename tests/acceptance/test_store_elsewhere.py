@@ -16,7 +16,7 @@ from callosum.errors import StoreChanged, StoreUnavailable
 from callosum.model import State
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.redis import RedisStore
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, need_binaries, schema_of, server
 from tests.support.redis_server import RedisServer, serving
 
@@ -37,7 +37,7 @@ def database() -> Iterator[Server]:
 
 
 def lease(store: PostgresStore | RedisStore, who: str = "mira", key: str = KEY) -> int:
-    return Script(store).act(who, key, state=State.OPEN, tier=4, durable=True)
+    return StoreScript(store).act(who, key, state=State.OPEN, tier=4, durable=True)
 
 
 # --- Redis ------------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_redis_emptied_in_use_gives_nobody_the_lease_of_another(redis: RedisServ
     for _ in range(2):
         with pytest.raises(StoreChanged, match=SAYS):
             lease(store, "doug")
-    assert Script(store).act("doug", "doc:low"), "low tiers go on"
+    assert StoreScript(store).act("doug", "doc:low"), "low tiers go on"
     with pytest.raises(StoreChanged):
         store.prove()
     if folder is not None:
@@ -122,7 +122,7 @@ def test_redis_without_memory_is_not_healthy(redis: RedisServer) -> None:
 def test_entry_that_rotation_took_from_redis_is_not_missed(redis: RedisServer, tmp_path: Path) -> None:
     url = redis.url()
     store = RedisStore(url, state=tmp_path)
-    script = Script(store)
+    script = StoreScript(store)
     id = script.act("mira", KEY, tier=4, durable=True)
     script.act("doug", "doc:other")
     store.take(id, id + 10**15, delete=True)
@@ -178,7 +178,7 @@ def test_postgresql_that_lost_an_acknowledged_entry_is_refused_after_the_reconne
     disconnect(database)
     with pytest.raises(StoreChanged, match=f"lacks entry {id}"):
         lease(store, "doug")
-    assert Script(store).act("doug", "doc:low"), "low tiers go on"
+    assert StoreScript(store).act("doug", "doc:low"), "low tiers go on"
     store.close()
     store = PostgresStore(url, state=tmp_path)
     with pytest.raises(StoreChanged, match=SAYS):
@@ -205,7 +205,7 @@ def test_another_postgresql_database_behind_the_same_address_is_refused(database
 def test_entry_that_rotation_took_from_postgresql_is_not_missed(database: Server, tmp_path: Path) -> None:
     url = database.url()
     store = PostgresStore(url, state=tmp_path)
-    script = Script(store)
+    script = StoreScript(store)
     id = script.act("mira", KEY, tier=4, durable=True)
     script.act("doug", "doc:other")
     store.take(id, id + 10**15, delete=True)

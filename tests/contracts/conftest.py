@@ -15,7 +15,7 @@ from callosum.stores.postgres import PostgresStore  # noqa: E402
 from callosum.stores.redis import RedisStore  # noqa: E402
 from callosum.stores.sqlite import SqliteStore  # noqa: E402
 from callosum.testing import ManualClock  # noqa: E402
-from callosum.testing.script import Script  # noqa: E402
+from callosum.testing.script import StoreScript  # noqa: E402
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
-def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Script]:
+def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[StoreScript]:
     """Steps on each of the stores, by a clock that is set by hand."""
     made: Store
     if request.param == "memory":
@@ -35,5 +35,5 @@ def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -
         made = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
     else:
         made = SqliteStore(tmp_path / "g.db", clock=clock)
-    yield Script(made)
+    yield StoreScript(made)
     made.close()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from callosum.model import Applied, Change, Opening, State, View
 from callosum.stores.base import Kin
 from callosum.testing import ManualClock
-from callosum.testing.script import LEASE, Script, ids
+from callosum.testing.script import LEASE, StoreScript, ids
 
 KEY = "doc:plan"
 
 
 def test_who_comes_from_where_is_kept_though_another_of_the_batch_cannot_be_stored(
-    script: Script, clock: ManualClock
+    script: StoreScript, clock: ManualClock
 ) -> None:
     """The store has looked at the session once more before it was undone: what it learnt then must be forgotten."""
 

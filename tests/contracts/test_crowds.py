@@ -37,7 +37,7 @@ from callosum.process import this_process
 from callosum.stores.base import Request
 from callosum.stores.crowd import BOUND
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 
 KEY, FACET, TREE, BELOW = "doc:plan", "doc:plan|title", "file:/repo/", "file:/repo/a.py"
 CROWD = 1_000
@@ -51,7 +51,7 @@ def content(number: int) -> Content:
     return Content(b"%016d" % number, words=b"%08d" % number, repeats=number % 2 == 0)
 
 
-def crowd(script: Script, key: str = KEY, count: int = CROWD, **more: Any) -> list[int]:
+def crowd(script: StoreScript, key: str = KEY, count: int = CROWD, **more: Any) -> list[int]:
     """Opens an action of tier 3 each by so many sessions."""
     more = {"tier": 3, "state": State.OPEN, "lease": 60 * MINUTE, "live": False, **more}
     return [script.act(f"s{number}", key, content=content(number), **more) for number in range(count)]
@@ -63,7 +63,7 @@ def ask(key: Key, *, who: str = "mira", tier: int = 3, of: Content = SENT, waite
     return CallFacts(Call(who, "tool", {}, **call), who, found, (key,), b"call", None, MINUTE, waiter=waiter)
 
 
-def views(script: Script, scope: Scope) -> tuple[View, View]:
+def views(script: StoreScript, scope: Scope) -> tuple[View, View]:
     """What the scope's step sees, and what it would see if all open actions were shown."""
     seen: list[View] = []
 
@@ -80,7 +80,7 @@ def views(script: Script, scope: Scope) -> tuple[View, View]:
     return few, full
 
 
-def alike(script: Script, asked: CallFacts) -> Change:
+def alike(script: StoreScript, asked: CallFacts) -> Change:
     """Decides a call both ways and compares all of it; returns what would be written."""
     few, full = views(script, scope_of(asked, None))
     mine, theirs = admit(asked, few), admit(asked, full)
@@ -94,7 +94,7 @@ def count_of(change: Change) -> int:
     return ruling.decision.conflict_count
 
 
-def old_ones(script: Script) -> Iterator[int]:
+def old_ones(script: StoreScript) -> Iterator[int]:
     """The oldest actions of a crowd: one of each sort that must not be lost among a thousand."""
     here = this_process()
     dead = Host(2**22 + 7, 1.0, here.machine)
@@ -124,7 +124,7 @@ def old_ones(script: Script) -> Iterator[int]:
     yield script.act("doug", KEY, tier=1, **lasting)
 
 
-def test_a_crowd_decides_as_if_all_were_shown(script: Script, clock: ManualClock) -> None:
+def test_a_crowd_decides_as_if_all_were_shown(script: StoreScript, clock: ManualClock) -> None:
     """Whatever is the oldest of a thousand: verdict, conflicts, their number, marks and what is settled are the same."""
     old = list(old_ones(script))
     ids = crowd(script)
@@ -152,7 +152,7 @@ def test_a_crowd_decides_as_if_all_were_shown(script: Script, clock: ManualClock
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 15])
-def test_a_few_decide_as_if_all_were_shown(script: Script, clock: ManualClock, count: int) -> None:
+def test_a_few_decide_as_if_all_were_shown(script: StoreScript, clock: ManualClock, count: int) -> None:
     """As many as sessions meet every day, among them one that is nearly the same text, by whatever keys they are met."""
     text = b"".join(number.to_bytes(4, "big") for number in range(2, 82, 4))
     mine = Content(b"mine" * 4, words=text, repeats=True)
@@ -177,7 +177,7 @@ def test_a_few_decide_as_if_all_were_shown(script: Script, clock: ManualClock, c
     alike(script, replace(ask(Key(KEY), of=SAVED), keys=keys))
 
 
-def test_a_crowd_above_or_below_a_tree_decides_alike(script: Script, clock: ManualClock) -> None:
+def test_a_crowd_above_or_below_a_tree_decides_alike(script: StoreScript, clock: ManualClock) -> None:
     """A thousand on a tree meet who acts below it."""
     script.act("hard", TREE, tier=4, state=State.OPEN, lease=60 * MINUTE)
     crowd(script, TREE)
@@ -188,7 +188,7 @@ def test_a_crowd_above_or_below_a_tree_decides_alike(script: Script, clock: Manu
     alike(script, ask(Key(BELOW), tier=1, of=SAVED))
 
 
-def test_a_crowd_whose_time_ran_out_is_settled_a_part_at_a_time(script: Script, clock: ManualClock) -> None:
+def test_a_crowd_whose_time_ran_out_is_settled_a_part_at_a_time(script: StoreScript, clock: ManualClock) -> None:
     """The newest first; all count as unknown meanwhile, and none is ever lost."""
     crowd(script, count=300, lease=MINUTE)
     clock.advance(90)
@@ -204,7 +204,7 @@ def test_a_crowd_whose_time_ran_out_is_settled_a_part_at_a_time(script: Script, 
     assert len(script.store.live("default", (State.UNKNOWN,), KEY)) == 300
 
 
-def test_a_crowd_changes_between_two_looks(script: Script, clock: ManualClock) -> None:
+def test_a_crowd_changes_between_two_looks(script: StoreScript, clock: ManualClock) -> None:
     """What is remembered of a crowd never outlives what the store says: reports, lapses, renewals, new ones."""
     ids = crowd(script, count=BOUND * 4)
     asked = ask(Key(KEY))
@@ -228,7 +228,7 @@ def test_a_crowd_changes_between_two_looks(script: Script, clock: ManualClock) -
     assert few == full
 
 
-def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: Script) -> None:
+def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: StoreScript) -> None:
     """The conflict that a lock names is the same, and so is what is too late to renew."""
     late = script.act("mira", KEY, tier=3, state=State.OPEN, lease=SECOND)
     crowd(script, count=BOUND * 2)
@@ -246,7 +246,7 @@ def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: Script) ->
         assert lifecycle.renew(who, MINUTE, found[0]) == lifecycle.renew(who, MINUTE, found[1])
 
 
-def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: Script) -> None:
+def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: StoreScript) -> None:
     """An action that is met through both keys is held on each, and does the same once."""
     keys = (Key(KEY), Key(BELOW))
     same: dict[str, Any] = {"tier": 3, "state": State.OPEN, "content": SENT, "prints": prints_of(SENT), "live": False}
@@ -256,10 +256,10 @@ def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: Script) -> 
         assert count_of(alike(script, replace(ask(Key(KEY), tier=tier), keys=keys))) >= BOUND * 2
 
 
-class Together(Script):
+class Together(StoreScript):
     """Collects steps, to run them in one transaction."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: StoreScript) -> None:
         super().__init__(script.store)
         self.requests: list[Request] = []
 
@@ -287,7 +287,7 @@ class Together(Script):
 
 
 @pytest.mark.parametrize("seed", range(4, 8))
-def test_a_batch_sees_what_it_changed_itself(script: Script, clock: ManualClock, seed: int) -> None:
+def test_a_batch_sees_what_it_changed_itself(script: StoreScript, clock: ManualClock, seed: int) -> None:
     """Whatever a store keeps between the steps of a batch, and from one batch to the next, ends with the lease."""
     chance, batch = Random(seed), Together(script)
     on: dict[str, list[int]] = {KEY: crowd(script, count=15), BELOW: []}

@@ -9,13 +9,13 @@ import pytest
 from callosum.model import DAY, HOUR, Key, Mode, State
 from callosum.policy.evidence import last_look
 from callosum.testing import ManualClock
-from callosum.testing.script import Script, ids
+from callosum.testing.script import StoreScript, ids
 
 KEY = "doc:plan"
 FIRST = "doc:first"
 
 
-def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: Script, clock: ManualClock) -> None:
+def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: StoreScript, clock: ManualClock) -> None:
     """What is unknown must not be forgotten: once it turns out to have happened, it is the newest change."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3)
     script.end("doug", lost, State.UNKNOWN)
@@ -31,7 +31,7 @@ def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: Scr
     assert ids(script.place("mira", KEY).latest) == [lost]
 
 
-def test_the_content_of_what_is_unknown_is_kept(script: Script, clock: ManualClock) -> None:
+def test_the_content_of_what_is_unknown_is_kept(script: StoreScript, clock: ManualClock) -> None:
     """Its digests stand until it has an outcome, and from then on as long as those of any act."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
@@ -51,7 +51,7 @@ def test_the_content_of_what_is_unknown_is_kept(script: Script, clock: ManualClo
     assert twins() == []
 
 
-def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: Script, clock: ManualClock) -> None:
+def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: StoreScript, clock: ManualClock) -> None:
     """By whoever does not look at what is live."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
@@ -60,7 +60,9 @@ def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: Script, c
 
 
 @pytest.mark.parametrize("reported", [True, False])
-def test_a_change_that_was_looked_at_while_it_ran_is_kept(script: Script, clock: ManualClock, reported: bool) -> None:
+def test_a_change_that_was_looked_at_while_it_ran_is_kept(
+    script: StoreScript, clock: ManualClock, reported: bool
+) -> None:
     """Its moment is its report; without one, that at which it can no longer be running."""
     theirs = script.act("doug", KEY, tier=1)
     clock.advance(60)
@@ -75,7 +77,7 @@ def test_a_change_that_was_looked_at_while_it_ran_is_kept(script: Script, clock:
     assert ids(script.place("mira", KEY).latest) == [theirs]
 
 
-def test_taking_keeps_what_was_reported_of_late(script: Script, clock: ManualClock) -> None:
+def test_taking_keeps_what_was_reported_of_late(script: StoreScript, clock: ManualClock) -> None:
     """An act is evidence from its report on, however long ago it began."""
     late = script.act("doug", KEY, state=State.OPEN, tier=3)
     script.end("doug", late, State.UNKNOWN)
@@ -91,7 +93,7 @@ def test_taking_keeps_what_was_reported_of_late(script: Script, clock: ManualClo
     assert late in [entry.seq for entry in script.store.take(clock.now, clock.now - 7 * DAY)]
 
 
-def weeks(script: Script, clock: ManualClock, who: str) -> int:
+def weeks(script: StoreScript, clock: ManualClock, who: str) -> int:
     """Time in which one session goes on elsewhere, and the others are silent; how much was forgotten."""
     gone = 0
     for _ in range(10):
@@ -101,7 +103,7 @@ def weeks(script: Script, clock: ManualClock, who: str) -> int:
     return gone
 
 
-def test_a_report_that_comes_very_late_is_a_change(script: Script, clock: ManualClock) -> None:
+def test_a_report_that_comes_very_late_is_a_change(script: StoreScript, clock: ManualClock) -> None:
     """Of an act without a lease too, which counts as done meanwhile; but a read changes nothing."""
     theirs = script.act("doug", KEY, Key("doc:read", Mode.READ), tier=2)
     weeks(script, clock, "mira")
@@ -111,7 +113,7 @@ def test_a_report_that_comes_very_late_is_a_change(script: Script, clock: Manual
     assert script.place("mira", "doc:read").latest == ()
 
 
-def test_a_change_after_an_own_write_is_kept(script: Script, clock: ManualClock) -> None:
+def test_a_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualClock) -> None:
     """A finished write stands for a look, as long as its session goes on."""
     script.end("mira", script.act("mira", KEY, tier=2))
     theirs = script.act("doug", KEY, tier=2)
@@ -120,7 +122,7 @@ def test_a_change_after_an_own_write_is_kept(script: Script, clock: ManualClock)
 
 
 @pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # memory keeps nothing for a change
-def test_who_went_silent_keeps_nobody_s_change(script: Script, clock: ManualClock) -> None:
+def test_who_went_silent_keeps_nobody_s_change(script: StoreScript, clock: ManualClock) -> None:
     """Else a key that many short sessions write would remember all of them, each for the sake of the one before."""
     for number in range(29, 9, -1):  # upkeep goes by their names: the last of them comes first
         script.end(f"s{number}", script.act(f"s{number}", KEY, tier=2))
@@ -129,7 +131,7 @@ def test_who_went_silent_keeps_nobody_s_change(script: Script, clock: ManualCloc
 
 
 @pytest.mark.parametrize("call", [b"c", None])
-def test_an_unknown_act_without_a_key_is_found_by_its_late_report(script: Script, call: bytes | None) -> None:
+def test_an_unknown_act_without_a_key_is_found_by_its_late_report(script: StoreScript, call: bytes | None) -> None:
     """By whoever names no id, as long as nothing else is open."""
     lost = script.act("mira", tier=1, call=call)
     script.end("mira", lost, State.UNKNOWN, ended=script.look("x").now)
@@ -141,23 +143,23 @@ def test_an_unknown_act_without_a_key_is_found_by_its_late_report(script: Script
 # --- rotation ---------------------------------------------------------------------------------------------------------
 
 
-def wrote(script: Script, who: str, *keys: str) -> int:
+def wrote(script: StoreScript, who: str, *keys: str) -> int:
     """A finished write, which counts as a look."""
     script.end(who, id := script.act(who, *keys))
     return id
 
 
-def unreported(script: Script, who: str, *keys: str) -> int:
+def unreported(script: StoreScript, who: str, *keys: str) -> int:
     """A write that nobody reported, which is none."""
     return script.act(who, *keys)
 
 
-def looked(script: Script, who: str, *keys: str) -> int:
+def looked(script: StoreScript, who: str, *keys: str) -> int:
     """A look at all of these keys."""
     return script.act(who, *[Key(key, Mode.READ) for key in keys], tier=0)
 
 
-def rotate(script: Script, clock: ManualClock, who: str) -> list[int]:
+def rotate(script: StoreScript, clock: ManualClock, who: str) -> list[int]:
     """Weeks in which just ``who`` goes on, elsewhere, and then a rotation; what left."""
     weeks(script, clock, who)
     until, horizon = clock.now, clock.now - 7 * DAY
@@ -167,7 +169,7 @@ def rotate(script: Script, clock: ManualClock, who: str) -> list[int]:
     return gone
 
 
-def is_told(script: Script, who: str, key: str, theirs: int) -> bool:
+def is_told(script: StoreScript, who: str, key: str, theirs: int) -> bool:
     """Whether a session that writes the key now sees a change of another's that it did not look at since."""
     place = script.place(who, key)
     return ids(place.latest) == [theirs] and 0 < last_look(place, HOUR) < theirs
@@ -177,7 +179,7 @@ def is_told(script: Script, who: str, key: str, theirs: int) -> bool:
 @pytest.mark.parametrize("change", [wrote, unreported])
 @pytest.mark.parametrize("look", [wrote, looked])
 def test_taking_keeps_a_change_since_a_look(
-    script: Script, clock: ManualClock, look: Callable[..., int], change: Callable[..., int], tier: int
+    script: StoreScript, clock: ManualClock, look: Callable[..., int], change: Callable[..., int], tier: int
 ) -> None:
     """As long as whoever looked goes on: stale has no window. An own finished write is a look, and stays with it."""
     look(script, "mira", KEY)
@@ -193,10 +195,10 @@ def test_taking_keeps_a_change_since_a_look(
 @pytest.mark.parametrize("namespace", ["default", "other"])
 @pytest.mark.parametrize("look", [wrote, looked])
 def test_taking_keeps_it_for_any_of_its_keys(
-    script: Script, clock: ManualClock, look: Callable[..., int], namespace: str
+    script: StoreScript, clock: ManualClock, look: Callable[..., int], namespace: str
 ) -> None:
     """Of the change, and of the write that was the look."""
-    script = Script(script.store, namespace)
+    script = StoreScript(script.store, namespace)
     look(script, "mira", "doc:own", KEY)
     clock.advance(60)
     theirs = wrote(script, "doug", FIRST, KEY)
@@ -208,7 +210,7 @@ def test_taking_keeps_it_for_any_of_its_keys(
     assert is_told(script, "mira", KEY, theirs)
 
 
-def test_taking_keeps_it_below_a_tree(script: Script, clock: ManualClock) -> None:
+def test_taking_keeps_it_below_a_tree(script: StoreScript, clock: ManualClock) -> None:
     """Who writes a tree is told of what was changed in it since an own write there."""
     wrote(script, "mira", "file:/repo/a.py")
     clock.advance(60)
@@ -217,7 +219,9 @@ def test_taking_keeps_it_below_a_tree(script: Script, clock: ManualClock) -> Non
     assert ids(script.place("mira", "file:/repo/").stale) == [theirs]
 
 
-def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(script: Script, clock: ManualClock) -> None:
+def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(
+    script: StoreScript, clock: ManualClock
+) -> None:
     """When its outcome comes, the session that wrote before is to be told."""
     mine = wrote(script, "mira", KEY)
     clock.advance(60)
@@ -228,7 +232,7 @@ def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(scri
     assert is_told(script, "mira", KEY, lost)
 
 
-def test_taking_keeps_what_was_read_while_it_ran(script: Script, clock: ManualClock) -> None:
+def test_taking_keeps_what_was_read_while_it_ran(script: StoreScript, clock: ManualClock) -> None:
     """A change has the moment of its report, whatever it is a look from."""
     theirs = script.act("doug", KEY)
     clock.advance(60)
@@ -240,7 +244,7 @@ def test_taking_keeps_what_was_read_while_it_ran(script: Script, clock: ManualCl
     assert last_look(script.place("mira", KEY), HOUR) == mine
 
 
-def test_who_went_silent_keeps_nothing_from_leaving(script: Script, clock: ManualClock) -> None:
+def test_who_went_silent_keeps_nothing_from_leaving(script: StoreScript, clock: ManualClock) -> None:
     """Else the sessions that write a key would keep one another's writes for ever."""
     acts = [looked(script, "anna", KEY)]
     for number in range(10):
@@ -249,7 +253,7 @@ def test_who_went_silent_keeps_nothing_from_leaving(script: Script, clock: Manua
     assert set(acts) <= set(rotate(script, clock, "mira"))
 
 
-def test_what_is_no_news_leaves(script: Script, clock: ManualClock) -> None:
+def test_what_is_no_news_leaves(script: StoreScript, clock: ManualClock) -> None:
     """What was looked at since, one's own, and what a newer change of the same session stands for."""
     mine = wrote(script, "mira", "doc:mine")
     superseded = wrote(script, "doug", KEY)
@@ -264,7 +268,7 @@ def test_what_is_no_news_leaves(script: Script, clock: ManualClock) -> None:
     assert {mine, superseded, before, other, read, never} <= set(gone)
 
 
-def test_taking_goes_past_what_stays(script: Script, clock: ManualClock) -> None:
+def test_taking_goes_past_what_stays(script: StoreScript, clock: ManualClock) -> None:
     """However much of it there is, and again once the end was reached: it may be free by then."""
     for number in range(12):
         wrote(script, "mira", f"doc:{number}")

@@ -8,7 +8,7 @@ import pytest
 
 from callosum.model import Verdict
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.world import World, kinds
 
 ON = "plan"
@@ -16,7 +16,7 @@ SAME = {"text": "the quarterly numbers are attached, have a look before noon"}
 
 
 @pytest.fixture
-def world(script: Script, clock: ManualClock, tmp_path: Path) -> World:
+def world(script: StoreScript, clock: ManualClock, tmp_path: Path) -> World:
     (tmp_path / "gate").mkdir()
     return World(tmp_path / "gate", lambda *_: script.store, clock=clock)
 

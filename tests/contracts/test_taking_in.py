@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from callosum.model import SECOND, Call, Event, Kind, Outcome, State, Verdict
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
-from callosum.wire import Found, LateCall
+from callosum.testing.script import StoreScript
+from callosum.wire import LateCall, LateClassification
 from tests.support.world import World, gate_time, kinds
 
 TEXT = {"text": "the quarterly numbers are attached, have a look before noon"}
 
 
 @pytest.fixture
-def world(tmp_path: Path, script: Script, clock: ManualClock) -> Iterator[World]:
+def world(tmp_path: Path, script: StoreScript, clock: ManualClock) -> Iterator[World]:
     world = World(tmp_path, lambda _clock, _probe: script.store, clock=clock)
     with gate_time(clock):
         yield world
@@ -33,7 +33,7 @@ def at(world: World, seconds: float) -> float:
 def late(world: World, call: Call, kind: str = "call", **more: Any) -> LateCall:
     """A record as a client on the gate's machine writes it: classified, without raw params."""
     found = world.gate.rules.current().classify(call)
-    shown = Found(tier=found.tier, keys=found.keys, rule=found.rule, content=found.content)
+    shown = LateClassification(tier=found.tier, keys=found.keys, rule=found.rule, content=found.content)
     fingerprint = more.pop("content_key", world.gate.rules.fingerprint)
     bare = replace(call, params={"text": "(59 characters)"})
     return LateCall(call=bare, kind=kind, v=2, found=shown, content_key=fingerprint, **more)

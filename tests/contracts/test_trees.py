@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from callosum.model import Key, Mode
 from callosum.testing import ManualClock
-from callosum.testing.script import Script, ids
+from callosum.testing.script import StoreScript, ids
 
 KEY = "file:/repo/a.py"
 TREE = "file:/repo/"
 
 
-def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: Script, clock: ManualClock) -> None:
+def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: StoreScript, clock: ManualClock) -> None:
     """An older one without a report says nothing where the newest was seen."""
     script.act("doug", KEY, tier=3)
     clock.advance(60)
@@ -24,7 +24,7 @@ def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: Script,
     assert ids(script.place("mira", TREE).stale) == [hers, newest]
 
 
-def test_without_a_floor_latest_is_just_the_newest_of_each_session(script: Script) -> None:
+def test_without_a_floor_latest_is_just_the_newest_of_each_session(script: StoreScript) -> None:
     """Floor 0 asks for no act that counts behind one that does not, as an append to one who appends."""
     counts = script.act("doug", KEY)
     newest = script.act("doug", Key(KEY, Mode.APPEND))

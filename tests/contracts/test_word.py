@@ -8,12 +8,12 @@ import pytest
 
 from callosum.model import Verdict
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.support.world import World, gate_time
 
 
 @pytest.fixture
-def world(tmp_path: Path, script: Script, clock: ManualClock) -> World:
+def world(tmp_path: Path, script: StoreScript, clock: ManualClock) -> World:
     return World(tmp_path, lambda _clock, _probe: script.store, clock=clock)
 
 

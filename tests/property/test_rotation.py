@@ -16,7 +16,7 @@ from callosum.stores.postgres import PostgresStore
 from callosum.stores.redis import RedisStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 from tests.property.test_machine import sequences
 from tests.support.postgres import Server, schema_of
 from tests.support.redis_server import RedisServer
@@ -44,7 +44,7 @@ class Crew:
 
     def __init__(self, stores: list[Store], clock: ManualClock) -> None:
         self.clock = clock
-        self.scripts = [Script(store) for store in stores]
+        self.scripts = [StoreScript(store) for store in stores]
         self.acts: list[tuple[str, int]] = []
 
     def each(self, do: Any) -> Any:

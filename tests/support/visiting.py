@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from callosum.client.errors import TransportError
-from callosum.client.transport import Stream, Transport
+from callosum.client.transport import ResponseStream, Transport
 from callosum.console.access import leave_link
 from tests.support.serving import Server
 
@@ -111,7 +111,7 @@ class Visitor:
 @contextmanager
 def linked(
     state: Path, visitor: Visitor, post: Callable[[str, Any], Any], *, by: str = "anna"
-) -> Iterator[tuple[str, Stream]]:
+) -> Iterator[tuple[str, ResponseStream]]:
     """A link's secret, and the connection of the terminal that made it. The visitor learns the console's address."""
     secret, terminal = leave_link(state, by, time.time())
     visitor.learn(post("/console", {"terminal": terminal})["address"])

@@ -15,7 +15,7 @@ import pytest
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.journal import ALL, Filter, Journal, Rotation, Segment, export, line_of, shown_keys
+from callosum.journal import ALL, EntryFilter, Journal, Rotation, Segment, export, line_of, shown_keys
 from callosum.model import DAY, SECOND, Call, Entry, Event, Key, Verdict
 from callosum.settings import Settings
 from callosum.stores.base import Store
@@ -429,28 +429,28 @@ ENTRY = Entry(
     ("wanted", "passes"),
     [
         (ALL, True),
-        (Filter(namespace="team"), True),
-        (Filter(namespace="default"), False),
-        (Filter(session="mira/chat"), True),
-        (Filter(session="mira"), False),
-        (Filter(session="mira/*"), True),
-        (Filter(tool="mcp__*__send"), True),
-        (Filter(tool="mcp__*__read"), False),
-        (Filter(tool="*mail*"), True),
-        (Filter(tool="mcp__mail__send*send"), False),
-        (Filter(key="thread:1"), True),
-        (Filter(key="email:*"), True),
-        (Filter(key="[e]mail:*"), False),
-        (Filter(event="complete"), False),
-        (Filter(verdict="warn"), True),
-        (Filter(tier=3), True),
-        (Filter(tier=4), False),
-        (Filter(since=50, until=50), True),
-        (Filter(since=51), False),
-        (Filter(until=49), False),
+        (EntryFilter(namespace="team"), True),
+        (EntryFilter(namespace="default"), False),
+        (EntryFilter(session="mira/chat"), True),
+        (EntryFilter(session="mira"), False),
+        (EntryFilter(session="mira/*"), True),
+        (EntryFilter(tool="mcp__*__send"), True),
+        (EntryFilter(tool="mcp__*__read"), False),
+        (EntryFilter(tool="*mail*"), True),
+        (EntryFilter(tool="mcp__mail__send*send"), False),
+        (EntryFilter(key="thread:1"), True),
+        (EntryFilter(key="email:*"), True),
+        (EntryFilter(key="[e]mail:*"), False),
+        (EntryFilter(event="complete"), False),
+        (EntryFilter(verdict="warn"), True),
+        (EntryFilter(tier=3), True),
+        (EntryFilter(tier=4), False),
+        (EntryFilter(since=50, until=50), True),
+        (EntryFilter(since=51), False),
+        (EntryFilter(until=49), False),
     ],
 )
-def test_filters(wanted: Filter, passes: bool) -> None:
+def test_filters(wanted: EntryFilter, passes: bool) -> None:
     assert wanted.passes(ENTRY) is passes
 
 
@@ -462,12 +462,12 @@ def test_filters_hold_over_segments_and_store(place: tuple[LocalGate, Clock, Pat
     fill(gate, 2, session="doug", start=50)
     rotation(place).run(clock.now, rounds=5)
     journal = Journal(gate.store, folder)
-    assert len(list(journal.read(Filter(session="doug")))) == 8
-    assert len(journal.last(3, Filter(session="mira"))) == 3
-    assert len(list(journal.read(Filter(key="file:/doc/5*")))) == 4
+    assert len(list(journal.read(EntryFilter(session="doug")))) == 8
+    assert len(journal.last(3, EntryFilter(session="mira"))) == 3
+    assert len(list(journal.read(EntryFilter(key="file:/doc/5*")))) == 4
     newest = journal.last(1)[0].seq
-    assert len(list(journal.read(Filter(since=newest)))) == 1
-    assert len(list(journal.read(Filter(until=newest - 1)))) == 19
+    assert len(list(journal.read(EntryFilter(since=newest)))) == 1
+    assert len(list(journal.read(EntryFilter(until=newest - 1)))) == 19
 
 
 def test_follow_goes_on_with_what_comes_and_through_a_rotation(place: tuple[LocalGate, Clock, Path]) -> None:

@@ -21,7 +21,7 @@ from callosum import __version__, stdio, wire
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Decision
-from callosum.stdio import Lines, Pipes, Workers, briefs_of, serve
+from callosum.stdio import LineSplitter, Pipes, Workers, briefs_of, serve
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
 from tests.support.world import World
@@ -316,7 +316,7 @@ def test_nothing_that_comes_is_an_internal_error(gate: LocalGate, messages: list
 )
 def test_lines_are_cut_alike_however_they_come(wanted: list[bytes], sizes: list[int]) -> None:
     text = b"\n".join(wanted)
-    lines = Lines(8)
+    lines = LineSplitter(8)
     found: list[bytes | None] = []
     place = number = 0
     while place < len(text):
@@ -328,7 +328,7 @@ def test_lines_are_cut_alike_however_they_come(wanted: list[bytes], sizes: list[
 
 
 def test_a_line_that_is_too_long_is_not_kept(gate: LocalGate) -> None:
-    lines = Lines(1000)
+    lines = LineSplitter(1000)
     for _ in range(1000):
         assert lines.feed(b"x" * 500) == []
         assert len(lines._part) <= 1000
@@ -610,7 +610,7 @@ def test_a_call_that_waits_holds_up_nobody(world: World) -> None:
 
 def test_without_a_worker_it_would(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    monkeypatch.setattr(stdio.Job, "slow", False)
+    monkeypatch.setattr(stdio.RpcRequest, "slow", False)
     held = Held(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))

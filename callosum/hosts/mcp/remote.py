@@ -29,7 +29,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 from msgspec import UNSET, Raw, UnsetType
 
-from callosum.client.errors import BadAnswer
+from callosum.client.errors import BadResponse
 from callosum.client.sse import Parser
 from callosum.errors import ConfigError
 from callosum.hosts.mcp import messages, sse
@@ -249,7 +249,7 @@ class HttpUpstream:
             return
         try:
             self._take(exchange, response)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, BadAnswer, AttributeError) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, BadResponse, AttributeError) as error:
             if exchange.answers:
                 self._failed(exchange, f"the answer of {self._place()} was cut off: {_reason(error)}")
         finally:
@@ -411,7 +411,7 @@ class HttpUpstream:
         last_id, tries, session = "", 0, self._session
         while tries <= AGAIN and not self._closing.is_set() and self._session == session:
             parser = Parser(last_id)
-            with suppress(urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
+            with suppress(urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadResponse):
                 response = exchange.response = self._get(last_id)
                 if response.status != 200:
                     exchange.close()
@@ -519,12 +519,12 @@ def _events(response: urllib3.BaseHTTPResponse, parser: Parser) -> Iterator[byte
 
 
 def _body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """Return the whole body. Raises ``BadAnswer`` for one that never ends."""
+    """Return the whole body. Raises ``BadResponse`` for one that never ends."""
     body = bytearray()
     while data := response.read1(1 << 20):
         body += data
         if len(body) > MAX_BODY:
-            raise BadAnswer(f"it is longer than {MAX_BODY} bytes")
+            raise BadResponse(f"it is longer than {MAX_BODY} bytes")
     return bytes(body)
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 
 import urllib3
 
-from callosum.client.errors import BadAnswer
+from callosum.client.errors import BadResponse
 from callosum.client.sse import Parser
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SseSession:
             raise SseNotSupported(f"a GET is answered with status {self._response.status}, {kind or 'nothing'}")
         try:
             name, data = next(self._events, ("", ""))
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadResponse):
             name, data = "", ""
         if name != "endpoint":
             raise SseNotSupported("the stream does not start with the URL to post to")
@@ -93,7 +93,7 @@ class SseSession:
     def _listen(self) -> None:
         events: Iterator[tuple[str, str]] = self._events
         try:
-            with suppress(urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
+            with suppress(urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadResponse):
                 for kind, text in events:
                     if kind == "message" and text:
                         self._heard(text.encode())

@@ -53,12 +53,12 @@ def client_of(wrap: Wrap) -> CallosumClient:
 
 def check_gate(wrap: Wrap) -> None:
     """Raise ``ConfigError`` if the URL of the gate is malformed, before anything is started."""
-    from callosum.client.transport import Address  # noqa: PLC0415
+    from callosum.client.transport import GateAddress  # noqa: PLC0415
 
     for url, source in ((wrap.gate, "--gate"), (os.environ.get("CALLOSUM_URL"), "CALLOSUM_URL")):
         try:
             if url:
-                Address(url)
+                GateAddress(url)
         except ValueError as error:
             raise ConfigError(str(error), at=source) from None
 

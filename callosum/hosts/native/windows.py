@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum import launch
 from callosum.client.fallback import tier_of
-from callosum.client.transport import Address
+from callosum.client.transport import GateAddress
 from callosum.errors import ConfigError
 from callosum.hosts.refusal import BEFORE, GUARDED, REFUSED_CONNECTION, refusal
 from callosum.programs import WITH_HOOKS
@@ -60,7 +60,7 @@ def configuration(
 
     Raises: ``ConfigError`` for a name with a line break.
     """
-    address = Address(server.url)
+    address = GateAddress(server.url)
     milliseconds = int(server.seconds * 1000)
     where = f"{address.prefix}/hooks/{host}?{query}&timeoutMs={milliseconds}"
     asked = [host, str(state), "", where, str(REFUSED_CONNECTION), str(folder), address.url]

@@ -18,7 +18,7 @@ import pytest
 from callosum import wire
 from callosum.bootclock import boot_id
 from callosum.client import AsyncCallosumClient, CallosumClient, StreamEvent
-from callosum.client.asynchronous import Options
+from callosum.client.asynchronous import ClientOptions
 from callosum.client.client import CHORES_EVERY, URL
 from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate
@@ -98,7 +98,7 @@ def test_it_has_the_gates_face() -> None:
 
 def test_the_async_client_takes_what_the_other_takes() -> None:
     taken = set(inspect.signature(CallosumClient).parameters) - {"url"}
-    assert set(Options.__annotations__) == taken
+    assert set(ClientOptions.__annotations__) == taken
     public = {name for name, _ in inspect.getmembers(CallosumClient, inspect.isfunction) if not name.startswith("_")}
     client = AsyncCallosumClient()
     assert {name for name in public if not hasattr(client, name)} == set()

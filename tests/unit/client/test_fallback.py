@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callosum.client.fallback import READS, SHELLS, Table, load_table, runs_commands, tier_of
+from callosum.client.fallback import READS, SHELLS, TierTable, load_table, runs_commands, tier_of
 from callosum.model import Call
 from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
@@ -112,7 +112,7 @@ def test_every_client_ships_the_same_table(client: str) -> None:
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_before_there_is_a_table_the_hosts_reads_count_as_0_and_all_else_as_3(tmp_path: Path, folder: bool) -> None:
-    table = Table(None, str(tmp_path) if folder else None)
+    table = TierTable(None, str(tmp_path) if folder else None)
     assert [table.tier(tool) for tool in ("Read", "read_file", "Grep")] == [0, 0, 0]
     assert [table.tier(tool) for tool in ("reads", "Write", "message", "Bash", "mcp__x__read")] == [3] * 5
     assert table.tier("Read", {"_tier": 4}) == 4
@@ -127,13 +127,13 @@ def write(path: Path, tools: object) -> Path:
 
 def test_a_table_that_is_given_comes_first(tmp_path: Path) -> None:
     write(tmp_path / "fallback.json", {"look": 1})
-    table = Table({"look": 2}, str(tmp_path))
+    table = TierTable({"look": 2}, str(tmp_path))
     table.learn({"tools": {"look": 0}})
     assert (table.tier("look"), table.wanted()) == (2, False)
 
 
 def test_then_the_file_beside_the_gate_as_it_is_now(tmp_path: Path) -> None:
-    table = Table(None, str(tmp_path))
+    table = TierTable(None, str(tmp_path))
     assert (table.tier("look"), table.wanted()) == (3, True)
     table.learn({"tools": {"look": 0}})
     assert table.tier("look") == 0
@@ -144,7 +144,7 @@ def test_then_the_file_beside_the_gate_as_it_is_now(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_named(tmp_path: Path) -> None:
-    assert Table(write(tmp_path / "mine.json", {"look": 1}), None).tier("look") == 1
+    assert TierTable(write(tmp_path / "mine.json", {"look": 1}), None).tier("look") == 1
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_bad_file_lets_nothing_through_that_it_should_not(
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError):
         load_table(path)
-    table = Table(None, str(tmp_path))
+    table = TierTable(None, str(tmp_path))
     assert table.tier("look") == 3
     assert "cannot be used" in caplog.text
     table.learn({"tools": {"look": 0}})

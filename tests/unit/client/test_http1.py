@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.client.errors import BadAnswer
-from callosum.client.http1 import Chunks, read_head
+from callosum.client.errors import BadResponse
+from callosum.client.http1 import ChunkedBody, read_head
 
 
 def test_a_head() -> None:
@@ -62,7 +62,7 @@ def test_where_the_body_ends(lines: bytes, length: int | None, chunked: bool, cl
     ],
 )
 def test_what_is_refused(lines: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         read_head(lines)
 
 
@@ -71,13 +71,13 @@ def test_any_bytes_are_a_head_or_refused(data: bytes) -> None:
     for text in (data, b"HTTP/1.1 200 OK\r\n" + data):
         try:
             head = read_head(text)
-        except BadAnswer:
+        except BadResponse:
             continue
         assert 0 <= head.status <= 999
 
 
 def test_chunks() -> None:
-    chunks = Chunks()
+    chunks = ChunkedBody()
     assert (
         chunks.feed(b'4\r\n{"a"\r\n3;name=x\r\n: 1\r\nA\r\n}         \r\n0\r\nTrailer: t\r\n') == b'{"a": 1}         '
     )
@@ -87,7 +87,7 @@ def test_chunks() -> None:
 
 
 def test_what_comes_after_the_last_chunk_is_seen() -> None:
-    chunks = Chunks()
+    chunks = ChunkedBody()
     chunks.feed(b"0\r\n\r\nHTTP/1.1 200 OK")
     assert (chunks.done, chunks.rest) == (True, True)
 
@@ -95,7 +95,7 @@ def test_what_comes_after_the_last_chunk_is_seen() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.lists(st.integers(1, 30), min_size=1))
 def test_chunks_come_in_any_pieces(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
-    chunks = Chunks()
+    chunks = ChunkedBody()
     found = b""
     at = 0
     while data:
@@ -114,5 +114,5 @@ def test_chunks_come_in_any_pieces(parts: list[bytes], cuts: list[int]) -> None:
     ],
 )  # fmt: skip
 def test_chunks_that_are_refused(data: bytes) -> None:
-    with pytest.raises(BadAnswer):
-        Chunks().feed(data)
+    with pytest.raises(BadResponse):
+        ChunkedBody().feed(data)

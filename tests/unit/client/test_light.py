@@ -44,7 +44,7 @@ def test_the_transport_needs_little_of_the_standard_library(module: str) -> None
     }
 
 
-@pytest.mark.parametrize("module", ["fallback", "late"])
+@pytest.mark.parametrize("module", ["fallback", "spool"])
 def test_deciding_alone_needs_no_more_than_the_standard_library(module: str) -> None:
     found = modules(f"import callosum.client.{module}")
     assert not found & {"msgspec", "http.client", "asyncio", "callosum.redact", "callosum.model"}
@@ -68,9 +68,9 @@ def test_the_client_brings_neither_rules_nor_stores() -> None:
     }
     assert not found & heavy
     assert {name for name in found if name.startswith("callosum.")} == {
-        "callosum.client", "callosum.client.classify", "callosum.client.client", "callosum.client.courier",
+        "callosum.client", "callosum.client.classify", "callosum.client.client", "callosum.client.background",
         "callosum.client.errors", "callosum.client.fallback",
-        "callosum.client.http1", "callosum.client.late",
+        "callosum.client.http1", "callosum.client.spool",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
         "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
         "callosum.errors", "callosum.model", "callosum.operations", "callosum.policy", "callosum.policy.table",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.client.errors import BadAnswer, Unreachable
+from callosum.client.errors import BadResponse, Unreachable
 from callosum.client.sse import MAX_EVENT, Events, Parser
 
 STREAM = (
@@ -42,7 +42,7 @@ def test_an_endless_event_is_refused(piece: bytes) -> None:
     parser = Parser()
     for _ in range(MAX_EVENT // 100_000 - 1):
         assert parser.feed(piece) == []
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         parser.feed(piece + piece)
 
 

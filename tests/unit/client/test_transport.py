@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 from callosum.client.http1 import MAX_BODY, MAX_HEAD
-from callosum.client.transport import MAX_IDLE, Address, Answer, BadAnswer, TooLate, Transport, Unreachable
+from callosum.client.transport import (
+    MAX_IDLE,
+    BadResponse,
+    DeadlineExceeded,
+    GateAddress,
+    HttpResponse,
+    Transport,
+    Unreachable,
+)
 from tests.support.peer import Peer, Request, Script, close, free_port, full_backlog, hang, replies, says
 
 SHORT = 0.2
@@ -37,11 +45,11 @@ def transports() -> Iterator[Callable[..., Transport]]:
         transport.close()
 
 
-def get(transport: Transport, seconds: float = 10.0, **more: Any) -> Answer:
+def get(transport: Transport, seconds: float = 10.0, **more: Any) -> HttpResponse:
     return transport.request("GET", "/status", deadline=time.monotonic() + seconds, **more)
 
 
-def post(transport: Transport, body: bytes = b"{}", seconds: float = 10.0, **more: Any) -> Answer:
+def post(transport: Transport, body: bytes = b"{}", seconds: float = 10.0, **more: Any) -> HttpResponse:
     return transport.request("POST", "/late", body, deadline=time.monotonic() + seconds, **more)
 
 
@@ -65,7 +73,7 @@ def post(transport: Transport, body: bytes = b"{}", seconds: float = 10.0, **mor
     ],
 )
 def test_addresses(url: str, place: Any, authority: str, prefix: str) -> None:
-    address = Address(url)
+    address = GateAddress(url)
     assert (address.path or (address.host, address.port)) == place
     assert (address.authority, address.prefix, address.tls) == (authority, prefix, url.startswith("https"))
 
@@ -224,7 +232,7 @@ GARBAGE: dict[str, Script] = {
 def test_garbage(transports: Callable[..., Transport], script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
-        with pytest.raises(BadAnswer) as caught:
+        with pytest.raises(BadResponse) as caught:
             get(transport)
         assert caught.value.sent
         assert not transport._idle
@@ -244,7 +252,7 @@ def test_an_endless_body_is_bounded(transports: Callable[..., Transport], monkey
             request.raw(b"10000\r\n" + b"x" * 65536 + b"\r\n")
 
     for endless in (script, chunks):
-        with Peer(endless) as peer, pytest.raises(BadAnswer, match="longer"):
+        with Peer(endless) as peer, pytest.raises(BadResponse, match="longer"):
             get(transports(peer.url))
 
 
@@ -266,7 +274,7 @@ def test_nothing_outlasts_the_deadline(transports: Callable[..., Transport], scr
     with Peer(script) as peer:
         transport = transports(peer.url)
         began = time.monotonic()
-        with pytest.raises(TooLate) as caught:
+        with pytest.raises(DeadlineExceeded) as caught:
             get(transport, SHORT)
         assert SHORT <= time.monotonic() - began < SHORT + 2
         assert caught.value.sent
@@ -277,7 +285,7 @@ def test_a_peer_that_does_not_read(transports: Callable[..., Transport]) -> None
     listener = socket.create_server(("127.0.0.1", 0))
     with listener:
         began = time.monotonic()
-        with pytest.raises(TooLate) as caught:
+        with pytest.raises(DeadlineExceeded) as caught:
             post(transports(f"http://127.0.0.1:{listener.getsockname()[1]}"), b"x" * 20_000_000, SHORT)
         assert time.monotonic() - began < SHORT + 2
         assert caught.value.sent
@@ -286,11 +294,11 @@ def test_a_peer_that_does_not_read(transports: Callable[..., Transport]) -> None
 def test_a_port_that_lets_nobody_in(transports: Callable[..., Transport]) -> None:
     with full_backlog() as url:
         began = time.monotonic()
-        with pytest.raises(TooLate) as caught:
+        with pytest.raises(DeadlineExceeded) as caught:
             get(transports(url), SHORT)
         assert time.monotonic() - began < SHORT + 2
         assert not caught.value.sent
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             get(transports(url), 60, connect_by=time.monotonic() + SHORT)
 
 
@@ -308,7 +316,7 @@ def test_a_name_server_that_hangs(transports: Callable[..., Transport], monkeypa
     try:
         for _ in range(2):
             began = time.monotonic()
-            with pytest.raises(TooLate) as caught:
+            with pytest.raises(DeadlineExceeded) as caught:
                 get(transport, SHORT)
             assert time.monotonic() - began < SHORT + 2
             assert not caught.value.sent
@@ -324,9 +332,9 @@ def test_a_deadline_that_has_passed(transports: Callable[..., Transport]) -> Non
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             get(transport, -1)
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             get(transports(peer.url), -1)
         assert len(peer.seen) == 1
 
@@ -599,7 +607,7 @@ def test_a_stream_that_is_silent(transports: Callable[..., Transport]) -> None:
     with Peer(says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)) as peer:
         transport = transports(peer.url)
         stream = transport.open("/events", deadline=time.monotonic() + 10)
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             stream.read(time.monotonic() + SHORT)
         thread = threading.Thread(target=transport.close)
         thread.start()
@@ -663,14 +671,14 @@ def test_a_certificate_that_nobody_vouches_for(transports: Callable[..., Transpo
 def test_a_handshake_that_hangs(transports: Callable[..., Transport]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             get(transports(f"https://127.0.0.1:{listener.getsockname()[1]}"), SHORT)
         assert time.monotonic() - began < SHORT + 2
 
 
 def test_an_answer_over_tls_that_hangs(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
     with Peer(hang, wrap=secured) as peer:
-        with pytest.raises(TooLate):
+        with pytest.raises(DeadlineExceeded):
             get(transports(peer.url, cafile=str(certificate)), SHORT)
         transport = transports(peer.url, cafile=str(certificate))
 
@@ -686,7 +694,7 @@ def test_an_answer_over_tls_that_hangs(transports: Callable[..., Transport], cer
 
 
 def test_plain_http_where_tls_is_spoken(transports: Callable[..., Transport], secured: Any) -> None:
-    with Peer(wrap=secured) as peer, pytest.raises((BadAnswer, Unreachable)):
+    with Peer(wrap=secured) as peer, pytest.raises((BadResponse, Unreachable)):
         get(transports(peer.url.replace("https", "http")))
 
 

@@ -18,7 +18,7 @@ from callosum.stores.sqlite.connection import Connections, Link
 from callosum.stores.sqlite.known import CALM, MOST_ACTIONS, MOST_KEYS, Alone, Known
 from callosum.stores.sqlite.statements import MOST_COVERS
 from callosum.stores.writes import opened
-from callosum.testing.script import Script
+from callosum.testing.script import StoreScript
 
 Seen = list[str]
 
@@ -248,24 +248,24 @@ def test_sync_takes_turns_only_while_another_connection_writes(tmp_path: Path, m
     monkeypatch.setattr(connection, "_fdatasync", synced.append)
     with closing(SqliteStore(tmp_path / "gate.db")) as one, closing(SqliteStore(tmp_path / "gate.db")) as other:
         for number in range(CALM + 1):
-            Script(one).act("mira", f"doc:{number}", durable=True)
+            StoreScript(one).act("mira", f"doc:{number}", durable=True)
         turns.clear()
         synced.clear()
-        Script(one).act("mira", "doc:alone", durable=True)
+        StoreScript(one).act("mira", "doc:alone", durable=True)
         assert synced
         assert not turns
-        Script(other).act("doug", "doc:other", durable=True)
+        StoreScript(other).act("doug", "doc:other", durable=True)
         turns.clear()
-        Script(one).act("mira", "doc:shared", durable=True)
+        StoreScript(one).act("mira", "doc:shared", durable=True)
         assert turns
 
 
 FACET, WHOLE, OTHER = "doc:plan|review", "doc:plan", "doc:draft"
 
 
-def at_rest(gate: LocalGate) -> Script:
+def at_rest(gate: LocalGate) -> StoreScript:
     """Return a script whose session mira has acted on a facet often enough for that to be known."""
-    script = Script(gate.store)
+    script = StoreScript(gate.store)
     for _ in range(CALM + 2):
         script.end("mira", script.act("mira", OTHER, FACET, state=State.OPEN))
     return script
@@ -285,7 +285,7 @@ def test_an_action_on_the_whole_is_seen_by_who_was_alone_on_a_facet(
     pair: tuple[LocalGate, LocalGate], *, lock: bool, elsewhere: bool
 ) -> None:
     script = at_rest(pair[0])
-    other = Script(pair[1].store) if elsewhere else script
+    other = StoreScript(pair[1].store) if elsewhere else script
     state = State.OPEN if lock else State.DONE
     made = other.act("doug", WHOLE, lock=lock, state=state)
     place = script.place("mira", FACET)
@@ -297,7 +297,7 @@ def test_a_change_ends_behind_one_that_began_after_it_on_any_key(
     pair: tuple[LocalGate, LocalGate], *, elsewhere: bool
 ) -> None:
     script = at_rest(pair[0])
-    other = Script(pair[1].store) if elsewhere else script
+    other = StoreScript(pair[1].store) if elsewhere else script
     first = script.act("mira", OTHER, FACET, state=State.OPEN)
     second = other.act("doug", FACET)
     script.end("mira", first)

@@ -15,7 +15,7 @@ EVERY: Final = 1.0
 """Seconds between two tries."""
 
 
-class Courier:
+class BackgroundSender:
     """One thread that tries again and again while something is ``waiting``, and ends when nothing is.
 
     ``carry`` tries once; what it raises is logged. Usable from any thread and after a fork.
@@ -39,7 +39,7 @@ class Courier:
         with self._lock:
             if self._stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
-            thread = threading.Thread(target=self._run, name="callosum-courier", daemon=True)
+            thread = threading.Thread(target=self._run, name="callosum-sender", daemon=True)
             with suppress(RuntimeError):  # no threads left: what waits is on disk
                 thread.start()
                 self._thread = thread

@@ -44,7 +44,7 @@ def _warn(message: str, *values: object) -> None:
     logging.getLogger("callosum").warning(message, *values)
 
 
-class Refused(Exception):
+class PageRefused(Exception):
     """The gate does not take a page. ``at`` is the place of the record at fault, None where it is not said.
 
     ``theirs``: the record is not at fault, but its instance's to send: this client's token does not speak for it.
@@ -56,7 +56,7 @@ class Refused(Exception):
         self.theirs = theirs
 
 
-class Late:
+class ClientSpool:
     """What the gate is still to be told. ``folder`` is the state folder, None to keep it in memory alone.
 
     ``taken``: the gate takes the folder's spool in by itself. ``classify`` says what a call is before it is written to
@@ -134,7 +134,7 @@ class Late:
     def flush(self, post: Post, wait: float = 0.0) -> int:
         """Send what waits, in pages, and return how many records were taken.
 
-        ``post(body, count)`` sends the body of one ``POST /late``. It raises ``Refused`` where the gate will not
+        ``post(body, count)`` sends the body of one ``POST /late``. It raises ``PageRefused`` where the gate will not
         take something in it, which is then given up (in a shared file: left to those whose it is); anything else
         that it raises ends the flush, and what was not sent stays. One flush runs at a time; a second one waits for it
         so many seconds, and then does nothing.
@@ -269,7 +269,7 @@ def _send(page: Sequence[_Line], post: Post, *, shared: bool) -> tuple[int, list
         try:
             body = b'{"now":%.6f,"calls":[%s]}' % (time(), b",".join(line.written for line in lines))
             post(body, len(lines))
-        except Refused as error:
+        except PageRefused as error:
             bad = lines
             if error.at is not None and error.at < len(lines):
                 first = lines[error.at]

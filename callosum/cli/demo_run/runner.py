@@ -18,15 +18,15 @@ import msgspec
 from msgspec import Struct
 
 from callosum import launch
-from callosum.cli.stage.actor import Answer, Order
-from callosum.cli.stage.world import World
+from callosum.cli.demo_run.session import DemoOrder, DemoReply
+from callosum.cli.demo_run.world import World
 from callosum.errors import CallosumError
 
 _LINES: Final = ("call Bob back", "order the badges")
 _PATIENCE: Final = 20.0
 
 
-class Told(Struct, frozen=True):
+class DemoNotice(Struct, frozen=True):
     """What a session was told by the gate, and what it then did."""
 
     scene: str
@@ -37,7 +37,7 @@ class Told(Struct, frozen=True):
     then: str
 
 
-class Half(Struct, frozen=True, rename="camel"):
+class DemoResult(Struct, frozen=True, rename="camel"):
     """What came of one half. Mails are those that Alice got; ``answers`` how the meeting was answered to her."""
 
     gated: bool
@@ -46,7 +46,7 @@ class Half(Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...]
     notes_lost: int
     invoice_mails: int
-    told: tuple[Told, ...]
+    told: tuple[DemoNotice, ...]
 
     @property
     def right(self) -> bool:
@@ -60,13 +60,13 @@ class Half(Struct, frozen=True, rename="camel"):
         )
 
 
-class Actor:
+class DemoProcess:
     """A session's process, as the play sees it. At the end the process is gone, whatever happened."""
 
     def __init__(self, name: str, world: World, state: str) -> None:
         self.name = name
         self._process = subprocess.Popen(  # noqa: S603  our own module, in this very Python
-            launch.command(name, str(world.folder), str(world.port), state, run="callosum.cli.stage.actor:main"),
+            launch.command(name, str(world.folder), str(world.port), state, run="callosum.cli.demo_run.session:main"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=launch.environment(os.environ),
@@ -92,18 +92,18 @@ class Actor:
         """Waits until the session is there."""
         self._line()
 
-    def do(self, do: str, text: str = "") -> Answer:
+    def do(self, do: str, text: str = "") -> DemoReply:
         """Gives an order and waits for the answer. Raises ``CallosumError`` if the session died."""
-        self._order(Order(do, text))
-        return msgspec.json.decode(self._line(), type=Answer)
+        self._order(DemoOrder(do, text))
+        return msgspec.json.decode(self._line(), type=DemoReply)
 
     def die(self, do: str, text: str = "") -> None:
         """Gives an order in which the session is to be killed after the act, and waits until it is dead."""
-        self._order(Order(do, text, crash=True))
+        self._order(DemoOrder(do, text, crash=True))
         if self._process.wait(_PATIENCE) != -signal.SIGKILL:
             raise CallosumError(f"the session {self.name} was to be killed and ended with {self._process.returncode}")
 
-    def _order(self, order: Order) -> None:
+    def _order(self, order: DemoOrder) -> None:
         if self._process.stdin is None:
             return
         try:
@@ -119,18 +119,20 @@ class Actor:
         return line
 
 
-def perform(folder: Path, state: Path | None) -> Half:
+def perform(folder: Path, state: Path | None) -> DemoResult:
     """Plays one half in an empty folder, with a gate over ``state`` or without one (None)."""
-    told: list[Told] = []
+    told: list[DemoNotice] = []
 
-    def note(scene: str, actor: Actor, answer: Answer) -> None:
+    def note(scene: str, actor: DemoProcess, answer: DemoReply) -> None:
         if answer.told:
-            told.append(Told(scene, actor.name, answer.kinds, answer.verdict, answer.told, answer.then))
+            told.append(DemoNotice(scene, actor.name, answer.kinds, answer.verdict, answer.told, answer.then))
 
     with ExitStack() as stack:
         world = stack.enter_context(World(folder))
         gate = str(state) if state is not None else ""
-        chat, heartbeat, job = (stack.enter_context(Actor(name, world, gate)) for name in ("chat", "heartbeat", "job"))
+        chat, heartbeat, job = (
+            stack.enter_context(DemoProcess(name, world, gate)) for name in ("chat", "heartbeat", "job")
+        )
         for actor in (chat, heartbeat, job):
             actor.ready()
 
@@ -151,7 +153,7 @@ def perform(folder: Path, state: Path | None) -> Half:
         note("crash", chat, chat.do("invoice", "Your invoice is attached."))
 
         notes = world.notes()
-        return Half(
+        return DemoResult(
             gated=state is not None,
             thread_mails=len(world.mails("thread")),
             meeting_answers=tuple(subject.partition(":")[0].lower() for subject in world.mails("meeting")),

@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from callosum.cli.lines import MAX_LINE
+from callosum.cli.classify_lines import MAX_LINE
 from callosum.errors import ConfigError
 
 
-class Recorded(Struct, frozen=True):
+class RecordedCall(Struct, frozen=True):
     """One recorded call. ``error`` is what its tool said when it failed."""
 
     tool: str
@@ -37,7 +37,7 @@ class Recorded(Struct, frozen=True):
         return "/".join(part for part in (self.source, self.suite, self.task) if part) or "-"
 
 
-class Broken(Struct, frozen=True):
+class BrokenLine(Struct, frozen=True):
     """A line that holds no call."""
 
     file: str
@@ -45,10 +45,10 @@ class Broken(Struct, frozen=True):
     error: str
 
 
-_decode: Final = msgspec.json.Decoder(Recorded).decode
+_decode: Final = msgspec.json.Decoder(RecordedCall).decode
 
 
-def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, Recorded] | Broken]:
+def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, RecordedCall] | BrokenLine]:
     """Yields the calls of files, each with the number of the session that makes it.
 
     Tasks go to sessions in turn, in order of appearance, so that every reader spreads them alike; empty
@@ -64,7 +64,7 @@ def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, Recorded] 
                     if not line.strip():
                         continue
                     found = _call(line, str(path), number)
-                    if isinstance(found, Broken):
+                    if isinstance(found, BrokenLine):
                         while not line.endswith(b"\n") and (line := lines.readline(MAX_LINE)):
                             pass
                         yield found
@@ -74,15 +74,15 @@ def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, Recorded] 
             raise ConfigError(fault.strerror or "cannot be read", at=str(path)) from fault
 
 
-def _call(line: bytes, file: str, number: int) -> Recorded | Broken:
+def _call(line: bytes, file: str, number: int) -> RecordedCall | BrokenLine:
     if len(line) > MAX_LINE:
-        return Broken(file, number, f"longer than {MAX_LINE} bytes")
+        return BrokenLine(file, number, f"longer than {MAX_LINE} bytes")
     try:
         found = _decode(line)
     except (msgspec.MsgspecError, UnicodeError) as fault:
-        return Broken(file, number, str(fault)[:200])
+        return BrokenLine(file, number, str(fault)[:200])
     except RecursionError:
-        return Broken(file, number, "nested too deeply")
+        return BrokenLine(file, number, "nested too deeply")
     if not 0 < len(found.tool) <= 256 or not found.tool.isprintable():
-        return Broken(file, number, "the tool has no usable name")
+        return BrokenLine(file, number, "the tool has no usable name")
     return found

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from callosum.cli.stage.world import ALICE, EVENT
+from callosum.cli.demo_run.world import ALICE, EVENT
 from callosum.gate import LocalGate
 from callosum.model import Call, Decision, Kind
 from callosum.process import this_process
@@ -29,7 +29,7 @@ from callosum.settings import Settings
 INSTANCE: Final = "mira"
 
 
-class Order(Struct):
+class DemoOrder(Struct):
     """What the play asks of a session. ``crash``: die by SIGKILL after the act, before the report."""
 
     do: str
@@ -37,7 +37,7 @@ class Order(Struct):
     crash: bool = False
 
 
-class Answer(Struct):
+class DemoReply(Struct):
     """What a session tells the play: whether its tool ran, and what the gate told it."""
 
     ran: bool = True
@@ -47,7 +47,7 @@ class Answer(Struct):
     then: str = ""
 
 
-class Session:
+class DemoSession:
     """The agent's hands. ``gate`` None: nothing stands between the intent and the act."""
 
     def __init__(self, name: str, folder: Path, port: int, gate: LocalGate | None) -> None:
@@ -59,7 +59,7 @@ class Session:
 
     # --- through the gate -----------------------------------------------------------------------
 
-    def _run(self, tool: str, params: Mapping[str, Any], act: Callable[[], None], *, crash: bool = False) -> Answer:
+    def _run(self, tool: str, params: Mapping[str, Any], act: Callable[[], None], *, crash: bool = False) -> DemoReply:
         decision: Decision | None = None
         if self.gate is not None:
             call = Call(
@@ -73,22 +73,22 @@ class Session:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.gate is not None and decision is not None:
             self.gate.complete(INSTANCE, id=decision.id, session=self.name)
-        return _told(decision) if decision is not None and decision.warning else Answer()
+        return _told(decision) if decision is not None and decision.warning else DemoReply()
 
     # --- what it works on -----------------------------------------------------------------------
 
-    def read_thread(self, _: Order) -> Answer:
+    def read_thread(self, _: DemoOrder) -> DemoReply:
         """Looks at Alice's question, to which nobody has replied yet."""
         path = self.folder / "inbox" / "msg-500.txt"
         return self._run("read", {"path": str(path)}, lambda: _look(path))
 
-    def reply(self, order: Order) -> Answer:
+    def reply(self, order: DemoOrder) -> DemoReply:
         """Replies in Alice's thread; if another has, that is enough."""
         params = {"action": "send", "target": ALICE, "replyTo": "msg-500", "message": order.text}
         answer = self._run("message", params, lambda: self._mail("thread", "Re: The figures", order.text))
         return answer if answer.ran else _then(answer, "left it at the other's reply")
 
-    def respond(self, order: Order) -> Answer:
+    def respond(self, order: DemoOrder) -> DemoReply:
         """Accepts or declines the meeting, and lets Alice know; if another did the contrary, leaves it."""
 
         def act() -> None:
@@ -101,7 +101,7 @@ class Session:
         answer = self._run("respond_to_event", params, act)
         return answer if answer.ran else _then(answer, "left the answer as it stands and asked its person")
 
-    def read_notes(self, _: Order) -> Answer:
+    def read_notes(self, _: DemoOrder) -> DemoReply:
         """Reads the notes and keeps them in mind."""
         path = self.folder / "notes.md"
 
@@ -110,7 +110,7 @@ class Session:
 
         return self._run("read", {"path": str(path)}, act)
 
-    def add_note(self, order: Order) -> Answer:
+    def add_note(self, order: DemoOrder) -> DemoReply:
         """Writes the notes as it has read them with one line more; reads them again if it must."""
         answer = self._write_notes(order.text)
         if answer.ran or Kind.STALE not in answer.kinds:
@@ -119,7 +119,7 @@ class Session:
         again = self._write_notes(order.text)
         return _then(answer, "read it again and wrote both" if again.ran else "gave up")
 
-    def _write_notes(self, line: str) -> Answer:
+    def _write_notes(self, line: str) -> DemoReply:
         path = self.folder / "notes.md"
         content = f"{self.seen}- {line}\n"
 
@@ -129,7 +129,7 @@ class Session:
 
         return self._run("write", {"path": str(path), "content": content}, act)
 
-    def invoice(self, order: Order) -> Answer:
+    def invoice(self, order: DemoOrder) -> DemoReply:
         """Sends the invoice; where it may have gone out already, looks among the sent mails first."""
         params = {"action": "send", "target": ALICE, "replyTo": "order-12", "message": order.text}
 
@@ -160,12 +160,12 @@ def _look(path: Path) -> None:
     path.read_text()
 
 
-def _told(decision: Decision) -> Answer:
+def _told(decision: Decision) -> DemoReply:
     kinds = tuple(dict.fromkeys(conflict.kind.value for conflict in decision.conflicts))
-    return Answer(decision.proceed, kinds, decision.verdict, decision.warning or "")
+    return DemoReply(decision.proceed, kinds, decision.verdict, decision.warning or "")
 
 
-def _then(answer: Answer, then: str) -> Answer:
+def _then(answer: DemoReply, then: str) -> DemoReply:
     return msgspec.structs.replace(answer, then=then)
 
 
@@ -173,8 +173,8 @@ def main() -> None:
     """Runs a session: arguments are its name, the world's folder, the mail port, the state folder or ''."""
     name, folder, port, state = sys.argv[1:]
     gate = LocalGate(settings=Settings(state=Path(state))) if state else None
-    session = Session(name, Path(folder), int(port), gate)
-    orders: dict[str, Callable[[Order], Answer]] = {
+    session = DemoSession(name, Path(folder), int(port), gate)
+    orders: dict[str, Callable[[DemoOrder], DemoReply]] = {
         "read_thread": session.read_thread,
         "reply": session.reply,
         "respond": session.respond,
@@ -186,7 +186,7 @@ def main() -> None:
     out.write(b"{}\n")  # it is there
     out.flush()
     for line in sys.stdin.buffer:
-        order = msgspec.json.decode(line, type=Order)
+        order = msgspec.json.decode(line, type=DemoOrder)
         out.write(msgspec.json.encode(orders[order.do](order)) + b"\n")
         out.flush()
     if gate is not None:

@@ -25,7 +25,7 @@ OVERRIDE: Final = 600.0
 """How long a block is offered to a person, in seconds."""
 
 
-class Seen(Struct):
+class SessionActivity(Struct):
     """A session as its entries show it. Moments in Unix seconds."""
 
     name: str
@@ -37,7 +37,7 @@ class Seen(Struct):
     summary: str = ""
 
 
-class Waiting(Struct, frozen=True):
+class PendingCall(Struct, frozen=True):
     """A call that a person may answer: asked, or blocked a short while ago."""
 
     id: int
@@ -73,14 +73,14 @@ class Waiting(Struct, frozen=True):
         }
 
 
-class Scene:
+class WatchState:
     """Follows one namespace. ``update`` takes in what came since; ``status`` is the gate's own answer."""
 
     def __init__(self, gate: LocalGate, namespace: str) -> None:
         self._gate = gate
         self._namespace = namespace
-        self.sessions: OrderedDict[str, Seen] = OrderedDict()
-        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self.sessions: OrderedDict[str, SessionActivity] = OrderedDict()
+        self.waiting: OrderedDict[int, PendingCall] = OrderedDict()
         self.status: Status = gate.status(namespace=namespace)
         newest = gate.entries(limit=1, newest=True)
         self._after = 0
@@ -88,9 +88,9 @@ class Scene:
             self._after = max(0, newest[-1].seq - BACK)
         self._began = newest[-1].seq if newest else 0
 
-    def update(self) -> list[Waiting]:
+    def update(self) -> list[PendingCall]:
         """Takes in what came since the last time; returns what is new for a person since the start."""
-        fresh: list[Waiting] = []
+        fresh: list[PendingCall] = []
         while page := self._gate.entries(after=self._after, namespace=self._namespace):
             self._after = page[-1].seq
             for entry in page:
@@ -109,7 +109,7 @@ class Scene:
             self.waiting.pop(entry.action, None)
         if entry.event is not Event.INTERCEPT:
             return
-        seen = self.sessions.setdefault(entry.session, Seen(entry.session))
+        seen = self.sessions.setdefault(entry.session, SessionActivity(entry.session))
         self.sessions.move_to_end(entry.session)
         seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
         seen.tool, seen.verdict = entry.tool, entry.verdict
@@ -140,13 +140,13 @@ class Scene:
         return action is None or action.approved != 0 or action.state is not State.ASKED
 
 
-def _waiting(entry: Entry) -> Waiting | None:
+def _waiting(entry: Entry) -> PendingCall | None:
     """What an entry puts before a person: a new question, or a block."""
     if entry.event is not Event.INTERCEPT or entry.verdict not in (Verdict.ASK, Verdict.BLOCK):
         return None
     if entry.verdict is Verdict.ASK and entry.action != entry.seq:
         return None  # asked before, and still open
-    return Waiting(
+    return PendingCall(
         entry.seq,
         entry.session,
         entry.tool,

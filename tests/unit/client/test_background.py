@@ -1,4 +1,4 @@
-"""The courier: it tries again and again while something waits."""
+"""The background sender retries while records are pending."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import threading
 
 import pytest
 
-from callosum.client import courier
-from callosum.client.courier import Courier
+from callosum.client import background
+from callosum.client.background import BackgroundSender
 
 
-def test_courier_that_finds_no_thread_tries_again_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "EVERY", 0.001)
+def test_sender_that_cannot_start_a_thread_tries_again_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "EVERY", 0.001)
     carried = threading.Event()
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    one = Courier(lambda: not carried.is_set(), carried.set)
+    one = BackgroundSender(lambda: not carried.is_set(), carried.set)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         one.wake()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from callosum import spool
-from callosum.client import late as module
+from callosum.client import spool as module
 from callosum.client.errors import Unreachable
-from callosum.client.late import MAX_KEPT, Late, Refused
+from callosum.client.spool import MAX_KEPT, ClientSpool, PageRefused
 from callosum.locks import locked
 from tests.support.peer import lines_of
 
@@ -45,7 +45,7 @@ class Gate:
         assert len(calls) == count
         for place, one in enumerate(calls):
             if self._refuse(one):
-                raise Refused("no", place if self.says_where else None)
+                raise PageRefused("no", place if self.says_where else None)
         self.pages.append(calls)
 
     @property
@@ -58,14 +58,14 @@ class Gate:
 
 
 @pytest.fixture(params=["memory", "file"])
-def late(request: pytest.FixtureRequest, tmp_path: Path) -> Late:
-    return Late(str(tmp_path / "state") if request.param == "file" else None)
+def late(request: pytest.FixtureRequest, tmp_path: Path) -> ClientSpool:
+    return ClientSpool(str(tmp_path / "state") if request.param == "file" else None)
 
 
 # --- both ways of keeping them ----------------------------------------------------------------------------
 
 
-def test_what_was_let_through_is_sent_once(late: Late) -> None:
+def test_what_was_let_through_is_sent_once(late: ClientSpool) -> None:
     assert not late.waiting()
     for number in range(3):
         late.let_through(call(number))
@@ -81,7 +81,7 @@ def test_what_was_let_through_is_sent_once(late: Late) -> None:
     }  # fmt: skip
 
 
-def test_nothing_is_lost_while_the_gate_is_away(late: Late) -> None:
+def test_nothing_is_lost_while_the_gate_is_away(late: ClientSpool) -> None:
     gate = Gate(fails=2)
     for number in range(2):
         late.let_through(call(number))
@@ -93,7 +93,7 @@ def test_nothing_is_lost_while_the_gate_is_away(late: Late) -> None:
 
 
 @pytest.mark.parametrize("call_id", [None, "c-1"])
-def test_the_outcome_joins_its_call(late: Late, call_id: str | None) -> None:
+def test_the_outcome_joins_its_call(late: ClientSpool, call_id: str | None) -> None:
     late.let_through(call(1, call_id=call_id))
     late.report(call(1, call_id=call_id), "failed")
     gate = Gate()
@@ -102,7 +102,7 @@ def test_the_outcome_joins_its_call(late: Late, call_id: str | None) -> None:
     assert len(gate.numbers) == 1
 
 
-def test_done_after_the_call_was_sent_is_sent_too(late: Late) -> None:
+def test_done_after_the_call_was_sent_is_sent_too(late: ClientSpool) -> None:
     """When the tool ended is what the gate dates its change by."""
     gate = Gate()
     late.let_through(call())
@@ -115,7 +115,7 @@ def test_done_after_the_call_was_sent_is_sent_too(late: Late) -> None:
     assert second["ended"] >= first["started"]
 
 
-def test_an_outcome_after_the_call_was_sent_is_sent_too(late: Late) -> None:
+def test_an_outcome_after_the_call_was_sent_is_sent_too(late: ClientSpool) -> None:
     gate = Gate()
     late.let_through(call())
     late.flush(gate.post)
@@ -126,7 +126,7 @@ def test_an_outcome_after_the_call_was_sent_is_sent_too(late: Late) -> None:
     assert first["call"] == second["call"]
 
 
-def test_equal_calls_are_reported_oldest_first(late: Late) -> None:
+def test_equal_calls_are_reported_oldest_first(late: ClientSpool) -> None:
     for _ in range(2):
         late.let_through(call())
     late.report(call(), "failed")
@@ -136,7 +136,7 @@ def test_equal_calls_are_reported_oldest_first(late: Late) -> None:
     assert [one["outcome"] for one in gate.pages[0]] == ["failed", "done"]
 
 
-def test_a_report_of_a_call_that_was_not_noted_counts(late: Late) -> None:
+def test_a_report_of_a_call_that_was_not_noted_counts(late: ClientSpool) -> None:
     late.report(call(), "done")
     gate = Gate()
     late.flush(gate.post)
@@ -144,7 +144,7 @@ def test_a_report_of_a_call_that_was_not_noted_counts(late: Late) -> None:
 
 
 @pytest.mark.parametrize("says_where", [True, False])
-def test_what_the_gate_refuses_does_not_hold_up_the_others(late: Late, says_where: bool) -> None:
+def test_what_the_gate_refuses_does_not_hold_up_the_others(late: ClientSpool, says_where: bool) -> None:
     gate = Gate(refuse=lambda one: one["call"]["params"]["n"] in (3, 7))
     gate.says_where = says_where
     for number in range(10):
@@ -157,7 +157,7 @@ def test_what_the_gate_refuses_does_not_hold_up_the_others(late: Late, says_wher
 def test_calls_of_another_instance_are_left_to_its_client(tmp_path: Path) -> None:
     """A token that speaks for one instance, and a file that two share."""
     for number in range(6):
-        Late(str(tmp_path)).let_through({**call(number), "instance": ("mira", "doug")[number % 2]})
+        ClientSpool(str(tmp_path)).let_through({**call(number), "instance": ("mira", "doug")[number % 2]})
 
     class OneGate(Gate):
         def __init__(self, own: str) -> None:
@@ -169,19 +169,19 @@ def test_calls_of_another_instance_are_left_to_its_client(tmp_path: Path) -> Non
             self.posts += 1
             for place, one in enumerate(json.loads(body)["calls"]):
                 if one["call"]["instance"] != self.own:
-                    raise Refused("not yours", place, theirs=True)
+                    raise PageRefused("not yours", place, theirs=True)
             super().post(body, count)
 
     mira, doug = OneGate("mira"), OneGate("doug")
-    assert Late(str(tmp_path)).flush(mira.post) == 3
-    assert Late(str(tmp_path)).flush(mira.post) == 0
-    assert Late(str(tmp_path)).flush(doug.post) == 3
+    assert ClientSpool(str(tmp_path)).flush(mira.post) == 3
+    assert ClientSpool(str(tmp_path)).flush(mira.post) == 0
+    assert ClientSpool(str(tmp_path)).flush(doug.post) == 3
     assert (mira.numbers, doug.numbers) == ([0, 2, 4], [1, 3, 5])
     assert mira.posts == 3
     assert lines_of(tmp_path) == []
 
 
-def test_pages_are_bounded(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_bounded(late: ClientSpool, monkeypatch: pytest.MonkeyPatch) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 4)
     for number in range(10):
@@ -191,7 +191,7 @@ def test_pages_are_bounded(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(page) for page in gate.pages] == [4, 4, 2]
 
 
-def test_one_flush_at_a_time(late: Late) -> None:
+def test_one_flush_at_a_time(late: ClientSpool) -> None:
     late.let_through(call())
     gate = Gate()
 
@@ -203,7 +203,7 @@ def test_one_flush_at_a_time(late: Late) -> None:
     assert gate.numbers == [1]
 
 
-def test_from_many_threads(late: Late) -> None:
+def test_from_many_threads(late: ClientSpool) -> None:
     gate = Gate()
     ready = threading.Barrier(4)
 
@@ -223,14 +223,14 @@ def test_from_many_threads(late: Late) -> None:
     assert sorted(gate.numbers) == list(range(100))
 
 
-def test_what_cannot_be_written_is_noted_all_the_same(late: Late) -> None:
+def test_what_cannot_be_written_is_noted_all_the_same(late: ClientSpool) -> None:
     late.let_through({**call(), "instance": 5, "cwd": object(), "params": {"n": 1, "odd": object(), "\udc80": b"x"}})
     gate = Gate()
     late.flush(gate.post)
     assert gate.numbers == [1]
 
 
-def test_a_call_is_bounded(late: Late) -> None:
+def test_a_call_is_bounded(late: ClientSpool) -> None:
     late.let_through({**call(), "cwd": "x" * 1_000_000, "action": "a" * 1_000_000})
     gate = Gate()
     late.flush(lambda body, count: gate.pages.append(json.loads(body)["calls"]))
@@ -241,7 +241,7 @@ def test_a_call_is_bounded(late: Late) -> None:
 
 
 def test_the_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    late = Late(None)
+    late = ClientSpool(None)
     for number in range(MAX_KEPT + 50):
         late.let_through(call(number))
     gate = Gate()
@@ -251,7 +251,7 @@ def test_the_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_comes_while_a_page_is_sent_stays() -> None:
-    late = Late(None)
+    late = ClientSpool(None)
     late.let_through(call(1))
     gate = Gate()
 
@@ -267,7 +267,7 @@ def test_what_comes_while_a_page_is_sent_stays() -> None:
     ]  # fmt: skip
 
 
-def _child(late: Late, told: Any) -> None:
+def _child(late: ClientSpool, told: Any) -> None:
     gate = Gate()
     late.let_through(call(2))
     late.flush(gate.post)
@@ -277,7 +277,7 @@ def _child(late: Late, told: Any) -> None:
 
 @FORKS
 def test_a_forked_child_sends_its_own() -> None:
-    late = Late(None)
+    late = ClientSpool(None)
     late.let_through(call(1))
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
@@ -300,7 +300,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_file_is_private_and_holds_no_secret(folder: Path) -> None:
-    Late(str(folder)).let_through({**call(), "params": {"password": "hunter2hunter2", "text": "x" * 5000}})
+    ClientSpool(str(folder)).let_through({**call(), "params": {"password": "hunter2hunter2", "text": "x" * 5000}})
     path = folder / "late.jsonl"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -310,19 +310,19 @@ def test_the_file_is_private_and_holds_no_secret(folder: Path) -> None:
 
 
 def test_another_process_sends_it(folder: Path) -> None:
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     late.let_through(call(1))
     late.report(call(1), "failed")
     gate = Gate()
-    assert Late(str(folder)).flush(gate.post) == 1
+    assert ClientSpool(str(folder)).flush(gate.post) == 1
     assert gate.outcomes == {1: "failed"}
     assert lines_of(folder) == []
 
 
 def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
-    Late(str(folder)).let_through(call(1))
+    ClientSpool(str(folder)).let_through(call(1))
     (folder / "late.jsonl").rename(folder / "late-1-dead.jsonl")
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     late.let_through(call(2))
     gate = Gate()
     late.flush(gate.post)
@@ -333,7 +333,7 @@ def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
 def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 3)
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     for number in range(9):
         late.let_through(call(number))
     gate = Gate()
@@ -348,7 +348,7 @@ def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: 
 
     with pytest.raises(Died):
         late.flush(post)
-    Late(str(folder)).flush(gate.post)
+    ClientSpool(str(folder)).flush(gate.post)
     assert gate.numbers == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8]
     assert lines_of(folder) == []
 
@@ -358,7 +358,7 @@ def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
 ) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 2)
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     for number in range(5):
         late.let_through(call(number))
     gate = Gate()
@@ -379,7 +379,7 @@ def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
     "left", ['{"call": {"instance": "mira", "to', "\0\0\0", "[1]", '{"call": 5}', "x" * 300, '{"sent":']
 )
 def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     late.let_through(call(1))
     with (folder / "late.jsonl").open("a") as file:
         file.write(left)  # its writer died here
@@ -391,7 +391,7 @@ def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
 
 def test_a_full_file_leaves_the_rest_to_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "MAX_FILE", 1000)
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     for number in range(20):
         late.let_through(call(number))
     assert (folder / "late.jsonl").stat().st_size <= 1000
@@ -404,7 +404,7 @@ def test_a_folder_that_cannot_be_written_leaves_all_to_the_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    late = Late(str(tmp_path / "file" / "state"))
+    late = ClientSpool(str(tmp_path / "file" / "state"))
     for number in range(2):
         late.let_through(call(number))
     gate = Gate()
@@ -417,7 +417,7 @@ def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "target").write_text("keep")
     (folder / "late.jsonl").symlink_to(tmp_path / "target")
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     late.let_through(call(1))
     gate = Gate()
     late.flush(gate.post)
@@ -426,17 +426,17 @@ def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_sends_is_left_to_it(folder: Path) -> None:
-    Late(str(folder)).let_through(call(1))
+    ClientSpool(str(folder)).let_through(call(1))
     gate = Gate()
     with locked(folder / "late.lock") as mine:
         assert mine
-        assert Late(str(folder)).flush(gate.post) == 0
-    assert Late(str(folder)).flush(gate.post) == 1
+        assert ClientSpool(str(folder)).flush(gate.post) == 0
+    assert ClientSpool(str(folder)).flush(gate.post) == 1
 
 
 def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer opened the file before it was taken and writes after: it must notice."""
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     late.let_through(call(1))
     gate = Gate()
     real = fcntl.flock
@@ -446,7 +446,7 @@ def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypat
         nonlocal taken
         if how & fcntl.LOCK_SH and not taken:
             taken = True
-            Late(str(folder)).flush(gate.post)  # between the writer's open and its lock
+            ClientSpool(str(folder)).flush(gate.post)  # between the writer's open and its lock
         real(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -464,7 +464,7 @@ def test_without_the_look_at_the_name_that_line_is_lost(folder: Path, monkeypatc
 
 
 def _write(folder: str, first: int) -> None:
-    late = Late(folder)
+    late = ClientSpool(folder)
     for number in range(first, first + 50):
         late.let_through(call(number))
 
@@ -476,7 +476,7 @@ def test_processes_that_write_while_others_send(folder: Path) -> None:
     for writer in writers:
         writer.start()
     gate = Gate()
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     while any(writer.is_alive() for writer in writers):
         late.flush(gate.post)
         writers[0].join(0.005)
@@ -487,7 +487,7 @@ def test_processes_that_write_while_others_send(folder: Path) -> None:
 
 
 def test_descriptors_are_closed(folder: Path) -> None:
-    late = Late(str(folder))
+    late = ClientSpool(str(folder))
     gate = Gate(fails=3)
     before = _descriptors()
     for number in range(5):
