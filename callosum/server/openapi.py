@@ -92,8 +92,8 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("StatusQuery", "contextKey"): _ANY_KEY,
     ("LateCall", "started"): _UNIX,
     ("LateCall", "ended"): _UNIX,
-    ("Late", "now"): _UNIX,
-    ("Found", "keys"): {
+    ("LateBatch", "now"): _UNIX,
+    ("LateClassification", "keys"): {
         "type": "array",
         "maxItems": wire.MAX_LATE_KEYS,
         "items": {
@@ -102,8 +102,8 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
             "minItems": 1,
         },
     },
-    ("Found", "rule"): _PLAIN,
-    ("Found", "effect"): _PLAIN,
+    ("LateClassification", "rule"): _PLAIN,
+    ("LateClassification", "effect"): _PLAIN,
     # A host's names may be longer than the gate's, and hold characters that nobody sees: they are cut and escaped.
     ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
     ("HookEvent", "session_id"): {"type": "string", "minLength": 1},
@@ -138,7 +138,7 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
     named = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
     asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)}
-    asked |= {"Commits", "Found", "LateCall", "Worktree", "Call"}
+    asked |= {"Commits", "LateClassification", "LateCall", "Worktree", "Call"}
     for name, schema in components.items():
         if name in asked:
             _constrain(name, schema)
@@ -214,7 +214,7 @@ def _constrain(kind: str, schema: dict[str, Any]) -> None:
         field.update(fresh, **kept)
     # The place of a process on this machine, which only a client of this package knows.
     schema.get("properties", {}).pop("host", None)
-    if kind == "Found":
+    if kind == "LateClassification":
         schema["properties"].pop("content")  # hashes under a key that only a client of this package knows
 
 
@@ -272,7 +272,7 @@ def _stream() -> dict[str, Any]:
         ],
         "responses": {
             "200": {"description": "Events until either side ends.", "content": {"text/event-stream": {"schema": {}}}},
-            **_faults({"$ref": _REF.format(name="Fault")}),
+            **_faults({"$ref": _REF.format(name="ErrorResponse")}),
         },
     }
 

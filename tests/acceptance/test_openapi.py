@@ -100,7 +100,7 @@ def test_full_answers_are_what_it_describes(server: Server, approver: str) -> No
     assert seen("POST", "/events", {"type": "llm.token", "delta": "a", "instance": "mira"}) == {"accepted": 1}
     for path, said in (("/nowhere", {}), ("/intercept", {"instance": 5}), ("/approvals/0", {"approve": True})):
         answer = server.ask("POST", path, said)
-        seen.check(answer.body, {"$ref": "#/components/schemas/Fault"})
+        seen.check(answer.body, {"$ref": "#/components/schemas/ErrorResponse"})
 
 
 class Described:
