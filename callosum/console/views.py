@@ -389,7 +389,7 @@ class Views:
         if kept is None or now - kept[0] > _KEEPS:
             endings = EndingTracker()
             found: deque[Ending] = deque(maxlen=_ENDINGS)
-            for entry in self.journal.read(Filter(namespace=self.namespace, since=since)):
+            for entry in self.journal.read(EntryFilter(namespace=self.namespace, since=since)):
                 found.extend(endings.feed(entry))
             found.extend(endings.pass_time(int(now * SECOND)))
             kept = self._told[span] = (now, list(found))
@@ -432,7 +432,7 @@ class Views:
         if len(newest) == _TRIED:
             since = newest[-1]
         return try_rules(
-            lambda: self.journal.read(Filter(since=max(0, since - HOUR))),
+            lambda: self.journal.read(EntryFilter(since=max(0, since - HOUR))),
             rules.with_standing(others),
             rules.with_standing((*others, approval)),
             since=since,
