@@ -254,8 +254,8 @@ def test_openclaw_plugin_drops_the_same_variables() -> None:
 
 
 def test_demo_sessions_start(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from callosum.cli.stage.play import DemoProcess  # noqa: PLC0415 - needs the extra `demo`
-    from callosum.cli.stage.world import World  # noqa: PLC0415
+    from callosum.cli.demo_run.runner import DemoProcess  # noqa: PLC0415 - needs the extra `demo`
+    from callosum.cli.demo_run.world import World  # noqa: PLC0415
 
     pytest.importorskip("aiosmtpd", reason="the demo's sessions are NOT tested: there is no aiosmtpd")
     monkeypatch.chdir(planted.folder)
