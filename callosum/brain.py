@@ -357,7 +357,7 @@ class Feed:
             try:
                 tell()
             except BaseException:
-                logger.exception("corpus: %s could not be told", getattr(item, "event", "a call"))
+                logger.exception("corpus: %s could not be emitted", getattr(item, "event", "a call"))
 
 
 _FEEDS: Final[WeakSet[Feed]] = WeakSet()

@@ -226,7 +226,9 @@ class Corpus:
         """Emit as ``emit`` does, and check the nesting depth and whether another thread is stuck."""
         nesting = self._nesting
         if nesting.depth >= DEPTH or nesting.count >= NESTED:
-            self._faults.report("recursion", event.dotted, f"{DEPTH} deep, {NESTED} in all", "it answers itself")
+            self._faults.report(
+                "recursion", event.dotted, f"{DEPTH} deep, {NESTED} in all", "handlers answer each other without end"
+            )
             return
         nesting.depth += 1
         nesting.count += 1

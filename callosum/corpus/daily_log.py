@@ -528,12 +528,12 @@ class DailyLog:
             if fault is None:
                 dropped, self._dropped = self._dropped, 0
         if fault is not None and before is None:
-            logger.warning("daily log: cannot be written, and is kept for now: %s", fault)
+            logger.warning("daily log: cannot be written, so its lines are kept for now: %s", fault)
             self._corpus.emit(HealthWarning("log", _reason(fault), "writable"))
         if fault is None and before is not None:
             logger.warning("daily log: can be written again")
         if dropped:
-            logger.warning("daily log: %d lines were dropped, more than %d bytes waited", dropped, self._limit)
+            logger.warning("daily log: %d lines were dropped, because more than %d bytes waited", dropped, self._limit)
             self._corpus.emit(HealthWarning("log.dropped", dropped, 0))
 
     def _tell_overflow(self, *, ended: bool = False) -> None:

@@ -192,7 +192,9 @@ class HandlerQueue:
         depth = _depth_here(self.subscription.nesting) + 1
         if depth <= DEPTH:
             return depth
-        self.subscription.faults.report("recursion", event.dotted, f"{DEPTH} deep", "it answers itself")
+        self.subscription.faults.report(
+            "recursion", event.dotted, f"{DEPTH} deep", "handlers answer each other without end"
+        )
         return 0
 
     def done(self) -> None:

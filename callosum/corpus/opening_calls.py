@@ -59,7 +59,9 @@ class OpeningCalls:
             try:
                 opening = self._find(action)
             except StoreError as error:
-                logger.warning("corpus: what ended as %d is told without its call: %s", action, error)
+                logger.warning(
+                    "corpus: the call of action %d cannot be looked up, so its events lack its names: %s", action, error
+                )
                 return CallNames()
             names = call_names_of(opening) if opening is not None and opening.event in OPENING else CallNames()
             self._remember(action, names)

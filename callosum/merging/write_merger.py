@@ -48,7 +48,7 @@ class WriteMerger:
         self._store = store
         self._rules = rules
 
-    # --- what sessions see and propose -----------------------------------------------------------
+    # --- reads and proposals ---------------------------------------------------------------------
 
     def read(self, call: Call, classification: Classification) -> None:
         """Copy the file that a call is about to read, if it is exactly one."""

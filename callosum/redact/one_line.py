@@ -29,5 +29,5 @@ def said(what: str | BaseException, limit: int = _LIMIT) -> str:
 def _of(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001  an error of somebody else's may fail at that too
+    except Exception:  # noqa: BLE001 - str() of a foreign error may fail too
         return type(error).__name__

@@ -234,7 +234,7 @@ def _shown_keys(action: Action) -> list[str]:
     return [key.name for key in action.keys if not key.name.startswith(NO_KEY)]
 
 
-# --- one look at the store, told in lines -------------------------------------------------------------
+# --- one view of the store, as lines -------------------------------------------------------------------
 
 
 class _ActionGroup(NamedTuple):
@@ -333,7 +333,7 @@ class _BriefView:
         self._left_out += max(0, len(items) - most)
         return Section(title, tuple(map(line_of, items[:most])))
 
-    # --- what is told where ---
+    # --- sections ---
 
     def _in_hand(self, actions: Iterable[Action]) -> list[_RunningGroup]:
         """Return leases, queue entries, calls of lower tiers that may still be running, and questions to a person."""

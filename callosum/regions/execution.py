@@ -148,7 +148,7 @@ class Motor:
         self._tasks: dict[str, Task] = {}
         self._guard = threading.RLock()
 
-    # --- telling -------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------
 
     def observe(self, observation: Observation) -> None:
         """Emit the events of an observation."""

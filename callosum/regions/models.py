@@ -211,7 +211,7 @@ class Thalamus:
         try:
             self.response(answer, provider=provider, **facts)
         except ConfigError as error:
-            logger.warning("a streamed answer could not be told: %s", error)
+            logger.warning("a streamed answer could not be reported: %s", error)
 
 
 def _facts(instance: str | None, namespace: str | None, call_id: str | None) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class Brainstem:
                 continue
             thread.join(max(0.0, ends - time.monotonic()))
             if thread.is_alive():
-                logger.warning("%s is left behind: something in it blocks", name)
+                logger.warning("%s is abandoned, because it blocks", name)
 
     def __enter__(self) -> Self:
         self.start()
@@ -254,14 +254,14 @@ class Brainstem:
         try:
             return self._pages.due()
         except (CallosumError, OSError) as error:
-            logger.warning("whether a digest is missing will be seen when the job runs: %s", said(error))
+            logger.warning("cannot check for a missing digest until the job runs: %s", said(error))
             return True
 
     def _look_at_clock(self) -> None:
         """Restart the schedule when the clock was set back: the planned times would be far away."""
         now = time.time_ns() // 1000
         if now < self._latest - _SET_BACK and (schedule := self._schedule) is not None:
-            logger.warning("the clock went back by %d s; the schedule starts anew", (self._latest - now) // SECOND)
+            logger.warning("the clock went back by %d s; the schedule is restarted", (self._latest - now) // SECOND)
             for job in self._jobs.values():
                 schedule.reschedule_job(job.name, trigger=_trigger(job))
         self._latest = now
@@ -290,7 +290,7 @@ class Brainstem:
                     for path, change in self._files.changes():
                         self._changed(path, change)
             except Exception as fault:
-                logger.exception("the watcher failed and starts again")
+                logger.exception("the file watcher failed and restarts")
                 self._corpus.emit(HealthWarning("watcher", said(fault), "no error"))
                 self._closed.wait(_LOOK_EVERY / 1000)
 
@@ -361,7 +361,7 @@ class WatchedFiles:
                 if self._there() != there:
                     return
         except OSError as fault:
-            logger.warning("files are only looked at every second, the system cannot watch them: %s", fault)
+            logger.warning("files are only checked every second, because the system cannot watch them: %s", fault)
             while not closed.wait(_LOOK_EVERY / 1000):
                 yield
 

@@ -385,7 +385,7 @@ def _unmarked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     return "".join(parts), tuple(spans)
 
 
-# --- what is kept -------------------------------------------------------------------------------------
+# --- index rows --------------------------------------------------------------------------------------
 
 
 def _row_of(entry: Entry) -> _Row:

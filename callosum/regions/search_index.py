@@ -128,7 +128,7 @@ class IndexFile:
         try:
             return work()
         except IndexDamaged as fault:
-            raise StoreUnavailable(f"{self.path} {fault}, and was so again when it was made anew") from fault
+            raise StoreUnavailable(f"{self.path} {fault}, and was damaged again after it was built again") from fault
 
     # --- inside --------------------------------------------------------------------------------------
 
@@ -181,7 +181,9 @@ class IndexFile:
                 return
             _remove(self.path, only_sides=True)
             self.path.replace(aside)
-            logger.warning("%s %s; it is now %s, and is made anew from the journal", self.path, fault, aside.name)
+            logger.warning(
+                "%s %s; it was moved to %s and is built again from the journal", self.path, fault, aside.name
+            )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -142,7 +142,7 @@ def test_a_foreign_gate_is_refused_and_a_foreign_index_is_not(state: Path, gate:
     (state / "brain" / "search.db").write_text("somebody's notes")
     shown = run(state, "search", "alice")
     assert shown.returncode == 0, shown
-    assert "is made anew from the journal" in shown.stderr
+    assert "is built again from the journal" in shown.stderr
     gate.close()
     (state / "gate.db").write_text("somebody's notes, not a database at all")
     shown = run(state, "search", "alice")

@@ -193,7 +193,7 @@ class EndingTracker:
                 endings.append(Ending("regretted", entry.seq, self._ran.pop(id)[1]))
         return endings
 
-    # --- what comes after ----------------------------------------------------------------------------
+    # --- later entries ------------------------------------------------------------------------------
 
     def _ended(self, entry: Entry) -> list[Ending]:
         for seq in self._holders.pop(entry.action, ()):

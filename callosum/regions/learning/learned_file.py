@@ -56,7 +56,7 @@ def load(path: Path) -> dict[Sort, LearnedRecord]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        logger.warning("%s cannot be read, and what was counted begins anew: %s", path, error)
+        logger.warning("%s cannot be read, so counting starts again: %s", path, error)
         return {}
 
 

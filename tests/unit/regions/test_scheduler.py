@@ -272,7 +272,7 @@ def test_closing_abandons_a_job_that_blocks(
         began = time.monotonic()
         brainstem.close()
         assert time.monotonic() - began < WAIT / 2
-        assert "is left behind" in caplog.text
+        assert "is abandoned" in caplog.text
         assert all(thread.daemon for thread in brainstem._running.values())
     finally:
         go.set()

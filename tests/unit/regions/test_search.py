@@ -589,7 +589,7 @@ def test_unusable_file_is_built_again(
     assert cortex.search("alice") == expected
     assert whole(state) == count
     assert len(caplog.records) == 1
-    assert "search.db.damaged, and is made anew" in caplog.text
+    assert "search.db.damaged and is built again" in caplog.text
     assert (state / "brain" / "search.db.damaged").read_bytes() == harmed
 
 
