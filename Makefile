@@ -56,6 +56,10 @@ native: $(VENV)/.native ## the native hook client for this machine, compiled by 
 wheels: $(VENV)/.native ## a wheel for each platform, the pure wheel and the source distribution, with their hashes, in dist
 	@$(BIN)/python -m release.wheels
 
+.PHONY: release
+release: $(VENV)/.native ## build what would be published, check versions, metadata and description, test the wheel; publishes nothing
+	@$(BIN)/python -m release.check $(ARGS)
+
 .PHONY: e2e
 e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
 	$(BIN)/python -m pytest -m e2e -n $(HOSTS) --dist loadfile $(or $(ARGS),tests/e2e)

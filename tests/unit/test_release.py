@@ -1,0 +1,44 @@
+"""What a release needs agrees: versions, release notes, the JavaScript package's files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from release.check import TESTS, faults, versions
+from release.wheels import ROOT
+
+
+def copied(into: Path) -> Path:
+    for name in (*versions(ROOT), "docs/releases"):
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, into / name)
+    return into
+
+
+def test_repository_can_be_released() -> None:
+    assert faults(ROOT) == []
+    assert all((ROOT / test).exists() for test in TESTS)
+
+
+def test_version_that_differs_is_named_with_its_file(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    assert faults(root) == []
+    package = root / "clients/javascript/package.json"
+    package.write_text(json.dumps({**json.loads(package.read_text()), "version": "9.9.9"}))
+    assert "clients/javascript/package.json: 9.9.9" in faults(root)[0]
+
+
+def test_release_without_notes_is_refused(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    shutil.rmtree(root / "docs/releases")
+    assert faults(root) == ["docs/releases/0.1.0.md: there are no release notes"]
+
+
+def test_javascript_package_holds_the_files_it_names() -> None:
+    folder = ROOT / "clients/javascript"
+    package = json.loads((folder / "package.json").read_text())
+    for name in [*package["files"], package["main"], package["types"]]:
+        assert (folder / name).exists(), name
+    assert {"name", "version", "description", "keywords", "license", "author", "engines", "exports"} <= set(package)
