@@ -1,15 +1,15 @@
-"""The gate over a wire: ``CallosumClient`` and its async face.
+"""Talk to a gate over the network: ``CallosumClient`` and its async counterpart.
 
 ::
 
     client.CallosumClient ── transport.Transport ── http1    one request, one hard deadline
-        ├─ messages          requests and answers as JSON
-        │  no answer in time
-        ├─ fallback.Table    the highest tier a tool can have: 0 to 2 go on, 3 and 4 do not
-        └─ late.Late         what went on is journalled once the gate is back
+        ├─ messages             requests and responses as JSON
+        │  gate unreachable
+        ├─ fallback.TierTable   the highest tier a tool can have: tiers 0 to 2 continue, 3 and 4 are blocked
+        └─ spool.ClientSpool    calls that ran without the gate, journalled once it is reachable again
 
-``transport``, ``http1``, ``sse``, ``fallback`` and ``late`` need the standard library alone, so that a hook
-process which imports one of them starts fast; the names below are therefore loaded when they are asked for.
+``transport``, ``http1``, ``sse``, ``fallback`` and ``spool`` need only the standard library, so a hook process that
+imports one of them starts fast. For the same reason the names below are imported on first access.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncCallosumClient", "CallosumClient", "EventStream", "StreamEvent"]
 
-_PLACES = {
+_MODULES = {
     "AsyncCallosumClient": "asynchronous",
     "CallosumClient": "client",
     "EventStream": "client",
@@ -30,12 +30,12 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name when it is first asked for."""
-    place = _PLACES.get(name)
-    if place is None:
+    """Import a public name on first access."""
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - the one import that a hook need not pay for
+    from importlib import import_module  # noqa: PLC0415 - hooks never reach this import
 
-    found: object = getattr(import_module(f"{__name__}.{place}"), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

@@ -1,7 +1,7 @@
-"""The client for asyncio: the same methods, each run in a thread of its own pool.
+"""Offer the client's methods to asyncio; each call runs in a thread of the client's own pools.
 
-Waiting has a pool of its own, so that a hundred calls that wait for their turn do not keep the report from being
-sent that would end their waiting.
+Calls that wait have their own pool. Otherwise a hundred waiting calls could occupy every thread and keep the report
+that would end their wait from being sent.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from callosum.wire import JournalQuery
 logger = logging.getLogger("callosum")
 
 THREADS: Final = 32
-"""Most requests at once that do not wait; further ones stand in line."""
+"""Maximum number of concurrent requests that do not wait; further requests queue."""
 WAITERS: Final = 256
-"""Most calls at once that wait for their turn, most tails of the journal and most readers of events."""
+"""Maximum number of concurrent waiting calls, journal tails and event readers together."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class ClientOptions(TypedDict, total=False):
-    """What ``CallosumClient`` takes beside the URL."""
+    """Keyword arguments of ``CallosumClient``."""
 
     token: str | None
     deadline: float
@@ -49,10 +49,10 @@ class ClientOptions(TypedDict, total=False):
 
 
 class AsyncCallosumClient(AsyncMethods):
-    """``CallosumClient`` with awaitable methods, for use in one event loop; ``client`` is the one inside.
+    """``CallosumClient`` with awaitable methods, for use in one event loop. ``client`` is the wrapped client.
 
-    A task that is cancelled while it waits for a decision leaves no lease behind: a call that was let through
-    for it is reported as cancelled.
+    A task cancelled while it waits for a decision leaves no lease behind: if its call was let through, the call is
+    reported as cancelled.
     """
 
     def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -80,7 +80,7 @@ class AsyncCallosumClient(AsyncMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the client and returns once its threads have ended. Idempotent."""
+        """Close the client and return once its threads have ended. Idempotent."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -89,14 +89,14 @@ class AsyncCallosumClient(AsyncMethods):
             pool.shutdown(cancel_futures=True)
 
     async def handle(self, request: GateRequest[R]) -> R:
-        """Carries out a request and returns its reply, as ``CallosumClient.handle`` does."""
+        """Send a request to the gate and return its reply, like ``CallosumClient.handle``."""
         waits = isinstance(request, JournalQuery) and request.wait > 0
         if not waits:
             return await super().handle(request)
         return await asyncio.wrap_future(self._long.submit(self.client.handle, request))
 
     async def intercept(self, call: Call) -> Decision:
-        """Decides a call before it runs, as ``CallosumClient.intercept`` does."""
+        """Decide a call before it runs, like ``CallosumClient.intercept``."""
         future = (self._long if call.wait else self._short).submit(self.client.intercept, call)
         try:
             return await asyncio.wrap_future(future)
@@ -107,7 +107,7 @@ class AsyncCallosumClient(AsyncMethods):
     async def events(
         self, types: str = "*", *, last_id: str = "", namespace: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Yields events for as long as they are asked for; close the iterator (``contextlib.aclosing``)."""
+        """Yield events until the iterator is closed; close it with ``contextlib.aclosing``."""
         opening = self._short.submit(self.client.events, types, last_id=last_id, namespace=namespace)
         try:
             stream = await asyncio.wrap_future(opening)
@@ -121,9 +121,9 @@ class AsyncCallosumClient(AsyncMethods):
             stream.close()
 
     def _abandoned(self, call: Call, future: Future[Decision]) -> None:
-        """Reports as cancelled what was decided for somebody who no longer waits, beside the event loop."""
+        """Report a decision as cancelled whose task no longer waits; runs outside the event loop."""
         if not future.cancelled() and future.exception() is None:
-            with suppress(RuntimeError):  # the client is being closed: the lease ends by time
+            with suppress(RuntimeError):  # the client is closing; the lease expires by itself
                 self._short.submit(self._withdraw, call, future.result())
 
     def _withdraw(self, call: Call, decision: Decision) -> None:
@@ -135,10 +135,10 @@ class AsyncCallosumClient(AsyncMethods):
                     call.instance, id=decision.id, outcome="cancelled", session=call.session, namespace=call.namespace
                 )
         except CallosumError as error:
-            logger.warning("%s was decided for nobody, and that could not be reported: %s", call.tool, error)
+            logger.warning("could not report the cancellation of %s, which its task abandoned: %s", call.tool, error)
 
     def _waiting(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-        """Make a coroutine of a method that may be told to ``wait``."""
+        """Make a coroutine function of a method that has a ``wait`` argument."""
 
         @functools.wraps(method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -152,6 +152,6 @@ class AsyncCallosumClient(AsyncMethods):
 
 
 def _close_opened(opening: Future[EventStream]) -> None:
-    """Closes a stream that was opened for somebody who no longer waits."""
+    """Close a stream whose task was cancelled while it was being opened."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

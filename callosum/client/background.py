@@ -1,4 +1,4 @@
-"""Telling the gate what it does not know yet, beside the calls, so that it knows soon after it is back."""
+"""Send spooled records in the background, so that the gate receives them soon after it is reachable again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 logger = logging.getLogger("callosum")
 
 EVERY: Final = 1.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 
 
 class BackgroundSender:
-    """One thread that tries again and again while something is ``waiting``, and ends when nothing is.
+    """Runs one thread that retries while records are ``waiting`` and ends when none are.
 
-    ``carry`` tries once; what it raises is logged. Usable from any thread and after a fork.
+    ``carry`` makes one attempt; exceptions it raises are logged. Usable from any thread and after a fork.
     """
 
     def __init__(self, waiting: Callable[[], bool], carry: Callable[[], object]) -> None:
@@ -33,19 +33,19 @@ class BackgroundSender:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Begin to try, unless a thread does. Where none can be started, the next call of this does."""
+        """Start the thread unless it is running. If no thread can be started, the next call tries again."""
         if self._pid != os.getpid():
             self._clear()
         with self._lock:
             if self._stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
             thread = threading.Thread(target=self._run, name="callosum-sender", daemon=True)
-            with suppress(RuntimeError):  # no threads left: what waits is on disk
+            with suppress(RuntimeError):  # no thread available; the records are on disk
                 thread.start()
                 self._thread = thread
 
     def stop(self) -> None:
-        """End the tries. Idempotent."""
+        """Stop retrying. Idempotent."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -57,4 +57,4 @@ class BackgroundSender:
             try:
                 self._carry()
             except Exception:
-                logger.exception("what happened without the gate could not be sent")
+                logger.exception("spooled calls could not be sent to the gate")

@@ -1,4 +1,4 @@
-"""Classifying a call where it runs, for the spool: by the rules of its state folder, with the folder's content key."""
+"""Classify calls in the client for the spool, with the rules and the content key of a state folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Classifier:
     """Classifies calls by the rules of ``state``, which are loaded with the first call.
 
-    ``folder`` is the one of the spool, whose content key makes the hashes: a gate with the same key compares them, any
-    other only tells records apart by them. By default both are the same folder.
+    ``folder`` is the spool's state folder (default: ``state``). Its content key makes the hashes. A gate with the same
+    key compares them with its own; any other gate only uses them to tell records apart.
     """
 
     def __init__(self, state: str, folder: str | None = None) -> None:
@@ -23,11 +23,11 @@ class Classifier:
         self._rules: Rulebook | None = None
 
     def __call__(self, words: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``found`` and ``contentKey`` as a record holds them; empty for a call that cannot be classified.
+        """Return ``found`` and ``contentKey`` as a spool record holds them; empty if the call cannot be classified.
 
-        ``words`` are the call in the words of the wire.
+        ``words`` is the call in wire form.
         """
-        import msgspec  # noqa: PLC0415 - like all below: needed when a gate is away, not at each start
+        import msgspec  # noqa: PLC0415 - as are all imports below: needed only while the gate is unreachable
 
         from callosum.errors import CallosumError  # noqa: PLC0415
         from callosum.model import Call  # noqa: PLC0415
@@ -38,7 +38,7 @@ class Classifier:
             return {}
 
     def of(self, call: Call) -> dict[str, Any]:
-        """Return the same of a ``Call``. Raises what the rules and the state folder raise."""
+        """Return the same for a ``Call``. Raises whatever the rules and the state folder raise."""
         import msgspec  # noqa: PLC0415
 
         from callosum.wire import LateClassification  # noqa: PLC0415
@@ -67,6 +67,6 @@ class Classifier:
         try:
             rules = Rulebook.of(load({"state": self._state}), secret=secret)
         except CallosumError:
-            rules = Rulebook(None, secret=secret)  # rules that cannot be read: the shipped ones
+            rules = Rulebook(None, secret=secret)  # the rules cannot be read: use the default rules
         self._rules = rules
         return rules

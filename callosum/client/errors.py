@@ -1,23 +1,23 @@
-"""Why a request came back without an answer.
+"""Say why a request got no usable response.
 
 ::
 
     TransportError
-    ├── Unreachable   no connection, or it was lost before the answer began
-    ├── DeadlineExceeded       the deadline passed
-    └── BadResponse     what came is not HTTP, is cut off, is too long, or is not what a gate says
-        └── Busy      the gate has more to do than it can, and did nothing
+    ├── Unreachable        no connection, or it was lost before the response began
+    ├── DeadlineExceeded   the deadline passed
+    └── BadResponse        the response is not HTTP, is cut off or too long, or is not one a gate sends
+        └── GateBusy       the gate is overloaded and did nothing
 
-``sent`` tells whether the gate may have got the request all the same: then only a request that may be carried
-out twice may be sent again. These stay inside the client: its callers see ``callosum.errors``, with one of these
-as the cause.
+``sent`` says whether the gate may have received the request anyway. If so, only a request that may safely be carried
+out twice may be sent again. These exceptions stay inside the client: its callers get those of ``callosum.errors``, with
+one of these as the cause.
 """
 
 from __future__ import annotations
 
 
 class TransportError(Exception):
-    """Base of what goes wrong between a client and a gate."""
+    """Base of failures between a client and a gate."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -25,9 +25,9 @@ class TransportError(Exception):
 
 
 class Unreachable(TransportError):
-    """No connection, or it was lost before the answer began.
+    """No connection, or it was lost before the response began.
 
-    ``absent``: nobody listens at the address (the port refuses, the socket file is not there).
+    ``absent``: nothing listens at the address (the port refuses connections or the socket file does not exist).
     """
 
     def __init__(self, message: str, *, sent: bool, absent: bool = False) -> None:
@@ -40,8 +40,8 @@ class DeadlineExceeded(TransportError):
 
 
 class BadResponse(TransportError):
-    """What came is no answer of a gate."""
+    """The response is not one that a gate sends."""
 
 
 class GateBusy(BadResponse):
-    """The gate has more to do than it can, and did nothing."""
+    """The gate is overloaded and did nothing."""

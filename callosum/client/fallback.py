@@ -1,9 +1,8 @@
-"""How grave a tool can be, for the time when nobody can be asked.
+"""Know the highest tier a tool can have, for deciding while the gate is unreachable.
 
-The table is a file of the gate's, ``fallback.json`` in the state folder, or is fetched from the gate:
-``{"tools": {"Read": 0, "message": 3}}``, tool name and the highest tier that it can have. A tool that is not in
-it counts as 3, and so does a shell whatever the table says. Until there is such a table, the hosts' own tools that only
-read count as 0, and every other tool as 3.
+The table is a file written by the gate, ``fallback.json`` in the state folder, or is fetched from the gate: ``{"tools":
+{"Read": 0, "message": 3}}``, tool name and highest tier. A tool missing from it counts as tier 3, and so does a shell
+whatever the table says. Until a table exists, the hosts' own read-only tools count as 0 and every other tool as 3.
 """
 
 from __future__ import annotations
@@ -17,31 +16,34 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 FILE: Final = "fallback.json"
-"""The name of the table in the state folder."""
+"""File name of the table in the state folder."""
 UNKNOWN: Final = 3
-"""The tier of a tool that is not in the table."""
+"""Tier of a tool that is missing from the table."""
 MAX_SIZE: Final = 4_000_000
-"""Longest table, in bytes."""
+"""Maximum size of a table, in bytes."""
 READS: Final = dict.fromkeys(
     "BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob "
     "google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content "
     "session_status sessions_history sessions_list tool_describe tool_search web_fetch web_search".split(),
     0,
 )
-"""The table before there is one: tools of Claude Code, Codex, Gemini CLI and OpenClaw that only read. The clients in
-JavaScript have the same."""
+"""The table until the gate provides one: the read-only tools of Claude Code, Codex, Gemini CLI and OpenClaw.
+
+The JavaScript clients hold the same list.
+"""
 SHELLS: Final = frozenset(
     "bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand "
     "executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline "
     "runinterminal runpowershell runshell runshellcommand runterminal runterminalcmd runterminalcommand sh shell "
     "shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh".split()
 )
-"""Tools that run whatever command they are given: the last part of their names, in lower case, without what joins the
-words. The clients in JavaScript have the same."""
+"""Tools that run any command they are given: the last part of their names, in lower case, without separators between
+the words. The JavaScript clients hold the same list.
+"""
 
 
 def runs_commands(tool: str) -> bool:
-    """Whether a tool runs whatever command it is given, by its name: ``mcp__box__Run-Command`` does."""
+    """Return whether the name belongs to a tool that runs any command, as ``mcp__box__Run-Command`` does."""
     for mark in ".:/":
         tool = tool.replace(mark, "__")
     last = next((part for part in reversed(tool.split("__")) if part), "")
@@ -49,9 +51,9 @@ def runs_commands(tool: str) -> bool:
 
 
 def tier_of(table: Mapping[str, int], tool: str, params: Mapping[str, Any] | None = None) -> int:
-    """Returns the highest tier that a call of ``tool`` can have.
+    """Return the highest tier that a call of ``tool`` can have.
 
-    ``params._tier`` can raise it, as it does at the gate. What is no name of a tool counts as unknown.
+    ``params._tier`` can raise it, as at the gate. A ``tool`` that is not a string counts as unknown.
     """
     if not isinstance(tool, str):
         return UNKNOWN
@@ -64,7 +66,7 @@ def tier_of(table: Mapping[str, int], tool: str, params: Mapping[str, Any] | Non
 
 
 def _read_tier(said: object) -> int:
-    """Reads ``_tier`` as the rules do: between two tiers the graver, 0 for what is no number."""
+    """Read ``_tier`` as the rules do: round a fraction up; anything that is not a number counts as 0."""
     if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
         said = int(said)
     if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0:
@@ -73,7 +75,7 @@ def _read_tier(said: object) -> int:
 
 
 def read_table(content: object) -> dict[str, int]:
-    """Checks what was read from JSON: ``{"tools": {name: tier}}``. Raises ``ValueError``."""
+    """Check a table read from JSON, ``{"tools": {name: tier}}``. Raises ``ValueError``."""
     tools = content.get("tools") if isinstance(content, dict) else None
     if not isinstance(tools, dict):
         raise ValueError('expected {"tools": {name: tier}}')  # noqa: TRY004 - a fault of the file
@@ -84,7 +86,7 @@ def read_table(content: object) -> dict[str, int]:
 
 
 def load_table(path: str | os.PathLike[str]) -> dict[str, int]:
-    """Reads the table from its file. Raises ``ValueError`` or ``OSError``."""
+    """Read the table from its file. Raises ``ValueError`` or ``OSError``."""
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs 5 ms of a hook's start
         written = file.read(MAX_SIZE + 1)
     if len(written) > MAX_SIZE:
@@ -96,7 +98,7 @@ def load_table(path: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def write_table(path: str | os.PathLike[str], tools: Mapping[str, int]) -> None:
-    """Replaces the file. Raises ``OSError``."""
+    """Replace the file. Raises ``OSError``."""
     fresh = f"{os.fspath(path)}.{os.getpid()}"
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
         json.dump({"tools": dict(sorted(tools.items()))}, file, indent=2, ensure_ascii=False)
@@ -105,10 +107,10 @@ def write_table(path: str | os.PathLike[str], tools: Mapping[str, int]) -> None:
 
 
 class TierTable:
-    """The table in force: the one that was given, else the file beside the gate, else the one fetched from it.
+    """The table in force: the given one, else the file in the state folder, else the one fetched from the gate.
 
-    ``given`` is a table or the path of one, ``folder`` the state folder; either may be None. A file is read when
-    it is needed, so that it may change.
+    ``given`` is a table or the path of one, ``folder`` the state folder; either may be None. A file is read each time
+    it is needed, so it may change.
     """
 
     def __init__(self, given: Mapping[str, int] | str | os.PathLike[str] | None, folder: str | None) -> None:
@@ -121,15 +123,15 @@ class TierTable:
         self._fetched: dict[str, int] | None = None
 
     def tier(self, tool: str, params: Mapping[str, Any] | None = None) -> int:
-        """As ``tier_of``. Without any table ``READS`` is in force."""
+        """Return the highest tier as ``tier_of`` does; without any table, ``READS`` applies."""
         return tier_of(self._current(), tool, params)
 
     def wanted(self) -> bool:
-        """Whether a table from the gate would be used."""
+        """Return whether a table from the gate would be used."""
         return self._given is None and (self._path is None or not os.path.exists(self._path))  # noqa: PTH110
 
     def learn(self, content: object) -> None:
-        """Takes the gate's answer. Raises ``ValueError``; the table stays as it was."""
+        """Store the gate's table. Raises ``ValueError`` and keeps the previous table if it is malformed."""
         self._fetched = read_table(content)
 
     def _current(self) -> Mapping[str, int]:

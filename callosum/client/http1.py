@@ -1,7 +1,7 @@
-"""HTTP/1.1 answers, read by hand: pure functions over bytes, every length bounded.
+"""Parse HTTP/1.1 responses with pure functions over bytes; every length is bounded.
 
-Strict where a lenient reading would let two readers disagree about where an answer ends (two lengths, a length
-beside chunks, a folded line), because connections are used again.
+The parser is strict where a lenient one could disagree with another reader about where a response ends (two lengths, a
+length beside chunks, a folded line), because connections are reused.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from typing import Final
 
 MAX_HEAD: Final = 65_536
-"""Longest head of an answer (status line and headers), in bytes; also of all trailers."""
+"""Maximum size of a response head (status line and headers), and of all trailers, in bytes."""
 MAX_BODY: Final = 64_000_000
-"""Longest body of an answer, in bytes."""
+"""Maximum size of a response body, in bytes."""
 _MAX_SIZE_LINE: Final = 1024
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
 class ResponseHead:
-    """The head of an answer. Header names are lower case; of a header that stands twice the last is kept.
+    """The head of a response. Header names are lower case; if a header is repeated, the last one is kept.
 
-    ``length`` is the body's in bytes, None where it ends with the connection or is ``chunked``. ``close``: the
-    connection cannot be used again.
+    ``length`` is the size of the body in bytes, None if the body is ``chunked`` or ends with the connection. ``close``:
+    the connection cannot be reused.
     """
 
     __slots__ = ("chunked", "close", "headers", "length", "status")
@@ -41,7 +41,7 @@ class ResponseHead:
 
 
 def read_head(data: bytes) -> ResponseHead:
-    """Reads status line and headers, without the empty line that ends them. Raises ``BadResponse``."""
+    """Read the status line and headers, without the empty line that ends them. Raises ``BadResponse``."""
     lines = data.split(b"\r\n")
     first = lines[0]
     if not (first[:7] == b"HTTP/1." and first[8:9] == b" " and first[9:12].isdigit() and first[12:13] in b" "):
@@ -60,7 +60,7 @@ def read_head(data: bytes) -> ResponseHead:
 
 
 def _framed(status: int, headers: dict[bytes, bytes], *, old: bool) -> ResponseHead:
-    """Tells where the body ends."""
+    """Work out where the body ends."""
     coding = headers.get(b"transfer-encoding")
     written = headers.get(b"content-length")
     said = headers.get(b"connection", b"").lower()
@@ -82,9 +82,9 @@ def _framed(status: int, headers: dict[bytes, bytes], *, old: bool) -> ResponseH
 
 
 class ChunkedBody:
-    """Takes a chunked body apart, in whatever pieces it comes.
+    """Decodes a chunked body, fed in pieces of any size.
 
-    ``done`` once the last chunk and the trailers were read; ``rest`` tells whether something came after them.
+    ``done`` is True once the last chunk and the trailers were read; ``rest`` says whether bytes came after them.
     """
 
     __slots__ = ("_buffer", "_found", "_left", "_step", "_trailers", "done")
@@ -99,11 +99,11 @@ class ChunkedBody:
 
     @property
     def rest(self) -> bool:
-        """Whether bytes came that belong to no chunk."""
+        """Return whether bytes came after the last chunk."""
         return self.done and bool(self._buffer)
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what came and returns the bytes of the body in it. Raises ``BadResponse``."""
+        """Feed received bytes and return the body bytes they contain. Raises ``BadResponse``."""
         self._buffer += data
         while not self.done and self._step():
             pass

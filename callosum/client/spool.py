@@ -1,13 +1,13 @@
-"""What a client could not tell the gate, kept until it can: in the spool of the state folder, else in memory.
+"""Keep what a client could not tell the gate until it can: in the spool of the state folder, else in memory.
 
 ::
 
     call without the gate ─┐
-    report, cancellation ──┴─> spool (a file) ── pages ──> POST /late, or the gate's own hands
+    report, cancellation ──┴─> spool (a file) ── pages ──> POST /late, or the gate reads the file itself
                                  └─ no folder, or no room: memory
 
-A record in the file holds the classification and a redacted summary, see ``callosum.spool``. In memory a call is kept
-as it is, and the gate classifies it.
+A record in the file holds the classification and a redacted summary, see ``callosum.spool``. A record in memory holds
+the whole call, and the gate classifies it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     Post = Callable[[bytes, int], object]
     Classify = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    """Returns ``found`` and ``contentKey`` of a call in the words of the wire; empty where that cannot be told."""
+    """Returns ``found`` and ``contentKey`` of a call in wire form; empty if the call cannot be classified."""
 
 MAX_KEPT: Final = 1000
-"""Most records that are kept in memory; the oldest give way."""
+"""Maximum number of records kept in memory; the oldest are dropped first."""
 _FIELDS: Final = (
     "instance", "tool", "action", "session", "namespace", "callId", "cwd", "worktree", "worktrees", "home", "homes",
     "run", "parent", "continues", "origin", "description", "annotations",
 )  # fmt: skip
-"""What of a call is kept beside its params."""
+"""Fields of a call that a record keeps beside the params."""
 
 
 def _warn(message: str, *values: object) -> None:
@@ -45,9 +45,9 @@ def _warn(message: str, *values: object) -> None:
 
 
 class PageRefused(Exception):
-    """The gate does not take a page. ``at`` is the place of the record at fault, None where it is not said.
+    """The gate refused a page. ``at`` is the index of the faulty record, None if the gate did not say.
 
-    ``theirs``: the record is not at fault, but its instance's to send: this client's token does not speak for it.
+    ``theirs``: the record itself is valid, but this client's token does not speak for its instance.
     """
 
     def __init__(self, message: str, at: int | None = None, *, theirs: bool = False) -> None:
@@ -57,11 +57,11 @@ class PageRefused(Exception):
 
 
 class ClientSpool:
-    """What the gate is still to be told. ``folder`` is the state folder, None to keep it in memory alone.
+    """Keeps records the gate has not received yet. ``folder`` is the state folder, None to keep them in memory only.
 
-    ``taken``: the gate takes the folder's spool in by itself. ``classify`` says what a call is before it is written to
-    the file. Usable from any thread. A forked child starts with an empty memory: what its parent kept, its parent
-    sends.
+    ``taken``: the gate reads the folder's spool file itself. ``classify`` classifies a call before it is written to the
+    file. Usable from any thread. A forked child starts with an empty memory; records that the parent kept are sent by
+    the parent.
     """
 
     def __init__(self, folder: str | None, *, taken: bool = False, classify: Classify | None = None) -> None:
@@ -79,10 +79,10 @@ class ClientSpool:
         self._full = False
 
     def let_through(self, call: Mapping[str, Any], *, call_id: str | None = None) -> None:
-        """Note a call that runs without the gate; ``report`` says how it ended.
+        """Record a call that runs without the gate; ``report`` later records how it ended.
 
-        ``call`` is in the words of the wire: ``callId``, not ``call_id``. ``call_id`` is the one that the gate was
-        asked under, where ``call`` itself has none.
+        ``call`` is in wire form (``callId``, not ``call_id``). ``call_id`` is the id under which the gate was asked,
+        for a ``call`` that has none itself.
         """
         identity = _identity(call)
         record = self._record("call", {**call, "callId": call.get("callId") or call_id or os.urandom(16).hex()})
@@ -93,7 +93,7 @@ class ClientSpool:
         self._note({**record, "running": True, "outcome": "done", "started": round(time(), 6)})
 
     def report(self, call: Mapping[str, Any], outcome: str) -> None:
-        """Note how such a call ended: the oldest unreported one with this call id, or with these params."""
+        """Record how such a call ended: the oldest unreported one with this call id, or else with these params."""
         identity = _identity(call)
         with self._mine():
             noted = self._open.get(identity)
@@ -109,9 +109,9 @@ class ClientSpool:
     def report_action(
         self, words: Mapping[str, Any], outcome: str, *, id: int | None = None, key: str | None = None
     ) -> None:
-        """Note how an action ended that the gate has opened: by ``id``, by tool and params, or by a key.
+        """Record how an action ended that the gate has opened: named by ``id``, by tool and params, or by a key.
 
-        ``words`` name the actor, and tool and params as far as they are known.
+        ``words`` name the actor, and the tool and params as far as they are known.
         """
         record: dict[str, Any] = {"kind": "report", "v": 2, "call": _kept({"tool": "?", **words})}
         if id is not None:
@@ -123,21 +123,21 @@ class ClientSpool:
         self._note({**record, "outcome": outcome, "ended": round(time(), 6)})
 
     def give_up(self, call: Mapping[str, Any]) -> None:
-        """Note that a call was given up before it had an answer: whatever the gate opened for it did not run."""
+        """Record that a call was given up undecided: an action that the gate opened for it did not run."""
         self._note({"kind": "cancel", "v": 2, "call": _kept(call), "outcome": "cancelled", "ended": round(time(), 6)})
 
     def waiting(self) -> bool:
-        """Return whether there is something to send, as far as can be seen in a moment."""
+        """Return whether there is something to send, by a quick check."""
         with self._mine():
             return bool(self._kept) or (self._spool is not None and not self._taken and self._spool.waiting())
 
     def flush(self, post: Post, wait: float = 0.0) -> int:
-        """Send what waits, in pages, and return how many records were taken.
+        """Send the pending records in pages and return how many the gate accepted.
 
-        ``post(body, count)`` sends the body of one ``POST /late``. It raises ``PageRefused`` where the gate will not
-        take something in it, which is then given up (in a shared file: left to those whose it is); anything else
-        that it raises ends the flush, and what was not sent stays. One flush runs at a time; a second one waits for it
-        so many seconds, and then does nothing.
+        ``post(body, count)`` sends the body of one ``POST /late``. It raises ``PageRefused`` if the gate refuses a
+        record. That record is then dropped, or, in a shared file, left to the client whose it is. Any other exception
+        ends the flush, and unsent records stay. One flush runs at a time; a second one waits up to ``wait`` seconds for
+        it and then does nothing.
         """
         with self._mine():
             flushing = self._flushing
@@ -187,8 +187,8 @@ class ClientSpool:
 
         if params:
             fields["params"] = summarise(params)
-        known = self._classify(call) if self._classify is not None else {}
-        return {"kind": kind, "v": 2 if known else 1, "call": fields, **known}
+        classification = self._classify(call) if self._classify is not None else {}
+        return {"kind": kind, "v": 2 if classification else 1, "call": fields, **classification}
 
     def _note(self, record: Mapping[str, Any]) -> None:
         line = written(record)
@@ -210,25 +210,25 @@ class ClientSpool:
 
 
 def _kept(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who acts and with what, without the params."""
+    """Return the fields of a call that a record keeps, without the params."""
     return {name: call[name] for name in _FIELDS if call.get(name) is not None}
 
 
 def _identity(call: Mapping[str, Any]) -> str:
-    """Return what a later report knows the call by."""
+    """Return the string by which a later report finds the call."""
     if call.get("callId") is not None:
         return json.dumps([call.get(name) for name in ("namespace", "instance", "session", "callId")], default=str)
     return json.dumps([_kept(call), call.get("params")], default=str, sort_keys=True)
 
 
 class _Line:
-    """One record as it is sent, with whose it is."""
+    """One record as it is sent, with its namespace and instance."""
 
-    __slots__ = ("who", "written")
+    __slots__ = ("actor", "written")
 
     def __init__(self, written: bytes) -> None:
         call = json.loads(written)["call"]
-        self.who = (str(call.get("namespace")), str(call.get("instance")))
+        self.actor = (str(call.get("namespace")), str(call.get("instance")))
         self.written = written
 
 
@@ -241,7 +241,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def _read(lines: Sequence[bytes] | deque[bytes]) -> list[_Line]:
-    """Return the records among the lines. A process that was killed may leave half a line."""
+    """Return the records among the lines. A killed process may leave half a line, which is skipped."""
     return [_Line(line) for line in lines if _is_record(line)]
 
 
@@ -259,9 +259,9 @@ def _pages(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 
 def _send(page: Sequence[_Line], post: Post, *, shared: bool) -> tuple[int, list[bytes]]:
-    """Send a page without the records that the gate refuses.
+    """Send a page, leaving out the records that the gate refuses.
 
-    Return how many it took, and where the file is shared what the client of another instance must send.
+    Return how many records it accepted and, if the file is shared, those that a client of another instance must send.
     """
     lines = list(page)
     theirs: list[bytes] = []
@@ -273,7 +273,7 @@ def _send(page: Sequence[_Line], post: Post, *, shared: bool) -> tuple[int, list
             bad = lines
             if error.at is not None and error.at < len(lines):
                 first = lines[error.at]
-                bad = [line for line in lines if (line.who == first.who if error.theirs else line is first)]
+                bad = [line for line in lines if (line.actor == first.actor if error.theirs else line is first)]
             elif len(lines) > 1:
                 half = len(lines) // 2
                 first_count, first_theirs = _send(lines[:half], post, shared=shared)
