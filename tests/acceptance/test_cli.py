@@ -736,8 +736,8 @@ def test_a_brief_shows_the_commitments_on_its_keys_and_no_others(state: Path, ga
         made = gate.intercept(Call("mira", "accept_invitation", {"event_id": event}, session="chat"))
         gate.complete("mira", id=made.id, session="chat")
     shown = run(state, "brief", "--instance", "doug", "--key", "event:e1").stdout
-    told = shown.partition("Committed to by others")[2].partition("\n\n")[0].splitlines()
+    told = shown.partition("Commitments of other sessions")[2].partition("\n\n")[0].splitlines()
     assert told[1].startswith('- mira/chat accepted "event:e1"')
     assert "it holds for 30 d more" in told[1]
     assert "e2" not in told[1]
-    assert "Committed" not in run(state, "brief", "--instance", "mira", "--session", "chat", "--key", "event:e1").stdout
+    assert "Commitments" not in run(state, "brief", "--instance", "mira", "--session", "chat", "--key", "event:e1").stdout
