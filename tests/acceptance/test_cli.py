@@ -740,4 +740,6 @@ def test_a_brief_shows_the_commitments_on_its_keys_and_no_others(state: Path, ga
     assert told[1].startswith('- mira/chat accepted "event:e1"')
     assert "it holds for 30 d more" in told[1]
     assert "e2" not in told[1]
-    assert "Commitments" not in run(state, "brief", "--instance", "mira", "--session", "chat", "--key", "event:e1").stdout
+    assert (
+        "Commitments" not in run(state, "brief", "--instance", "mira", "--session", "chat", "--key", "event:e1").stdout
+    )
