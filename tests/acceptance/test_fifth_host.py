@@ -203,7 +203,7 @@ def test_host_described_in_one_file_is_installed_inspected_gated_and_uninstalled
     os.kill(home.gate(), signal.SIGSTOP)
     assert home.ask("A", "a2", "read_file", {"file_path": "/etc/hosts"}) == (0, {})
     code, said = home.ask("A", "a3", "send_email", MAIL)
-    assert (code, said["permitted"], "cannot be asked" in said["because"]) == (0, False, True), said
+    assert (code, said["permitted"], "is unreachable" in said["because"]) == (0, False, True), said
     # an unclassifiable event is refused if it asks, by the names of this host's events
     broken = b'{"hook_event_name": "%s", '
     assert home.send("CallRequested", payload=broken % b"CallRequested")[0] == 2

@@ -280,7 +280,7 @@ def test_invalid_options_are_refused_before_anything_is_written(tmp_path: Path, 
     assert "certificate" in says(served.url, cert=None)
     assert "file not found" in says(served.url, cert=ann.home / "none")
     assert '"mode": "remote"' in says(served.url, host="openclaw")
-    assert "cannot be asked" in says("https://localhost:9")
+    assert "is unreachable" in says("https://localhost:9")
     with pytest.raises(ConfigError, match="--url"):
         plan_install("claude-code", settings, replace(here, url="https://gate.example.com"))
     ann.token_file.chmod(0o644)

@@ -128,7 +128,7 @@ def test_call_that_a_hook_gave_up_leaves_no_lease(state: Path) -> None:
     try:
         assert hook.before("A", "Read", {"file_path": "/x"}, "a0") == Said(0, b"", "")
         server.process.send_signal(signal.SIGSTOP)
-        assert "cannot be asked" in hook.before("A", "mcp__mail__send_email", {"to": "bob@example.com"}, "a1").denied
+        assert "is unreachable" in hook.before("A", "mcp__mail__send_email", {"to": "bob@example.com"}, "a1").denied
         assert [(record["kind"], record["call"]["callId"]) for record in spooled(state)] == [("cancel", "a1")]
         wake(server, state)
         until(lambda: not spooled(state))
