@@ -1,7 +1,7 @@
-"""What a client writes and reads: requests as JSON and queries, answers as the model's structs.
+"""Write requests (JSON bodies and queries) and read responses (the model's structs).
 
-Nothing here touches a socket. Faults in what is to be sent are found where they would not reach the gate as they
-were meant; all else is the gate's to refuse.
+Nothing here touches a socket. Only input that would reach the gate with another meaning is refused here; everything
+else is for the gate to refuse.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[HttpResponse], T]:
-    """Makes what reads an answer of this shape, and raises what another answer means."""
+    """Return a function that decodes a response of this shape and raises the error that any other response means."""
 
     def read(answer: HttpResponse) -> T:
         if answer.status != 200:
@@ -48,7 +48,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def read_decision(answer: HttpResponse) -> Decision:
-    """A decision that does not contradict itself."""
+    """Return the decision, after checking that it does not contradict itself."""
     if answer.status != 200:
         raise fault_of(answer)
     decision = _decoded(_DECISION, answer.body)
@@ -58,7 +58,7 @@ def read_decision(answer: HttpResponse) -> Decision:
 
 
 def read_health(answer: HttpResponse) -> Mapping[str, Any]:
-    """What a gate says of itself, well or not."""
+    """Return what a gate reports about itself, healthy or not."""
     found = _decoded(_ANY, answer.body) if answer.status in (200, 503) else None
     if isinstance(found, dict) and "status" in found:
         return found
@@ -66,7 +66,7 @@ def read_health(answer: HttpResponse) -> Mapping[str, Any]:
 
 
 def fault_of(answer: HttpResponse) -> Exception:
-    """What an answer without a value means: bad input, the store is away, or no word of a gate."""
+    """Return the error that a response without a value means: bad input, store unreachable, or not a gate."""
     status = answer.status
     try:
         fault = _FAULT.decode(answer.body)
@@ -90,7 +90,7 @@ _ANY: Final = msgspec.json.Decoder()
 READERS: Final[Mapping[Any, Callable[[HttpResponse], Any]]] = {
     kind: _reader(msgspec.json.Decoder(kind)) for kind in {row.answer for row in OPERATIONS}
 }
-"""What reads the reply of an operation, by its type."""
+"""The function that reads the reply of an operation, by the reply's type."""
 read_report: Final[Callable[[HttpResponse], Report]] = READERS[Report]
 read_locked: Final[Callable[[HttpResponse], LockResult]] = READERS[LockResult]
 read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
@@ -101,7 +101,7 @@ read_any: Final = _reader(_ANY)
 
 
 def _plainer(value: Any) -> Any:
-    """What JSON knows of a value that it does not know, as at the embedded gate: its type."""
+    """Replace a value that JSON cannot hold by its type, as the embedded gate does."""
     return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
 
 
@@ -110,7 +110,10 @@ _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
-    """The body of a request. Where it cannot be written, or is long, ``refuse`` looks for the field at fault."""
+    """Return the body of a request.
+
+    If it cannot be written, or is long, ``refuse`` looks for the faulty field and raises.
+    """
     try:
         body = encode(value)
     except _UNWRITABLE as error:
@@ -130,10 +133,10 @@ def written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
 
 
 def _with_plain_params(value: Any) -> Any:
-    """Return the call or report with params that JSON can hold, None if these are not what is wrong."""
+    """Return the call or report with params that JSON can hold, None if the params are not the fault."""
     if not isinstance(value, Call | wire.Complete) or not isinstance(value.params, Mapping):
         return None
-    from callosum.gate.check import plain_params  # noqa: PLC0415 - for odd params alone
+    from callosum.gate.check import plain_params  # noqa: PLC0415 - only for unusual params
 
     plain = plain_params(value.params)
     same = plain.keys() == value.params.keys() and all(plain[name] is value.params[name] for name in plain)
@@ -141,18 +144,18 @@ def _with_plain_params(value: Any) -> Any:
 
 
 _LONG: Final = 4_000_000
-"""From this length on, in bytes, params may be too long."""
+"""Size from which params may be too long, in bytes."""
 
 
 def written_report(report: wire.Complete) -> bytes:
-    """A report whatever the tool returned: the outcome counts, with as much of the result as can be sent."""
+    """Write a report whatever the tool returned: the outcome, with as much of the result as can be sent."""
     try:
         body = encode(report)
     except _UNWRITABLE:
         body = b""
     if body and len(body) <= wire.MAX_BODY:
         return body
-    from callosum.redact import summarise  # noqa: PLC0415 - for odd results alone
+    from callosum.redact import summarise  # noqa: PLC0415 - only for unusual results
 
     result = report.result
     kept = summarise({"result": result}, mode="full" if not body else "summary")["result"]
@@ -163,7 +166,7 @@ def written_report(report: wire.Complete) -> bytes:
 
 
 def sent_as(row: GateOperation, request: GateRequest[Any]) -> tuple[str, bytes | None]:
-    """Return the target and the body of a request. Raises ``ConfigError`` for what would not arrive as it was meant."""
+    """Return the target and body of a request. Raises ``ConfigError`` for values that would arrive changed."""
     _check(request)
     if isinstance(request, wire.Approve):
         answer = wire.ApprovalAnswer(
@@ -184,7 +187,7 @@ def sent_as(row: GateOperation, request: GateRequest[Any]) -> tuple[str, bytes |
 
 
 def _as_query(row: GateOperation, request: Any) -> Any:
-    """Return the request as its endpoint takes it: names and defaults may be others than those of JSON-RPC."""
+    """Return the request in the form of its endpoint, whose names and defaults may differ from those of JSON-RPC."""
     kind: Any = row.query
     taken = kind.__struct_fields__
     for name in request.__struct_fields__:
@@ -194,7 +197,7 @@ def _as_query(row: GateOperation, request: Any) -> Any:
 
 
 def query_of(fields: Mapping[str, object]) -> str:
-    """The query of a request, without what is None; a tuple stands there in parts."""
+    """Return the query string, leaving out fields that are None. A tuple becomes one pair for each item."""
     said = [
         (name, str(one).lower() if isinstance(one, bool) else str(one))
         for name, value in fields.items()
@@ -209,14 +212,14 @@ def query_of(fields: Mapping[str, object]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Percent-encodes all that has a meaning in a URL."""
-    from urllib.parse import quote  # noqa: PLC0415 - a hook's requests have neither query nor key in the path
+    """Percent-encode every character that has a meaning in a URL."""
+    from urllib.parse import quote  # noqa: PLC0415 - a hook's requests have neither a query nor a key in the path
 
     return quote(text, safe="")
 
 
 def plain(call: Call) -> dict[str, Any]:
-    """A call in the words of the wire, its params as they are."""
+    """Return a call in wire form, with its params unchanged."""
     return {
         "instance": call.instance,
         "tool": call.tool,
@@ -240,13 +243,12 @@ def plain(call: Call) -> dict[str, Any]:
 
 
 # --- refusing what cannot be sent ----------------------------------------------------------------------
-#
-# The gate checks its input and names the field. Here only what would not reach it as it was meant is refused, in
-# the gate's own words: its module is imported when there is something to refuse.
+# The gate checks its input and names the field. This section only refuses values that would arrive changed, with the
+# gate's own messages; the gate's module is imported only when there is something to refuse.
 
 
 def refuse_call(call: Call) -> None:
-    """Raises ``ConfigError`` for a call that the gate would not take."""
+    """Raise ``ConfigError`` for a call that the gate would refuse."""
     from callosum.gate import check  # noqa: PLC0415
 
     check.check_call(call)
@@ -254,32 +256,32 @@ def refuse_call(call: Call) -> None:
 
 
 def check_times(call: Call) -> None:
-    """Numbers that JSON does not know would arrive as nothing, and ``wait`` sets the deadline."""
+    """Check the times of a call: ``wait`` sets the deadline, and JSON would turn an infinite ``timeout`` into null."""
     check_wait(call.wait)
     if isinstance(call.timeout, float) and not isfinite(call.timeout):
         refuse_call(call)
 
 
 def check_wait(wait: float) -> None:
-    """Waiting is bounded, and sets the deadline."""
+    """Check that ``wait`` is bounded, because it sets the deadline."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= wire.MAX_WAIT:
         raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
 
 
 def check_ttl(ttl: float | None) -> None:
-    """Infinity and no number at all would arrive as nothing said."""
+    """Refuse infinity and NaN, which JSON would turn into null."""
     if isinstance(ttl, float) and not isfinite(ttl):
         raise ConfigError(f"expected a number of seconds, got {ttl!r}", at="ttl")
 
 
 def check_id(id: int) -> None:
-    """An id that the path or a 64-bit reader would garble."""
+    """Refuse an id that the path or a 64-bit reader would change."""
     if type(id) is not int or not 0 < id < 2**63:
         raise ConfigError(f"expected the id of a decision, got {id!r}", at="id")
 
 
 def refuse_key(key: str) -> None:
-    """A key stands in the path, where an empty or endless one would miss the endpoint."""
+    """Refuse a key that would miss the endpoint: it is part of the path, so it cannot be empty or endless."""
     if type(key) is not str or not 0 < len(key) <= MAX_KEY or not key.isprintable():
         from callosum.gate.check import key_of  # noqa: PLC0415
 
@@ -300,7 +302,7 @@ def _check(request: GateRequest[Any]) -> None:
 
 
 def _refuse_fields(value: Any) -> None:
-    """Names the first field that cannot be written."""
+    """Raise ``ConfigError`` naming the first field that cannot be written."""
     if isinstance(value, Mapping):
         fields = [(str(name), item) for name, item in value.items()]
     elif isinstance(value, msgspec.Struct):

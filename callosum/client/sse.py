@@ -1,4 +1,4 @@
-"""Server-sent events: the parser, and a reader that connects again and goes on where it was."""
+"""Parse server-sent events, and read them over connections that are reopened at the last event."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ if TYPE_CHECKING:
     from typing import Final, Protocol, Self
 
     class Source(Protocol):
-        """What events are read from: a ``Stream``, or what stands in for it."""
+        """A source of events: a ``ResponseStream``, or a stand-in for one."""
 
         def read(self, deadline: float) -> bytes:
-            """Returns what came, b"" at the end."""
+            """Return the received bytes, b"" at the end."""
             ...
 
         def interrupt(self) -> None:
-            """Ends a ``read`` of another thread."""
+            """Interrupt a ``read`` in another thread."""
             ...
 
         def close(self) -> None:
-            """Gives the connection back."""
+            """Release the connection."""
             ...
 
 
 MAX_EVENT: Final = 8_000_000
-"""Longest event, in bytes."""
+"""Maximum size of an event, in bytes."""
 QUIET: Final = 60.0
-"""After so many seconds without a byte, not even a comment, a connection counts as lost."""
+"""Seconds without a byte (a comment counts) after which a connection is considered lost."""
 _FIRST_PAUSE: Final = 0.1
 _LAST_PAUSE: Final = 10.0
 
 
 class Parser:
-    """Takes a ``text/event-stream`` apart, in whatever pieces it comes.
+    """Parses a ``text/event-stream`` fed in pieces of any size.
 
-    ``last_id`` is the id to go on from; ``retry`` the seconds that the server asks to wait before a new
-    connection, None if it did not.
+    ``last_id`` is the id to continue from; ``retry`` is the number of seconds that the server asks to wait before
+    reconnecting, None if it did not ask.
     """
 
     def __init__(self, last_id: str = "") -> None:
@@ -52,7 +52,7 @@ class Parser:
         self._first = True
 
     def feed(self, data: bytes) -> list[tuple[str, str, str]]:
-        """Takes what came and returns the events that are complete: (id, type, data). Raises ``BadResponse``."""
+        """Feed received bytes and return the events they complete: (id, type, data). Raises ``BadResponse``."""
         found: list[tuple[str, str, str]] = []
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
@@ -60,7 +60,7 @@ class Parser:
         *lines, rest = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for line in lines:
             if self._line:
-                line = bytes(self._line) + line  # noqa: PLW2901 - the start of it came earlier
+                line = bytes(self._line) + line  # noqa: PLW2901 - the line began in an earlier piece
                 self._line.clear()
             self._take(line, found)
         self._line += rest
@@ -99,11 +99,11 @@ class Parser:
 
 
 class Events:
-    """An endless iterator over events, (id, type, data) each.
+    """An endless iterator over events, each (id, type, data).
 
-    ``connect(last_id)`` opens the stream and raises ``TransportError`` if it cannot; the first time that goes to
-    the caller, later it is tried again after growing pauses. ``wait(seconds)`` lets time pass and says whether to
-    go on. ``close`` ends the iteration from any thread.
+    ``connect(last_id)`` opens the stream and raises ``TransportError`` if it cannot. The first failure is raised to the
+    caller; later ones are retried after growing pauses. ``wait(seconds)`` sleeps and returns whether to continue.
+    ``close`` ends the iteration from any thread.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Events:
             self._reading = False
 
     def close(self) -> None:
-        """Ends the iteration. A ``next`` that waits in another thread ends with ``StopIteration``."""
+        """End the iteration. A ``next`` waiting in another thread ends with ``StopIteration``."""
         self.closed = True
         source = self._source
         if source is not None:
@@ -156,7 +156,7 @@ class Events:
             if self._source is None:
                 self._source = self._connect(self._parser.last_id)
                 self._parser = Parser(self._parser.last_id)
-                if self.closed:  # while it was being opened
+                if self.closed:  # closed while the connection was being opened
                     return []
             data = self._source.read(self._clock() + self._quiet)
             found = self._parser.feed(data) if data else []

@@ -1,15 +1,16 @@
-"""Requests to a gate over TCP, TLS or a Unix socket, each with one hard deadline.
+"""Send requests to a gate over TCP, TLS or a Unix socket, each with one hard deadline.
 
 ::
 
-    request ── a kept connection, or a new one ── send ── receive ── Answer, and the connection is kept
+    request ── a kept connection, or a new one ── send ── receive ── response, and the connection is kept
 
-A connection carries one request at a time and is kept only after an answer that was read to its end, so that no
-answer can be taken for another's. It is kept by the process that opened it: a forked child opens its own. Usable
-from any thread. Nothing here follows redirects or asks the environment for proxies: a gate is where its URL says.
+A connection carries one request at a time and is kept only after its response was read to the end, so one response can
+never be taken for another. Only the process that opened a connection uses it: a forked child opens its own. Usable from
+any thread. The transport follows no redirects and ignores proxy variables: a gate is where its URL says.
 
-It is here because no library has one deadline for a whole request, and for its speed: over a Unix socket `http.client`
-takes 3 times as long, `urllib3` 6 and `httpx` 14 times (`python -m bench.run --only transport`, 2026-11-23).
+This module exists because no library has one deadline for a whole request, and for speed: over a Unix socket
+`http.client` takes 3 times as long, `urllib3` 6 and `httpx` 14 times (`python -m bench.run --only transport`,
+2026-11-23).
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ __all__ = [
 ]
 
 MAX_IDLE: Final = 16
-"""Most connections that are kept for later."""
+"""Maximum number of idle connections kept for reuse."""
 _PIECE: Final = 65_536
 _PORTS: Final = {"http": 80, "https": 443}
 _UNIX: Final = getattr(socket, "AF_UNIX", None)
-"""The family of Unix sockets, None on a system that has none."""
+"""Address family of Unix sockets, None on a system without them."""
 
 
 class GateAddress:
-    """Where a gate listens, read from its URL.
+    """Where a gate listens, parsed from its URL.
 
     ::
 
         http://127.0.0.1:7700    https://gate.example.com/callosum
         unix:/run/user/1000/callosum.sock    http+unix://%2Frun%2Fuser%2F1000%2Fcallosum.sock
 
-    ``path`` is the socket file ("" over TCP), ``prefix`` stands before the path of every request. Raises
-    ``ValueError`` for anything else; also for a URL with a user name, because a secret does not belong there.
+    ``path`` is the socket file ("" over TCP); ``prefix`` precedes the path of every request. Raises ``ValueError`` for
+    anything else, including a URL with a user name, because a secret does not belong there.
     """
 
     __slots__ = ("host", "path", "port", "prefix", "tls", "url")
@@ -66,7 +67,7 @@ class GateAddress:
     def __init__(self, url: str) -> None:
         self.url = url
         self.host, self.port, self.path, self.prefix, self.tls = "localhost", 0, "", "", False
-        if not url.isprintable() or any(sign in url for sign in " ?#"):
+        if not url.isprintable() or any(character in url for character in " ?#"):
             raise ValueError("expected an address without spaces, query and fragment")
         scheme, colon, rest = url.partition(":")
         if colon and scheme == "unix":
@@ -108,7 +109,7 @@ class GateAddress:
 
     @property
     def authority(self) -> str:
-        """What the ``Host`` header says."""
+        """Return the value of the ``Host`` header."""
         if self.path:
             return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -124,7 +125,7 @@ def _unquoted(text: str) -> str:
 
 
 class HttpResponse:
-    """What came back: ``status``, ``headers`` (names in lower case, as bytes), ``body``."""
+    """A response: ``status``, ``headers`` (lower-case names, as bytes) and ``body``."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -135,11 +136,11 @@ class HttpResponse:
 
 
 class Transport:
-    """Requests to one address. ``token`` is sent with each and shown nowhere.
+    """Sends requests to one address. ``token`` is sent with each request and never shown.
 
-    ``cafile``: the certificates to believe instead of the system's; ``verify`` False believes any (for tests).
-    Deadlines are moments of ``clock`` (default ``time.monotonic``). Raises ``ValueError`` for a URL or a token
-    that cannot be used.
+    ``cafile``: certificates to trust instead of the system's; ``verify`` False trusts any certificate (for tests).
+    Deadlines are moments of ``clock`` (default ``time.monotonic``). Raises ``ValueError`` for a URL or token that
+    cannot be used.
     """
 
     def __init__(
@@ -154,11 +155,11 @@ class Transport:
         self.address = GateAddress(url)
         self.closed = False
         self.owner: int | None = None
-        """Over a Unix socket: the user whose process must listen there, None for any."""
+        """Over a Unix socket: the user id that the listening process must have, None for any."""
         lines = [f"Host: {self.address.authority}"]
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
-                raise ValueError("the token has signs that no token has")
+                raise ValueError("the token contains characters that tokens never contain")
             lines.append(f"Authorization: Bearer {token}")
         self._lines = "\r\n".join(lines).encode()
         self._prefix = self.address.prefix
@@ -174,7 +175,7 @@ class Transport:
         return f"Transport({self.address.url!r})"
 
     def close(self) -> None:
-        """Closes the connections; what is under way in other threads ends with ``Unreachable``. Idempotent."""
+        """Close the connections; requests running in other threads end with ``Unreachable``. Idempotent."""
         self.closed = True
         for connection in tuple(self._busy):
             if connection.pid == os.getpid():
@@ -192,13 +193,14 @@ class Transport:
         again: bool = False,
         sent: Callable[[], object] | None = None,
     ) -> HttpResponse:
-        """Sends one request and returns the answer, whatever its status.
+        """Send one request and return the response, whatever its status.
 
-        ``target`` is path and query in ASCII, ``body`` is JSON. All of it ends at the moment ``deadline``, a new
-        connection at ``connect_by`` if that is sooner. A kept connection that turns out to be closed is replaced
-        by a new one, once, if the request cannot have been received, or if with ``again`` it may be carried out
-        twice. ``sent`` is called each time that the request is out, before the answer is waited for. Raises
-        ``Unreachable``, ``DeadlineExceeded``, ``BadResponse``.
+        ``target`` is path and query in ASCII, ``body`` is JSON. Everything ends at ``deadline``; opening a connection
+        ends at ``connect_by`` if that is sooner. A kept connection that proves to be closed is replaced by a new one,
+        once, if the request cannot have been received, or if ``again`` says that it may be carried out twice. ``sent``
+        is called each time the request has been sent, before waiting for the response.
+
+        Raises ``Unreachable``, ``DeadlineExceeded`` or ``BadResponse``.
         """
         message = self._message(method, target, body)
         connection = self._take()
@@ -213,11 +215,11 @@ class Transport:
         try:
             return self._exchange(self._connect(connect_by, deadline), message, deadline, sent)
         except TransportError as error:
-            error.sent = error.sent or lost  # the gate may have got it over the kept connection
+            error.sent = error.sent or lost  # the gate may have received it over the kept connection
             raise
 
     def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> ResponseStream:
-        """Sends a GET over a connection of its own and returns its answer with the body still to come."""
+        """Send a GET over a connection of its own and return the response with its body still unread."""
         connection = self._connect(None, deadline)
         self._busy.add(connection)
         stream = None
@@ -255,7 +257,7 @@ class Transport:
         return answer
 
     def release(self, connection: _Connection, *, keep: bool) -> None:
-        """Takes a connection back, to keep or to close."""
+        """Take a connection back, to keep or to close it."""
         self._busy.discard(connection)
         if keep and not self.closed and len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
@@ -277,7 +279,7 @@ class Transport:
             connection.close()
 
     def _after_fork(self) -> None:
-        """Closes this process's copies of the parent's sockets, without a word to the other side."""
+        """Close this process's copies of the parent's sockets without sending anything."""
         self._pid = pid = os.getpid()
         for held in (self._idle, self._busy):
             for connection in tuple(held):
@@ -312,9 +314,9 @@ class Transport:
         raise fault or Unreachable(f"{self.address.host} has no address", sent=False)
 
     def _places(self, deadline: float) -> list[tuple[int, tuple[str, int]]]:
-        """The addresses of the host; a name server that hangs costs no more than the deadline."""
+        """Return the addresses of the host; a name server that hangs costs no more than the deadline."""
         host, port = self.address.host, self.address.port
-        if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: such names are this machine
+        if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: such names mean this machine
             return [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port))]
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -336,7 +338,7 @@ class Transport:
         url = self.address.url
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:  # no files left just now
+        except OSError as error:  # for example, no file descriptors left
             raise Unreachable(f"no connection to {url}: {error}", sent=False) from error
         try:
             sock.settimeout(_left(deadline, self._clock, sent=False))
@@ -359,8 +361,8 @@ class Transport:
         return _Connection(sock, self._clock)
 
     def _check_owner(self, sock: socket.socket) -> None:
-        """Raise ``Unreachable`` if the process that listens belongs to another user, before anything is sent."""
-        from callosum.sockets import peer  # noqa: PLC0415 - for the local gate alone
+        """Raise ``Unreachable`` if the listening process belongs to another user, before anything is sent."""
+        from callosum.sockets import peer  # noqa: PLC0415 - only for the local gate
 
         found = peer(sock)
         if found is not None and found[1] != self.owner:
@@ -368,7 +370,7 @@ class Transport:
 
     def _secured(self) -> ssl.SSLContext:
         if self._context is None:
-            import ssl  # noqa: PLC0415 - 5 ms that a gate on the same machine does not need
+            import ssl  # noqa: PLC0415 - takes 5 ms, and a gate on the same machine does not need it
 
             cafile, verify = self._tls
             context = ssl.create_default_context(cafile=cafile)
@@ -387,13 +389,13 @@ class _Connection:
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
         self._sock = sock
         self._clock = clock
-        self._poll = select.poll() if hasattr(select, "poll") else None  # Windows has none
+        self._poll = select.poll() if hasattr(select, "poll") else None  # Windows has no poll()
         if self._poll is not None:
             self._poll.register(sock, select.POLLIN)
         self.pid = os.getpid()
 
     def silent(self) -> bool:
-        """Whether it can be used again: of this process, not closed, and nothing came that nobody asked for."""
+        """Return whether the connection can be reused: opened by this process, not closed, and no unread bytes."""
         if self.pid != os.getpid():
             return False
         return not (self._poll.poll(0) if self._poll is not None else select.select([self._sock], [], [], 0)[0])
@@ -402,12 +404,14 @@ class _Connection:
         self._sock.close()
 
     def interrupt(self) -> None:
-        """Ends what another thread does with it, now."""
+        """Interrupt whatever another thread does with the connection."""
         with suppress(OSError):
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # TLS's own would forget its state under the reader
+            socket.socket.shutdown(
+                self._sock, socket.SHUT_RDWR
+            )  # TLS's own shutdown would discard state that the reader uses
 
     def send(self, message: bytes, deadline: float) -> None:
-        """Sends all of it. A gate may answer and close before it has read all: then the answer counts."""
+        """Send the whole message. If the gate responds and closes before reading all of it, its response counts."""
         view: bytes | memoryview = message
         sent = False
         try:
@@ -425,7 +429,7 @@ class _Connection:
                 raise Unreachable(f"the connection was lost: {error}", sent=False) from error
 
     def receive(self, deadline: float) -> tuple[HttpResponse, bool]:
-        """Reads one answer; tells too whether the connection can be used again."""
+        """Read one response and return it with whether the connection can be reused."""
         head, body = self.head(deadline)
         if head.length is not None:
             if len(body) < head.length:
@@ -437,7 +441,7 @@ class _Connection:
         return HttpResponse(head.status, head.headers, self._until_closed(body, deadline)), False
 
     def head(self, deadline: float) -> tuple[ResponseHead, bytes]:
-        """Reads the head of the answer, and what came with it. Interim answers are passed over."""
+        """Read the head of the response, and body bytes that came with it. Interim responses are skipped."""
         data = self.more(deadline)
         if not data:
             raise Unreachable("the connection was closed without an answer", sent=True)
@@ -464,7 +468,7 @@ class _Connection:
             data += more
 
     def more(self, deadline: float) -> bytes:
-        """What comes next, b"" when the other side has closed."""
+        """Return the next bytes, b"" when the other side has closed."""
         try:
             self._sock.settimeout(_left(deadline, self._clock, sent=True))
             return self._sock.recv(_PIECE)
@@ -474,7 +478,7 @@ class _Connection:
             raise Unreachable(f"the connection was lost: {error}", sent=True) from error
 
     def _next(self, deadline: float) -> bytes:
-        """As ``more``, inside of an answer: there a lost connection means half an answer."""
+        """Read more inside a response, where a lost connection means that the response is cut off."""
         try:
             return self.more(deadline)
         except Unreachable as error:
@@ -509,7 +513,7 @@ class _Connection:
 
 
 class ResponseStream:
-    """An answer whose body is read as it comes. Close it; ``close`` may come from any thread."""
+    """A response whose body is read as it comes. Close it; ``close`` may be called from any thread."""
 
     def __init__(self, transport: Transport, connection: _Connection, head: ResponseHead, start: bytes) -> None:
         self.status = head.status
