@@ -34,18 +34,18 @@ _KEYS: Final = 3
 _DID: Final = 12
 """Most items of one routine that are named."""
 _IN_THE_WAY: Final = {
-    Kind.HELD: "{who} was at it",
+    Kind.HELD: "{who} held it",
     Kind.RECENT: "{who} acted on it {ago} before",
     Kind.DUPLICATE: "{who} had done the same {ago} before",
     Kind.STALE: "{who} had changed it {ago} before",
-    Kind.OPPOSED: "{who} had committed to the contrary {ago} before",
+    Kind.OPPOSED: "{who} had already committed to the opposite {ago} before",
     Kind.UNKNOWN: "{who} had begun {ago} before, with unknown outcome",
 }
 _RUNNING: Final = {
     Kind.RECENT: "{who} was acting on it",
     Kind.DUPLICATE: "{who} was doing the same",
     Kind.STALE: "{who} was changing it",
-    Kind.OPPOSED: "{who} was committing to the contrary",
+    Kind.OPPOSED: "{who} was committing to the opposite",
 }
 _WORDS: Final = {State.DONE: "done", State.FAILED: "failed", State.UNKNOWN: "**outcome unknown**"}
 
@@ -194,7 +194,7 @@ def follow(act: ActionLine, entry: Entry) -> None:
     elif event is Event.RESOLVE:
         act.state = State((entry.outcome or Outcome.DONE).value)
         act.note = error_of(entry)
-        act.answer = f"found so{_by(entry)}" if act.state is not State.CANCELLED else ""
+        act.answer = f"resolved{_by(entry)}" if act.state is not State.CANCELLED else ""
     else:
         _settle(act, entry)
 
@@ -379,7 +379,7 @@ def _reason(act: ActionLine) -> str:
     except msgspec.ValidationError:
         conflict = None
     if conflict is None:
-        return f"rule {code(act.rule)}" if act.rule else "as the policy has it"
+        return f"rule {code(act.rule)}" if act.rule else "by the policy"
     form = _IN_THE_WAY[conflict.kind]
     if conflict.running:
         form = _RUNNING.get(conflict.kind, form)

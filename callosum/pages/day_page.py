@@ -296,5 +296,5 @@ def _observed(entry: Entry) -> str:
     until, by = entry.body.get("until"), entry.body.get("by")
     person = f" by {code(by)}" if isinstance(by, str) and by else ""
     if isinstance(until, int | float) and until:
-        return f"- Told to observe only at {clock(entry.seq)}, until {clock(int(until * SECOND))}{person}"
-    return f"- Told to decide again at {clock(entry.seq)}{person}"
+        return f"- Switched to observing only at {clock(entry.seq)}, until {clock(int(until * SECOND))}{person}"
+    return f"- Switched back to deciding at {clock(entry.seq)}{person}"

@@ -136,7 +136,7 @@ class JournalTotals:
             ),
             ("Let through", [_some(self.warned, "with a warning"), _some(self.observed, "because it only observed")]),
             (
-                "Ended otherwise than done",
+                "Not completed",
                 [
                     _some(self.failed, "failed"),
                     _some(self.cancelled, "cancelled"),

@@ -138,10 +138,10 @@ def test_day_lists_each_sessions_actions_in_order() -> None:
 @pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
 def test_a_verdict_has_the_word_that_journal_watch_and_events_have(verdict: Verdict) -> None:
     held = call(NINE, verdict=verdict)
-    assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` held back ({verdict}): as the policy has it"]
+    assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` held back ({verdict}): by the policy"]
     assert f"- Held back: 1 {verdict}" in page(held)
     observed = call(NINE, body={"observed": verdict.value})
-    assert f"done, only observed (`{verdict}`): as the policy has it" in page(observed)
+    assert f"done, only observed (`{verdict}`): by the policy" in page(observed)
     (_, blocked) = events_of(held)
     assert isinstance(blocked, SafetyBlocked)
     assert blocked.verdict == verdict
@@ -191,7 +191,7 @@ ENDS = [
     (Outcome.UNKNOWN, Event.COMPLETE, {}, "**outcome unknown**"),
     (Outcome.UNKNOWN, Event.LAPSE, {"note": "the lease ran out"}, "**outcome unknown**: `the lease ran out`"),
     (Outcome.DONE, Event.RELEASE, {}, "done after 2 min"),
-    (Outcome.FAILED, Event.RESOLVE, {"by": "anna"}, "failed (found so by `anna`)"),
+    (Outcome.FAILED, Event.RESOLVE, {"by": "anna"}, "failed (resolved by `anna`)"),
 ]
 
 
@@ -512,7 +512,7 @@ def test_topic_lists_actions_newest_first() -> None:
     assert lines[0] == "# `k`"
     assert lines[2] == "2 sessions, 2 calls since 2027-03-16, 1 of the last 2 held back."
     assert [line for line in lines if line.startswith("- 2027")] == [
-        "- 2027-03-17 09:00 `b` `message` held back (block): as the policy has it",
+        "- 2027-03-17 09:00 `b` `message` held back (block): by the policy",
         "- 2027-03-16 09:00 `a` `message` failed: `no`",
     ]
 

@@ -118,7 +118,7 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
 
 - Calls: 3 of tier 0, 1 of tier 1, 1 of tier 2, 5 of tier 3, 2 of tier 4
 - Held back: 1 confirm, 1 ask, 1 block
-- Ended otherwise than done: 1 failed, 1 with unknown outcome
+- Not completed: 1 failed, 1 with unknown outcome
 - People: 1 approved
 
 ## Unknown outcomes
@@ -142,7 +142,7 @@ These may or may not have happened; `callosum resolve ID --happened` (or `--not`
 
 - 09:04 `message` `on it` → `thread:andy:msg-500` done
 - 09:06 `email` `hi` → `email:alice@example.com` failed: `550 no such user`
-- 09:07 `pay` `'70' to 'acme'` → `account:acme` held back (block): `mira/chat` was at it
+- 09:07 `pay` `'70' to 'acme'` → `account:acme` held back (block): `mira/chat` held it
 - 09:08 `deploy` → `host:prod` held back (ask; approved by `anna` through `cli`): rule `ask-first`
 """
     )
