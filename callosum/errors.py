@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CallosumError(Exception):
-    """Base of everything Callosum raises on purpose."""
+    """Base of all errors that Callosum raises on purpose."""
 
 
 class ConfigError(CallosumError):
@@ -44,7 +44,7 @@ class ConfigError(CallosumError):
 
 
 class StoreError(CallosumError):
-    """The store refuses to work with what it found; the text says what to do."""
+    """The store refuses to work with the data it found; the text says what to do."""
 
 
 class StoreUnavailable(StoreError):
@@ -52,11 +52,11 @@ class StoreUnavailable(StoreError):
 
 
 class Unconfirmed(StoreUnavailable):
-    """A change was sent to the store, and the store could not confirm that it survives. It is no answer.
+    """A change was sent to the store, which could not confirm that the change is durable. This is not a decision.
 
-    ``id`` names the decision that may be in force; None if it was taken back, so that nothing is open.
-    ``answers`` are what the requests of the batch would have been told. ``reachable`` is False if the
-    store did not answer at all, so that nothing can be taken back either.
+    ``id`` names the decision that may be in force; None if it was withdrawn, so that nothing is open. ``answers`` are
+    the replies that the requests of the batch would have got. ``reachable`` is False if the store did not respond at
+    all, so that nothing can be withdrawn either.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class StoreChanged(StoreUnavailable):
 
 
 class Expired(CallosumError):
-    """The client no longer waited when its request was to be decided. Nothing was opened."""
+    """The client had stopped waiting before its request was decided. Nothing was opened."""
 
 
 class GateUnavailable(CallosumError):
-    """The gate cannot answer, and the call is too grave to run without it."""
+    """The gate is unreachable, and the call's tier is too high to run without it."""
 
 
 class NotAPerson(CallosumError):
@@ -104,9 +104,9 @@ class Blocked(CallosumError):
 
 
 class Repeated(Blocked):
-    """A call id came again whose action is over: nothing runs twice under one id.
+    """A call id was repeated although its action has ended: nothing runs twice under one id.
 
-    ``decision.state`` says what became of it: ``done``, or ``unknown`` where nobody knows whether it happened.
+    ``decision.state`` says how the action ended: ``done``, or ``unknown`` if nobody knows whether it happened.
     """
 
     def __init__(self, decision: Decision, sentence: str) -> None:

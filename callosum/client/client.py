@@ -1,13 +1,13 @@
-"""``CallosumClient``: the gate behind a server, with the face of the embedded one.
+"""Use a gate behind a server through the interface of the embedded one.
 
-A request in time::
+Time limits of a request::
 
-    began ──── try ── pause ── try ── ... ──── began + deadline      nobody answers: the fallback decides
+    began ──── try ── pause ── try ── ... ──── began + deadline      no response: the fallback decides
     began ──── try: waits for its turn ─────── began + deadline + wait
 
-Every try of one call bears the same call id, so that the gate decides it once. What may be carried out twice
-without harm is sent again after any failure (intercept, lock, renew, a report by id, and all that only looks);
-the rest only where the gate cannot have got it or has said that it did nothing with it.
+Every try of a call carries the same call id, so that the gate decides the call once. Requests that may safely be
+carried out twice (intercept, lock, renew, a report by id, and all reads) are sent again after any failure. Other
+requests are sent again only if the gate cannot have received them, or said that it did nothing.
 """
 
 from __future__ import annotations
@@ -71,21 +71,21 @@ from callosum.worktree import located
 logger = logging.getLogger("callosum")
 
 URL: Final = f"http://127.0.0.1:{wire.PORT}"
-"""Where a gate is looked for, if nothing is said."""
+"""URL of the gate if none is given."""
 CHORES_EVERY: Final = 10.0
-"""How often, in seconds, a client that is in use looks whether late calls wait."""
+"""Seconds between two checks for spooled calls and for a new fallback table, while the client is in use."""
 CARRY_SECONDS: Final = 1.0
-"""Seconds that one try to send late calls beside the others may take."""
+"""Seconds that one attempt to send spooled calls in the background may take."""
 TELL_AGAIN: Final = 2.0
-"""Seconds for which decisions do not wait again for late calls that a gate which decides did not take."""
+"""Seconds for which decisions do not wait again to send spooled calls that a reachable gate did not accept."""
 _OF_A_REPORT: Final = ("instance", "session", "namespace", "tool", "params", "action")
 _TABLE_EVERY: Final = 300.0
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.2
 BUSY_PAUSE: Final = 0.6
-"""Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work."""
+"""Seconds to wait before asking an overloaded gate again; clients that all return at once would keep it overloaded."""
 BUSY_ROOM: Final = 0.4
-"""What must be left of the deadline then: who comes back too late for an answer keeps it from its work as well."""
+"""Seconds of the deadline that must remain for that retry; one too late to use the response adds load for nothing."""
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 R = TypeVar("R")
@@ -94,7 +94,7 @@ _Asked = TypeVar("_Asked", Call, wire.Lock)
 
 
 class StreamEvent(NamedTuple):
-    """One event of the gate's stream; ``data`` is what its JSON says. ``id`` is what to go on from."""
+    """One event of the gate's stream. ``data`` is its decoded JSON; continue after the event by its ``id``."""
 
     id: str
     type: str
@@ -104,24 +104,23 @@ class StreamEvent(NamedTuple):
 class CallosumClient(Gate):
     """The gate behind a server, as a ``Gate``. Usable from any thread and after a fork; close it.
 
-    ``url``: ``http://HOST:PORT``, ``https://...`` or ``unix:/PATH`` (default: ``CALLOSUM_URL``, else
-    port 7700 of this machine). ``token``: the secret that the server knows this client by (default:
-    ``CALLOSUM_TOKEN``). ``deadline``: how long a request may take, in seconds, all tries together; a call's
-    ``wait`` comes on top. ``cafile``: certificates to believe instead of the system's. ``verify`` False believes
-    any certificate (for tests).
+    ``url``: ``http://HOST:PORT``, ``https://...`` or ``unix:/PATH`` (default: ``CALLOSUM_URL``, else port 7700 of this
+    machine). ``token``: the secret that identifies this client to the server (default: ``CALLOSUM_TOKEN``).
+    ``deadline``: seconds that a request may take, all tries together; a call's ``wait`` comes on top. ``cafile``:
+    certificates to trust instead of the system's. ``verify`` False trusts any certificate (for tests).
 
-    When no answer comes in time, a call whose tool is of tier ``highest`` at most goes on (``Decision.fallback``)
-    and is journalled once the gate is back; a graver one raises ``GateUnavailable``. How grave a tool can be is
-    looked up in ``fallback`` (a table ``{tool: tier}``, or the path of its file), else in ``fallback.json`` in
-    the folder ``state`` (default: ``CALLOSUM_STATE``, else none), else in the table that the gate gave. In
-    ``state`` the late calls are kept too, so that they outlive this process; else they are kept in memory.
+    If no response comes in time, a call whose tool is at most of tier ``highest`` continues (``Decision.fallback``) and
+    is journalled once the gate is reachable again; a call of a higher tier raises ``GateUnavailable``. A tool's highest
+    tier is looked up in ``fallback`` (a table ``{tool: tier}``, or the path of its file), else in ``fallback.json`` in
+    the folder ``state`` (default: ``CALLOSUM_STATE``, else none), else in the table that the gate gave. The spool is
+    kept in ``state`` too, so that it outlives this process; without a state folder it is kept in memory.
 
-    ``start(seconds)`` is called, once a request, where nobody listens at the address, and may bring up a gate
-    there; so much of the deadline is left then, and what it takes is not counted. ``sleep`` and ``clock`` are for
-    tests. Raises ``ConfigError`` for what cannot be used.
+    ``start(seconds)`` is called at most once per request, if nothing listens at the address, and may start a gate
+    there. ``seconds`` is what remains of the deadline; the time that ``start`` takes is not counted. ``sleep`` and
+    ``clock`` are for tests. Raises ``ConfigError`` for arguments that cannot be used.
 
-    Methods raise ``ConfigError`` for input that the gate refuses (a token that may not do this, too),
-    ``StoreUnavailable`` if the gate cannot reach its store, ``GateUnavailable`` if it cannot be asked.
+    Methods raise ``ConfigError`` for input that the gate refuses (or a token without the right), ``StoreUnavailable``
+    if the gate cannot reach its store, and ``GateUnavailable`` if the gate is unreachable.
     """
 
     def __init__(
@@ -164,13 +163,13 @@ class CallosumClient(Gate):
         self._chores_at = float("-inf")
         self._table_at = float("-inf")
         self._fields: frozenset[str] | None = None
-        """The fields that the gate lists, None while it has not been asked."""
+        """Fields that the gate lists, None until it was asked."""
         self._unknown: frozenset[str] = frozenset()
-        """The fields that the gate has refused."""
+        """Fields that the gate has refused."""
         self._fields_until = self._unknown_until = 0.0
 
     here: bool = True
-    """Whether the tools of its calls run on this machine, so that its disk tells of their folders."""
+    """Whether the calls' tools run on this machine, so that its disk describes their folders."""
 
     def _open(self, token: str | None, cafile: str | os.PathLike[str] | None, *, verify: bool) -> Transport:
         token = token or os.environ.get("CALLOSUM_TOKEN")
@@ -199,9 +198,9 @@ class CallosumClient(Gate):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections, which ends what other threads wait for. Idempotent.
+        """Close the connections, which ends waits in other threads. Idempotent.
 
-        Late calls that are in memory alone are offered to the gate once more before.
+        Spooled calls that are only in memory are offered to the gate once more first.
         """
         self._sender.stop()
         if not self._transport.closed and self._met and self._spool.waiting():
@@ -213,7 +212,7 @@ class CallosumClient(Gate):
     # --- the gate's operations -------------------------------------------------------------------
 
     def handle(self, request: GateRequest[R]) -> R:
-        """Carries out a request at the gate, such as ``wire.Renew``, and returns its reply."""
+        """Send a request such as ``wire.Renew`` to the gate and return its reply."""
         if isinstance(request, Call):
             return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
         if isinstance(request, wire.Complete):
@@ -227,10 +226,10 @@ class CallosumClient(Gate):
         return self._ask(row.method, target, body, read, again=row.again, wait=wait)
 
     def intercept(self, call: Call) -> Decision:
-        """Decides a call before it runs, as every gate does; without the gate as ``fallback`` does.
+        """Decide a call before it runs, as every gate does; without the gate, decide like ``fallback``.
 
-        A call without a call id gets one. What this machine's disk tells of it is added, as far as nobody has said it:
-        the worktree of its ``cwd``, those of the other folders where it uses git, the homes it names.
+        A call without a call id gets one. What this machine's disk knows about the call is added unless the call
+        already says it: the worktree of its ``cwd``, those of other folders where it uses git, and the homes it names.
         """
         call = located(call) if self.here else call
         asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
@@ -270,10 +269,10 @@ class CallosumClient(Gate):
             raise
 
     def report(self, report: wire.Complete, *, sent: Callable[[], object] | None = None) -> Report:
-        """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised.
+        """Report how an action ended. A result that JSON cannot hold, or that is too long, is summarised.
 
-        ``sent`` is called each time that the report is out, before the gate's answer: what is begun there, the gate
-        hears of after the report.
+        ``sent`` is called each time the report has been sent, before the gate responds: the gate receives whatever
+        starts in it after the report.
         """
         if report.id is not None:
             check_id(report.id)
@@ -306,11 +305,11 @@ class CallosumClient(Gate):
         budget: int | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> wire.Brief:
-        """Returns what the others have in hand and did lately, as far as it matters to this session.
+        """Return what other sessions are doing and did lately, as far as it matters to this session.
 
-        ``keys``: context keys that matter to it beside those it has touched (at most 32), ``cwd``: its folder.
-        ``budget`` is in tokens (None: the gate's own). Put ``text`` into the session's context, unless it is
-        empty. It informs, it confirms nothing.
+        ``keys``: at most 32 context keys that matter to the session beside those it has touched; ``cwd``: its folder.
+        ``budget`` is in tokens (None: the gate's own). Put ``text`` into the session's context, unless it is empty. A
+        brief only informs; it confirms nothing.
         """
         named = tuple(keys)
         return self.handle(
@@ -318,7 +317,7 @@ class CallosumClient(Gate):
         )
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
-        """Returns the calls that wait for a person, oldest first; ``session``, as the journal names it, or all."""
+        """Return the calls that wait for a person, oldest first: of ``session``, named as in the journal, or of all."""
         return self.handle(wire.ApprovalsQuery(namespace=namespace, session=session)).approvals
 
     def journal(
@@ -332,9 +331,9 @@ class CallosumClient(Gate):
         wait: float = 0,
         namespace: str | None = None,
     ) -> wire.JournalPage:
-        """Returns a page of the journal after ``cursor``; its own ``cursor`` leads to the next.
+        """Return the page of the journal after ``cursor``; the page's own ``cursor`` leads to the next.
 
-        With ``wait`` (seconds, at most 60) it waits for something new. ``namespace`` None means all.
+        ``wait`` is the number of seconds, at most 60, to wait for a new entry. ``namespace`` None means all.
         """
         return self.handle(
             wire.JournalQuery(
@@ -349,9 +348,9 @@ class CallosumClient(Gate):
         )
 
     def events(self, types: str = "*", *, last_id: str = "", namespace: str | None = None) -> EventStream:
-        """Opens the stream of events: ``types`` are names with commas between (``safety.*,tool.called``).
+        """Open the stream of events; ``types`` are names separated by commas (``safety.*,tool.called``).
 
-        ``last_id`` is the id of the newest event that was seen, to go on from there.
+        ``last_id`` is the id of the newest event already received; the stream continues after it.
         """
         if not last_id.isprintable():
             raise ConfigError("control characters are not allowed", at="last_id")
@@ -379,10 +378,10 @@ class CallosumClient(Gate):
         raise BadResponse(str(fault)) if isinstance(fault, StoreUnavailable) else fault
 
     def emit(self, *events: Mapping[str, Any]) -> int:
-        """Reports what a host saw happen; returns how many events the gate took.
+        """Report events that a host observed; return how many events the gate accepted.
 
-        Each is an object with ``type`` and its fields, in the words of the wire. They are not sent twice: if
-        ``GateUnavailable`` is raised, some of them may have been taken.
+        Each event is an object with ``type`` and its fields, in wire form. Events are not sent twice: if
+        ``GateUnavailable`` is raised, some of them may have been accepted.
         """
         taken = 0
         for first in range(0, len(events), wire.MAX_EVENTS):
@@ -391,23 +390,23 @@ class CallosumClient(Gate):
         return taken
 
     def health(self) -> Mapping[str, Any]:
-        """Returns what the gate says of itself: ``status`` (``ok`` or what is wrong), ``version``, ``store``."""
+        """Return the gate's report about itself: ``status`` (``ok`` or what is wrong), ``version``, ``store``."""
         return self._ask("GET", "/health", None, read_health, again=True)
 
     # --- without the gate ------------------------------------------------------------------------
 
     def fallback(self, call: Call, error: Exception, *, tier: int | None = None) -> Decision:
-        """Decides a call that the gate could not be asked about (``error`` says why), by the tool's highest tier.
+        """Decide a call while the gate is unreachable (``error`` says why), by the tool's highest tier.
 
-        It goes on and will be journalled, or raises ``GateUnavailable``. ``tier`` is for a caller that knows how
-        grave the call is where the table does not.
+        The call continues and is spooled, or ``GateUnavailable`` is raised. ``tier`` is for a caller that knows the
+        tier of the call better than the table.
         """
         return self._without_gate(call, error, tier=tier)
 
     def _without_gate(
         self, call: Call, error: Exception, *, tier: int | None = None, call_id: str | None = None
     ) -> Decision:
-        """Decides as ``fallback`` does; ``call_id`` is the one that the gate was asked under."""
+        """Decide like ``fallback``; ``call_id`` is the id under which the gate was asked."""
         tier = self._table.tier(call.tool, call.params) if tier is None else tier
         cause = error.__cause__ if isinstance(error.__cause__, TransportError) else error
         if not verdict_without_gate(tier, self._highest).proceed:
@@ -429,9 +428,9 @@ class CallosumClient(Gate):
         )
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Says how a call ended that ran without the gate, for the journal.
+        """Record in the spool how a call ended that ran without the gate.
 
-        Raises ``ConfigError`` for an outcome that is none.
+        Raises ``ConfigError`` if ``outcome`` is not an outcome.
         """
         try:
             said = Outcome(outcome)
@@ -441,24 +440,24 @@ class CallosumClient(Gate):
         self._kept_something()
 
     def flush(self) -> bool:
-        """Send now what the gate could not be told before. Return whether it took everything.
+        """Send the spooled calls now and return whether the gate accepted all of them.
 
-        Late calls are sent by themselves too: before the next decision, and within two seconds.
+        They are also sent automatically: before the next decision, and within two seconds.
         """
         return self._flush(self._clock() + self.deadline, wait=self.deadline) and not self._spool.waiting()
 
     def _keep_report(self, report: wire.Complete) -> None:
-        """Keeps a report that the gate did not take."""
+        """Spool a report that the gate did not receive."""
         said = {name: getattr(report, name) for name in _OF_A_REPORT}
         words = {name: value for name, value in said.items() if value is not None}
-        from callosum.gate.check import outcome_of  # noqa: PLC0415 - for a gate that is away
+        from callosum.gate.check import outcome_of  # noqa: PLC0415 - needed only while the gate is unreachable
 
         outcome = outcome_of(report.result, report.outcome)
         self._spool.report_action(words, outcome.value, id=report.id, key=report.context_key)
         self._kept_something()
 
     def _give_up(self, call: Call) -> None:
-        """Notes that nobody waits for the answer to a call any more, and that it does not run."""
+        """Record that nothing waits for the decision on a call any more, and that the call does not run."""
         self._spool.give_up(plain(call))
         self._kept_something()
 
@@ -468,14 +467,14 @@ class CallosumClient(Gate):
             self._sender.wake()
 
     def _tell(self, limit: float) -> None:
-        """Tells the gate what it does not know yet, before it decides: in half of the time until ``limit``."""
+        """Send the spooled calls before a decision, within half of the time until ``limit``."""
         now = self._clock()
         if self._spool.waiting() and now >= self._tell_at:
             left = (limit - now) / 2
             self._flush(now + left, wait=left)
 
     def _carry(self) -> None:
-        """Tries once, beside the calls, to tell the gate what it does not know yet."""
+        """Try once, in the background, to send the spooled calls."""
         if not self._transport.closed:
             self._flush(self._clock() + min(self.deadline, CARRY_SECONDS))
 
@@ -494,14 +493,15 @@ class CallosumClient(Gate):
         tell: bool = False,
         lost: list[TransportError] | None = None,
     ) -> T:
-        """Sends a request until it is answered or the time is up. ``tell``: the gate must know the late calls first.
+        """Send a request until it is answered or the time is up.
 
-        ``lost`` gets the errors of the tries that the gate may have carried out without the client knowing its answer.
+        ``body`` may be a function of the seconds left until this client gives up, for a request that says how long its
+        client waits. ``again``: the request may be carried out twice. ``wait``: seconds that the gate may let the
+        request wait. ``tell``: send the spooled calls first. ``lost`` collects the errors of tries that the gate may
+        have carried out although its response was lost.
 
-        ``body`` may be a function of the seconds left until this client gives up, for a request that says how
-        long its client waits. ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait.
-        A try that lasted longer than the deadline was waiting for its turn, and one that a stopping gate sent on
-        goes on elsewhere, so after these the gate gets the deadline once more.
+        A try that lasted longer than the deadline was waiting for its turn, and one that a stopping gate refused
+        continues at another server; after either, the gate gets the full deadline once more.
         """
         now = self._clock()
         ends = now + self.deadline + wait
@@ -519,7 +519,7 @@ class CallosumClient(Gate):
                 answer = self._transport.request(
                     method, target, content, deadline=ends, connect_by=limit, again=again, sent=sent
                 )
-                found = read(answer)
+                reply = read(answer)
             except ConfigError as error:
                 if dropped or not callable(body) or not self._drops(error):
                     raise
@@ -550,13 +550,13 @@ class CallosumClient(Gate):
             else:
                 now = self._clock()
                 if tell and now >= self._tell_at and self._spool.waiting():
-                    self._tell_at = now + TELL_AGAIN  # it decides, but it does not take them
+                    self._tell_at = now + TELL_AGAIN  # the gate decides, but does not accept them
                 if now >= self._chores_at:
                     self._chores(min(ends, now + self.deadline))
-                return found
+                return reply
 
     def _lists(self, *fields: str) -> bool:
-        """Return True if the gate says that it knows the fields. It is asked once, and again after some minutes."""
+        """Return True if the gate says that it knows the fields. It is asked again after five minutes."""
         if self._fields is None or self._clock() >= self._fields_until:
             try:
                 health = self.health()
@@ -566,7 +566,7 @@ class CallosumClient(Gate):
             self._fields_until = self._clock() + _TABLE_EVERY
             said = health.get("fields")
             self._fields = (
-                frozenset(one for one in said if isinstance(one, str)) if isinstance(said, list) else frozenset()
+                frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
             )
         return self._fields.issuperset(fields)
 
@@ -579,7 +579,7 @@ class CallosumClient(Gate):
         return replace(asked, **{name: value for name, value in defaults.items() if name in own})
 
     def _drops(self, error: ConfigError) -> bool:
-        """Return True if the gate refused a field that the request can do without. For some minutes it is not sent."""
+        """Return True if the gate refused an optional field. That field is left out for the next five minutes."""
         if not error.message.startswith(wire.UNKNOWN_FIELD) or error.at not in wire.OPTIONAL:
             return False
         now = self._clock()
@@ -593,7 +593,7 @@ class CallosumClient(Gate):
         raise GateUnavailable(f"the gate at {self.url} cannot be asked: {error}") from error
 
     def _bring_up(self, start: Callable[[float], object], seconds: float) -> Exception | None:
-        """Start a gate. Return why it could not be started, None if nothing is known against it."""
+        """Call ``start``. Return its exception if no gate could be started, else None."""
         try:
             start(max(0.0, seconds))
         except (OSError, CallosumError) as error:
@@ -604,9 +604,9 @@ class CallosumClient(Gate):
     # --- beside the requests ---------------------------------------------------------------------
 
     def _chores(self, deadline: float) -> None:
-        """What is done now and then after an answer, in what is left of its time: late calls, the table.
+        """Send spooled calls and fetch the fallback table, now and then after a response, in what is left of its time.
 
-        The first answer of all is not made to wait for the table: the second is.
+        The first response is not delayed by the table; the second is.
         """
         now = self._clock()
         self._chores_at = now + CHORES_EVERY
@@ -639,36 +639,36 @@ class CallosumClient(Gate):
         try:
             read_accepted(answer)
         except ConfigError as error:
-            place = _CALL_AT.match(error.at)
+            record_index = _CALL_AT.match(error.at)
             theirs = answer.status == 403
-            if answer.status in (400, 413, 422) or (theirs and place is not None):
-                raise PageRefused(str(error), int(place[1]) if place else None, theirs=theirs) from None
+            if answer.status in (400, 413, 422) or (theirs and record_index is not None):
+                raise PageRefused(str(error), int(record_index[1]) if record_index else None, theirs=theirs) from None
             raise
 
 
 def _is_own(url: str, state: str) -> bool:
-    """Whether the gate at a socket is the one of this state folder, whose spool it takes in by itself."""
-    from callosum.sockets import socket_path  # noqa: PLC0415 - where a state folder is given
+    """Return whether the socket belongs to this state folder's gate, which reads the folder's spool itself."""
+    from callosum.sockets import socket_path  # noqa: PLC0415 - only if a state folder is given
 
     return url == f"unix:{socket_path(state)}"
 
 
 def _sent_on(error: Exception) -> bool:
-    """Whether a gate answered that it did nothing with the request: another one, or the next, may."""
+    """Return whether a gate said that it did nothing with the request, so that it may be sent again."""
     return isinstance(error, BadResponse) and not error.sent
 
 
 class EventStream:
-    """An endless iterator over ``StreamEvent``; lost connections are replaced, going on where it was.
+    """An endless iterator over ``StreamEvent``; after a lost connection it reconnects and continues where it was.
 
-    Close it, or use it as a context manager; ``close`` may come from any thread.
+    Close it, or use it as a context manager; ``close`` may be called from any thread.
     """
 
     def __init__(self, client: CallosumClient, connect: Callable[[str], ResponseStream], last_id: str) -> None:
         self._client = client
         self._ended = threading.Event()
         self._events = Events(connect, last_id=last_id, wait=self._wait, clock=client._clock)  # noqa: SLF001
-        client._streams.add(self)  # noqa: SLF001 - closed with its client
+        client._streams.add(self)  # noqa: SLF001 - its client closes it
 
     def __enter__(self) -> Self:
         return self
@@ -687,7 +687,7 @@ class EventStream:
             return StreamEvent(id, type, text)
 
     def close(self) -> None:
-        """Ends the iteration. Idempotent."""
+        """End the iteration. Idempotent."""
         self._ended.set()
         self._events.close()
         self._client._streams.discard(self)  # noqa: SLF001

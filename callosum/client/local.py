@@ -1,7 +1,7 @@
-"""The local gate: a server on a socket of this user's own, started by whoever first needs it.
+"""Start and use the local gate: a server on this user's own socket, started by the first process that needs it.
 
-It ends by itself when nobody has asked for a while and no lease, waiter or approval is open. Of two that are
-started at once one serves; the other sees the first one's lock and ends.
+It ends by itself once no request has come for a while and no lease, waiter or approval is open. If two start at once,
+one serves; the other sees the first one's lock and ends.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from callosum.client.client import CallosumClient
 
 IDLE: Final = 600
-"""After how many seconds without need the local gate ends."""
+"""Seconds without requests after which the local gate ends."""
 START_SECONDS: Final = 10.0
-"""How long the first call may take, in which the gate is started."""
+"""Seconds that the first call, which starts the gate, may take."""
 _POLL: Final = 0.01
 _NOT_FIRST: Final = 1
 _NEEDED: Final = ("uvicorn", "httptools", "apscheduler", "prometheus_client")
-"""Packages of the extra ``server``, without which no local gate starts."""
+"""Packages of the extra ``server``, which the local gate needs."""
 
 
 def listens(path: str) -> bool:
-    """Whether somebody takes connections there."""
+    """Return whether something accepts connections at the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
         tried.settimeout(1.0)
         try:
@@ -42,10 +42,10 @@ def listens(path: str) -> bool:
 
 
 class _Detached(subprocess.Popen[bytes]):
-    """A child that is meant to outlive this process."""
+    """A child process that may outlive this process."""
 
     def __del__(self, _maxsize: int = sys.maxsize) -> None:
-        """Says nothing of a child that still runs."""
+        """Suppress the warning about a child that is still running."""
 
 
 _children: list[_Detached] = []
@@ -54,16 +54,16 @@ _children: list[_Detached] = []
 def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle: float = IDLE) -> bool:
     """Start the local gate of a state folder unless it runs; return whether it listens within ``seconds``.
 
-    It runs from this installation, in a neutral folder and with none of this process's variables that change which
-    code runs (``callosum.launch``); those of Callosum's settings it gets with absolute paths. What it has to say goes
-    to ``server.log`` in the state folder.
+    It runs from this installation, in a neutral folder and without those variables of this process that change which
+    code runs (``callosum.launch``). It gets Callosum's settings with absolute paths. Its output goes to ``server.log``
+    in the state folder.
 
     Raises ``ConfigError`` if none runs and a package of the extra ``server`` is missing.
     """
     path = socket_path(state)
     if listens(path):
         return True
-    from importlib.util import find_spec  # noqa: PLC0415 - where nothing is started it is not needed
+    from importlib.util import find_spec  # noqa: PLC0415 - needed only to start a gate
 
     if missing := next((name for name in _NEEDED if find_spec(name) is None), ""):
         raise ConfigError(
@@ -74,7 +74,7 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
     ends = time.monotonic() + seconds
     folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
-    from callosum.settings import handed_on  # noqa: PLC0415 - where nothing is started it is not needed
+    from callosum.settings import handed_on  # noqa: PLC0415 - needed only to start a gate
 
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     log = os.open(os.path.join(folder, "server.log"), writing, 0o600)  # noqa: PTH118
@@ -92,7 +92,7 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
         os.close(log)
     _children.append(child)
     while not listens(path):
-        # One that ends with "no" was not the first: then who was first is about to listen.
+        # A child that ends with this exit code lost the race: the winner is about to listen.
         if time.monotonic() > ends or child.poll() not in (None, _NOT_FIRST):
             return False
         time.sleep(_POLL)
@@ -100,13 +100,13 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
 
 
 def local_client(state: str | os.PathLike[str], *, idle: float = IDLE, **options: Any) -> CallosumClient:
-    """Returns a client of the state folder's local gate, which is started with the first call that finds none.
+    """Return a client of the state folder's local gate; the first call that finds no gate starts it.
 
     ``options`` are those of ``CallosumClient``. That first call may take ``START_SECONDS`` longer. A process of another
-    user that listens there is not asked. Where no gate can be started, because a package of the extra ``server`` is
-    missing, the log says which, and so does the error of a call that does not run without a gate.
+    user that listens there is never asked. If no gate can be started because a package of the extra ``server`` is
+    missing, the log names the package, and so does the error of a call that cannot run without a gate.
     """
-    from callosum.client.client import CallosumClient  # noqa: PLC0415 - `start` alone must stay light
+    from callosum.client.client import CallosumClient  # noqa: PLC0415 - importing `start` alone must stay light
 
     def bring_up(_seconds: float) -> None:
         start(state, START_SECONDS, idle=idle)
