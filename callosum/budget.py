@@ -1,11 +1,11 @@
-"""Limit how many values of a request are looked into.
+"""Limit how many values of a request are inspected.
 
-What a model or a tool writes can hold millions of small values, and each of them costs time: to decode, to classify, to
+JSON written by a model or a tool can hold millions of small values, and each costs time: to decode, to classify, to
 redact, to search for ids. ``lighter`` shortens a request's JSON before anything else reads it: containers with too many
-values keep their beginning, and a marker (``UNREAD``) takes the place of the rest. The marker holds a digest of all
-that was there, so that calls which differ only in the rest stay different calls.
+values keep their beginning, and a marker (``UNREAD``) replaces the rest. The marker holds a digest of the whole text,
+so that calls which differ only in the rest stay different calls.
 
-Everything here runs in C over whole texts, and in Python over at most ``MAX_VALUES`` places.
+Everything here runs in C over whole texts, and in Python over at most ``MAX_VALUES`` positions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import msgspec
 from msgspec import Raw
 
 MAX_VALUES: Final = 20_000
-"""Most values of one request, or of one call, that are looked into."""
+"""Maximum number of values inspected in one request or one call."""
 SMALL: Final = 2 * MAX_VALUES
-"""Bytes of JSON that cannot hold more than ``MAX_VALUES`` values."""
+"""Size of JSON, in bytes, that cannot hold more than ``MAX_VALUES`` values."""
 MAX_LISTED: Final = 200_000
-"""Most values of a request that lists many calls or events."""
+"""Maximum number of values in a request that lists many calls or events."""
 UNREAD: Final = "callosum:unread"
 """Name of the marker: ``{"values": ..., "bytes": ..., "digest": ..., "in": [names of shortened params]}``."""
 
 _MAX_MEMBERS: Final = MAX_VALUES
-"""Most members of one object that are looked at one by one."""
+"""Maximum number of members of one object that are inspected one by one."""
 _SHARE: Final = MAX_VALUES // 4
-"""Most values of one member of an object that is shortened."""
+"""Maximum number of values kept of one member of a shortened object."""
 _STRUCTURE: Final = bytes(set(range(256)).difference(b'",[]{}'))
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
 _NAME: Final = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
@@ -49,9 +49,9 @@ class TooMany(ValueError):
 
 
 def values_in(text: bytes, most: int = MAX_VALUES) -> int:
-    """Return how many values JSON text holds, roughly; ``most`` for fewer than that. ``text`` need not be valid."""
+    """Return roughly how many values JSON text holds; return ``most`` if fewer. ``text`` may be invalid JSON."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") < most:
-        return most  # even if every comma counted
+        return most  # fewer than ``most`` even if every comma counted
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     bones = plain.translate(None, _STRUCTURE)
     strings = bones.count(b'"') // 2
@@ -69,10 +69,10 @@ def all_listed(body: bytes) -> bytes:
 
 
 def lighter(body: bytes) -> bytes:
-    """Return the JSON object of a request with at most about ``MAX_VALUES`` values; the same bytes if it has no more.
+    """Return the JSON object of a request with at most about ``MAX_VALUES`` values; unchanged if it has no more.
 
-    Raises ``TooMany`` for more values that do not stand in the members of an object: nothing that a request is judged
-    by may get lost unseen. What is no JSON is returned as it is, or with a part of it left out.
+    Raises ``TooMany`` for more values that are not inside the members of an object, because nothing that a request is
+    judged by may get lost unnoticed. Text that is not JSON is returned unchanged or with a part left out.
     """
     if len(body) <= SMALL or values_in(body) <= MAX_VALUES:
         return body
@@ -91,7 +91,8 @@ def lighter(body: bytes) -> bytes:
 def shorter(text: bytes) -> bytes:
     """Return a JSON container with at most about ``MAX_VALUES`` values and the marker.
 
-    Of an object each member keeps its beginning, so that none is lost; where it has too many members, the first remain.
+    Each member of an object keeps its beginning, so that no member is lost; if the object has too many members, the
+    first ones are kept.
     """
     names: list[str] = []
     kept = text
@@ -124,7 +125,7 @@ def _is_heavy(member: bytes) -> bool:
 
 
 def unread(params: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names of the params that were shortened, () if it may be any of them; None if none was."""
+    """Return the names of the shortened params: () if it may be any of them, None if none was shortened."""
     marker = params.get(UNREAD)
     if marker is None:
         return None
@@ -133,7 +134,7 @@ def unread(params: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 class _Member(NamedTuple):
-    """The name of an object's member, and where its value stands."""
+    """The name of an object's member, and the position of its value."""
 
     name: str
     start: int
@@ -141,9 +142,9 @@ class _Member(NamedTuple):
 
 
 def _members(text: bytes) -> list[_Member] | None:
-    """Return the members of an object; None if it has more than ``_MAX_MEMBERS``, or is no object of JSON.
+    """Return the members of an object; None if it has more than ``_MAX_MEMBERS`` or is not a JSON object.
 
-    Raises ``TooMany`` for a name that stands twice.
+    Raises ``TooMany`` for a repeated name.
     """
     view, at = memoryview(text), 0
     found: dict[str, _Member] = {}
@@ -165,19 +166,19 @@ def _members(text: bytes) -> list[_Member] | None:
 
 
 def _length(text: memoryview) -> int:
-    """Return the length of the JSON value at the beginning of a text, which has something behind it."""
+    """Return the length of the JSON value at the beginning of a text that continues after it."""
     try:
         _VALUE.decode(text)
     except msgspec.DecodeError as error:
         match = _TRAILING.search(str(error))
         if match is None:
             raise
-        return int(match[1]) - 1  # it counts the first character behind the value
+        return int(match[1]) - 1  # the error counts the first character after the value
     return len(text)
 
 
 def _cut(text: bytes, values: int) -> bytes:
-    """Return a container with about so many of its first values, nested ones included."""
+    """Return a container with about the given number of its first values, nested ones included."""
     opened: list[bytes] = []
     for match in _TOKEN.finditer(text):
         sign = match[0][:1]

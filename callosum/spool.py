@@ -36,31 +36,31 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     Accept = Callable[[Sequence[bytes]], Sequence[bytes] | None]
-    """Takes a page of lines. Returns those that must wait in the file for somebody else."""
+    """Takes a page of lines and returns those that must stay in the file for another client."""
 
 FILE: Final = "late.jsonl"
-"""The name of the file in the state folder."""
+"""File name of the spool in the state folder."""
 MAX_FILE: Final = 4_000_000
-"""Longest file in bytes. Who has more to tell keeps it in memory or drops it, and says so."""
+"""Maximum size of the file, in bytes. Beyond it, writers keep records in memory or drop them, and log it."""
 MAX_LINE: Final = 200_000
-"""Longest record in bytes."""
+"""Maximum size of a record, in bytes."""
 MAX_PAGE: Final = 500
-"""Most records of one page."""
+"""Maximum number of records in a page."""
 PAGE_BYTES: Final = 1_000_000
 WAIT: Final = 2.0
-"""Seconds for which a gate waits before its decision while another process takes the spool in."""
+"""Seconds that a gate waits before its decision while another process reads the spool."""
 _LOCK: Final = "late.lock"
 _LEFT: Final = "late-"
-"""How the files begin that an earlier version had taken and not finished."""
+"""File name prefix of files that an earlier version had taken and not finished."""
 _POLL: Final = 0.001
 _OF_THE_MOMENT: Final = frozenset((errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS))
-"""Errors that may be over by the next decision, although the file looks as before."""
+"""Errors that may be gone by the next decision although the file looks the same."""
 _CHASE: Final = 0.5
-"""Seconds after which a taking ends with what was there when it last looked, though more was added meanwhile."""
+"""Seconds after which reading ends with the records seen so far, even if more were added meanwhile."""
 _MARK: Final = b'{"taken":'
 _TRIES: Final = 500
 _SHORT: Final = ("instance", "tool", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
-"""What is kept of a call whose record is too long."""
+"""Fields kept of a call whose record is too long."""
 _IDENTITY: Final = ("namespace", "instance", "session", "callId")
 
 
@@ -71,31 +71,31 @@ def _warn(message: str, *values: object) -> None:
 
 
 class Unusable(OSError):
-    """A file in the spool's place that is not ours to read: a link, a device, or another user's."""
+    """A file at the spool's path that must not be read: a link, a device, or another user's file."""
 
 
 class Spool:
-    """The spool of a state folder, which is made when it is first needed. Usable from any thread and process."""
+    """The spool of a state folder, created on first use. Usable from any thread and process."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.path = os.path.join(folder, FILE)  # noqa: PTH118 - pathlib costs 5 ms of a hook's start
         self._said = ""
         self._passed: tuple[int, ...] = ()
-        """What the file was like that could not be taken in; it is not tried again until it changes."""
+        """Attributes of a file that could not be read; it is not tried again until it changes."""
 
     def waiting(self) -> bool:
-        """Return whether anything waits. One look at the file, whatever it holds."""
+        """Return whether the file exists, which means that records are pending. The content is not checked."""
         return os.access(self.path, os.F_OK)
 
     def left(self) -> bool:
-        """Return whether anything waits, also in a file that an earlier version did not finish."""
+        """Return whether records are pending, including in a file that an earlier version did not finish."""
         return self.waiting() or any(True for _ in self._left())
 
     # --- writing ---
 
     def add(self, line: bytes) -> bool:
-        """Append a record. Return False if that cannot be, or if the file is full; the reason is logged once."""
+        """Append a record. Return False if that fails or the file is full; the reason is logged once."""
         if fcntl is None:
             self._say(f"{self.path} cannot be kept: this system has no file locks")
             return False
@@ -113,7 +113,7 @@ class Spool:
         return False
 
     def _append(self, line: bytes) -> bool | None:
-        """Append a record. Return None if the file is being removed: there may be another by now."""
+        """Append a record. Return None if the file is being removed; a new one may exist by now."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             descriptor = os.open(self.path, flags, 0o600)
@@ -124,7 +124,7 @@ class Spool:
             _check(descriptor)
             if not _locked(descriptor, fcntl.LOCK_SH) or not _same(descriptor, self.path):
                 return None
-            # It starts with a line end too: what a process left unfinished spoils no other's line.
+            # The record also starts with a line end, so that a half-written line of a killed process does not spoil it.
             data = b"\n" + line + b"\n"
             if os.fstat(descriptor).st_size + len(data) > MAX_FILE:
                 return False
@@ -135,10 +135,11 @@ class Spool:
     # --- taking in ---
 
     def take(self, accept: Accept, wait: float = WAIT) -> int:
-        """Hand everything that waits to ``accept``, page by page, and remove it. Return how many records that were.
+        """Pass all pending records to ``accept`` in pages and remove them from the file. Return the number of records.
 
-        Everything that was added before the call is taken when it returns, whoever has taken it, unless somebody else
-        takes for longer than ``wait`` seconds. What ``accept`` raises is raised, and what it did not take stays.
+        When it returns, all records added before the call have been read, by this process or another, unless another
+        process reads for longer than ``wait`` seconds. Exceptions of ``accept`` are raised, and records that it did not
+        accept stay.
         """
         if fcntl is None:
             return 0
@@ -159,10 +160,10 @@ class Spool:
             for line in kept:
                 self.add(line)
         except FileNotFoundError:
-            return 0  # no folder
+            return 0  # the folder does not exist
         except OSError as error:
             if not isinstance(error, Unusable) and not str(error.filename or "").startswith(self.folder):
-                raise  # not the spool's fault: what ``accept`` raised
+                raise  # raised by ``accept``, not by the spool's file
             if error.errno not in _OF_THE_MOMENT:
                 self._passed = self._look()
             self._say(f"{self.path} cannot be taken in: {error.strerror or error}")
@@ -184,7 +185,7 @@ class Spool:
         yield from (name for name in names if name.startswith(_LEFT) and name.endswith(".jsonl"))
 
     def _empty(self, path: str, accept: Accept, kept: list[bytes]) -> int:
-        """Take one file in and remove it; ``kept`` gets what must wait for somebody else."""
+        """Read one file and remove it; records that must stay for another client are added to ``kept``."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -199,18 +200,18 @@ class Spool:
                 for page, until in _pages(data, at, end):
                     kept += accept(merged(page)) or ()
                     count += len(page)
-                    with suppress(OSError):  # no room: if this process dies now, the page is entered again
+                    with suppress(OSError):  # disk full: if this process dies now, the page is entered again
                         os.write(descriptor, b"\n%s%d}\n" % (_MARK, until))
                 at = max(at, end)
                 if monotonic() > ends or not _lock_soon(descriptor):
-                    return count  # somebody writes and writes: the next decision continues here
+                    return count  # records keep being added: the next decision continues here
                 data = _read(descriptor)
                 end = len(data)
                 if not any(True for _ in _pages(data, at, end)):
                     break
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.unlink(path)  # noqa: PTH108
-            # Who writes without the lock (a language that has none) looks afterwards whether the file is still there.
+            # A writer without the lock (in a language that has none) checks afterwards whether the file still exists.
             data = _read(descriptor)
             for page, _ in _pages(data, end, len(data)):
                 kept += accept(page) or ()
