@@ -220,15 +220,16 @@ def load(
 
 
 def user_config(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the path of the user's own ``callosum.toml``, which every process of theirs finds by itself."""
+    """Return the path of the user's own ``callosum.toml``, which all of the user's processes find by themselves."""
     return _platform("config", os.environ if environ is None else environ) / CONFIG
 
 
 def handed_on(environ: Mapping[str, str], cwd: str | Path | None = None) -> dict[str, str]:
-    """Return the variables with settings of a gate that a process hands on to the local gate that it starts.
+    """Return the environment variables with gate settings that a process passes to the local gate it starts.
 
-    That gate works in another folder: paths become absolute, from ``cwd`` (default: the working folder). Left out are
-    the settings that are given as options, that concern one session, or that only a server of several machines has.
+    That gate works in another folder, so paths become absolute, starting at ``cwd`` (default: the working folder).
+    Settings that are given as options, that concern one session, or that only a server for several machines has are
+    left out.
     """
     here = Path.cwd() if cwd is None else Path(cwd).absolute()
     found: dict[str, str] = {}
@@ -246,18 +247,18 @@ def handed_on(environ: Mapping[str, str], cwd: str | Path | None = None) -> dict
 
 
 def _absolute(path: str, here: Path) -> str:
-    return str(here / os.path.expanduser(path))  # noqa: PTH111 - that a user is unknown is for the gate to report
+    return str(here / os.path.expanduser(path))  # noqa: PTH111 - an unknown user is for the gate to report
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
 class _Bad(Exception):
-    """What was expected instead."""
+    """Carries a description of the expected value."""
 
 
 _Reader = Callable[[Any, Path], Any]
-"""Turns a value into that of the field, given the folder at which relative paths start."""
+"""Converts a value to that of the field; the second argument is the folder at which relative paths start."""
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZES: Final = {
@@ -381,7 +382,7 @@ def _branches(value: Any, base: Path) -> tuple[str, ...]:
 
 
 def _folders(value: Any, base: Path) -> tuple[str, ...]:
-    """Folders as they are spelled in commands: absolute, and from home on where they lie there."""
+    """Return folders as commands spell them: absolute, and also starting with ``~`` if in the home folder."""
     words = [word for word in value.split(os.pathsep) if word] if isinstance(value, str) else value
     if not isinstance(words, list | tuple):
         raise _Bad(f'a list of folders, or folders with "{os.pathsep}" between')
@@ -409,13 +410,13 @@ _SHELL: Final[Mapping[str, _Reader]] = {
     "temporary_folders": _folders,
     "protected": _branches,
 }
-"""The fields of ``ShellPolicy``, which only a process that judges calls needs to load."""
+"""Fields of ``ShellPolicy``, listed here because only a process that judges calls needs to load that class."""
 
 REGIONS: Final = (
     *("execution", "safety", "health", "scheduler", "episodes", "search"),
     *("context", "budget", "learning", "models", "parsing"),
 )
-"""The regions by their modules' names: what ``regions.off`` may name."""
+"""Module names of the regions, which ``regions.off`` may name."""
 
 
 def _regions(value: Any, base: Path) -> tuple[str, ...]:
@@ -451,7 +452,7 @@ def _tokens(value: Any, _: Path) -> int:
 
 
 _OF_ONE_PROCESS: Final = ("state", "instance", "hook", "notify", "host_approvals")
-"""Settings that no process hands on to a gate that it starts."""
+"""Settings that a process does not pass on to a gate that it starts."""
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
     "store": _url,
@@ -509,7 +510,7 @@ def _take(given: Mapping[str, Any], name: str, place: str, base: Path) -> Path |
 
 
 _OPTIONS: Final = {"server_hosts": "--allow-host", "server_origins": "--allow-origin"}
-"""The options of ``callosum serve`` that are not named as the setting is."""
+"""Options of ``callosum serve`` whose names differ from the setting's."""
 
 
 def _flag(name: str) -> str:
@@ -527,7 +528,7 @@ def _no_such(name: str, names: Mapping[str, Any]) -> str:
 
 
 class _Place(NamedTuple):
-    """How a field is written in the file: ``lease.ttl``."""
+    """The name of a field in the file: ``lease.ttl``."""
 
     table: str
     key: str
@@ -557,9 +558,9 @@ def _find(named: Path | None, environ: Mapping[str, str], folders: Sequence[Path
 
 
 def _up_to_repository(here: Path) -> list[Path]:
-    """The folders from here to the root of the repository; only this one outside of any.
+    """Return the folders from here up to the root of the repository; outside a repository, only this one.
 
-    What lies above a repository, or in a folder that all may write, is not ours to believe.
+    Files above a repository, or in a folder that everyone may write to, are not trusted.
     """
     folders = [here]
     for folder in (here, *here.parents):
