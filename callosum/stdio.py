@@ -73,7 +73,7 @@ class HealthQuery(Struct, GateRequest["ChildHealth"], frozen=True):
 
 
 class ChildHealth(Struct, frozen=True, rename="camel"):
-    """Who answers, and what it takes."""
+    """The name and version of this child, and the methods it has."""
 
     name: str
     version: str
@@ -81,16 +81,16 @@ class ChildHealth(Struct, frozen=True, rename="camel"):
 
 
 METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {**operations.METHODS, "health": HealthQuery}
-"""Every method with what it takes."""
+"""The parameter type of every method."""
 _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.items()}
 
 
 Briefs = Callable[[wire.ReadBrief], wire.Brief]
-"""What serves ``brief``, which a gate alone does not."""
+"""Serves the method ``brief``, which a gate alone does not have."""
 
 
 def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
-    """Return what makes briefs for an embedded gate. ``corpus`` is told of them."""
+    """Return a function that makes briefs for an embedded gate and emits their events to ``corpus``."""
     corpus = corpus if corpus is not None else Corpus()
     prefrontal = Prefrontal(
         corpus,
@@ -116,7 +116,7 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
 
 
 class ApproverRequired(CallosumError):
-    """What only a person may do. ``at`` names the method, or the field that makes it so."""
+    """Only a person may do this. ``at`` names the method, or the field that makes it so."""
 
     def __init__(self, at: str) -> None:
         super().__init__(f"only a person may {at}, and this child speaks for none: start it with --approver")
@@ -124,7 +124,7 @@ class ApproverRequired(CallosumError):
 
 
 class RpcMethods:
-    """What each method does. ``approver``: a person stands behind the host, so it may decide for one."""
+    """Runs the methods. ``approver``: the host acts for a person, so it may approve and deny."""
 
     def __init__(self, gate: Gate, briefs: Briefs, *, approver: bool) -> None:
         self._gate = gate
@@ -214,7 +214,7 @@ _ID: Final = msgspec.json.Decoder(str | int | float | None)
 
 
 class RpcError(Exception):
-    """A message that asks for nothing that can be done. ``id`` None: a notification, which is not answered."""
+    """A message that cannot be carried out. ``id`` None: a notification, which gets no response."""
 
     def __init__(self, id: Raw | None, code: int, message: str, /, **data: str | int) -> None:
         super().__init__(message)
@@ -222,12 +222,12 @@ class RpcError(Exception):
         self.error = _Error(code, message, data or None)
 
     def answer(self) -> bytes | None:
-        """Returns the line that says so, without its end."""
+        """Return the error response as a line, without the line end."""
         return wire.encode(_Failure(self.id, self.error)) if self.id is not None else None
 
 
 class RpcRequest(NamedTuple):
-    """A request that can be worked on. ``id`` as it was written; None for a notification."""
+    """A valid request. ``id`` is the text as it was written; None for a notification."""
 
     id: Raw | None
     method: str
@@ -235,7 +235,7 @@ class RpcRequest(NamedTuple):
 
     @property
     def slow(self) -> bool:
-        """Whether it may take longer than a transaction."""
+        """Return whether the request may take longer than a transaction."""
         return bool(getattr(self.params, "wait", 0) > 0)
 
 
@@ -328,7 +328,7 @@ def _with_own(params: Any, said: _Said, **own: str) -> Any:
 
 
 class LineSplitter:
-    """Cuts what comes into lines; a line longer than ``most`` bytes is passed over without being kept."""
+    """Splits input into lines; a line longer than ``most`` bytes is skipped and not stored."""
 
     def __init__(self, most: int = wire.MAX_BODY) -> None:
         self._most = most
@@ -336,14 +336,14 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """Returns the lines that ``data`` ends, without their ends; None for one that was too long."""
+        """Return the lines that ``data`` completes, without line ends; None for a line that was too long."""
         *ends, rest = data.split(b"\n")
         lines = [self._end(one) for one in ends]
         self._keep(rest)
         return lines
 
     def rest(self) -> bytes | None:
-        """Returns what came after the last line's end."""
+        """Return the text after the last line end."""
         return self._end(b"")
 
     def _keep(self, part: bytes) -> None:

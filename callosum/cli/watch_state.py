@@ -1,4 +1,4 @@
-"""What ``callosum watch`` looks at: the sessions, and what waits for a person. No terminal here."""
+"""Hold what ``callosum watch`` shows: the sessions, and the calls that wait for a person. Uses no terminal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from callosum.model import Holding, Status
 
 BACK: Final = 900 * SECOND
-"""How far back the first look goes."""
+"""Microseconds of the journal that are read at the start."""
 _MOST: Final = 200
-"""Sessions that are remembered."""
+"""Maximum number of sessions that are remembered."""
 OVERRIDE: Final = 600.0
-"""How long a block is offered to a person, in seconds."""
+"""Seconds for which a person is offered to override a block."""
 
 
 class SessionActivity(Struct):
-    """A session as its entries show it. Moments in Unix seconds."""
+    """A session, summed up from its entries. Times are Unix seconds."""
 
     name: str
     last: float = 0.0
@@ -38,7 +38,7 @@ class SessionActivity(Struct):
 
 
 class PendingCall(Struct, frozen=True):
-    """A call that a person may answer: asked, or blocked a short while ago."""
+    """A call that a person may approve or deny: one with an open question, or one blocked recently."""
 
     id: int
     instance: str
@@ -53,11 +53,11 @@ class PendingCall(Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """The short id, for people."""
+        """Return the short id, for people."""
         return short_of(self.id)
 
     def facts(self) -> dict[str, Any]:
-        """What is told to a program: ``event`` is ``approval`` or ``block``."""
+        """Return the facts passed to the ``notify`` command; ``event`` is ``approval`` or ``block``."""
         return {
             "event": "approval" if self.verdict is Verdict.ASK else "block",
             "id": self.id,
@@ -74,7 +74,7 @@ class PendingCall(Struct, frozen=True):
 
 
 class WatchState:
-    """Follows one namespace. ``update`` takes in what came since; ``status`` is the gate's own answer."""
+    """Follows one namespace. ``update`` reads new entries; ``status`` is the gate's status at that time."""
 
     def __init__(self, gate: LocalGate, namespace: str) -> None:
         self._gate = gate
@@ -89,7 +89,7 @@ class WatchState:
         self._began = newest[-1].seq if newest else 0
 
     def update(self) -> list[PendingCall]:
-        """Takes in what came since the last time; returns what is new for a person since the start."""
+        """Read the new entries; return the calls that began to wait for a person since the start."""
         fresh: list[PendingCall] = []
         while page := self._gate.entries(after=self._after, namespace=self._namespace):
             self._after = page[-1].seq
@@ -119,7 +119,7 @@ class WatchState:
             self.sessions.popitem(last=False)
 
     def _forget(self, asked: tuple[Holding, ...]) -> None:
-        """Drops what was answered, used or given up; a question from before the first look comes in."""
+        """Drop calls that are settled; add open questions that are older than the entries read at the start."""
         open_ = {holding.id: holding for holding in asked}
         now = time.time()
         for id, waiting in list(self.waiting.items()):
@@ -141,11 +141,11 @@ class WatchState:
 
 
 def _waiting(entry: Entry) -> PendingCall | None:
-    """What an entry puts before a person: a new question, or a block."""
+    """Return the call of an entry that a person may settle: a new question or a block; None for others."""
     if entry.event is not Event.INTERCEPT or entry.verdict not in (Verdict.ASK, Verdict.BLOCK):
         return None
     if entry.verdict is Verdict.ASK and entry.action != entry.seq:
-        return None  # asked before, and still open
+        return None  # a repeated call whose question is still open
     return PendingCall(
         entry.seq,
         entry.session,
