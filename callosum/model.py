@@ -361,25 +361,29 @@ class Classification(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """What one session knows of one key.
+    """What one session has seen of one key, and what it has been notified of there.
 
-    ``read``: moment of the last look at the resource. ``told``: id of the newest action of others it
-    was told of, and ``told_kind`` the gravest kind (0 to 6). ``told_at``, ``told_call``,
-    ``told_run`` say when, for which call and in which turn; ``before`` and ``before_kind`` are the mark as it
-    stood until then, which still counts for the call that was told and for its siblings.
-    ``pauses`` are the moments of the last pauses for ``recent`` or ``held``, oldest first; before them, negative, those
-    of the last pauses of calls that would have replaced a whole file which another session had changed; and before
-    those, small and negative, what the notices cover if that is not every kind (``callosum.policy.marks``).
+    ``read`` is the moment at which the session last read the resource, 0 if it never did.
+
+    The notified mark covers the actions of other sessions up to the id ``notified``, and conflicts up to the gravity
+    ``notified_kind`` (0 to 6). ``notified_at``, ``notified_call`` and ``notified_run`` say when the session was
+    notified, for which call and in which turn. ``notified_before`` and ``notified_before_kind`` hold the mark as it was
+    until then: that one still applies to the notified call and to its siblings of the same turn.
+
+    ``pauses`` holds up to three sorts of numbers, in this order: one small negative number that says what the
+    notifications cover, if that is not every kind (``callosum.policy.marks``); the negated moments of the last pauses
+    of calls that would have replaced a whole file which another session had changed; and the moments of the last
+    pauses for ``recent`` or ``held``, oldest first.
     """
 
     read: int = 0
-    told: int = 0
-    told_kind: int = 0
-    told_at: int = 0
-    told_call: bytes = b""
-    told_run: str = ""
-    before: int = 0
-    before_kind: int = 0
+    notified: int = 0
+    notified_kind: int = 0
+    notified_at: int = 0
+    notified_call: bytes = b""
+    notified_run: str = ""
+    notified_before: int = 0
+    notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
 
 

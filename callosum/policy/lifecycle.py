@@ -254,7 +254,7 @@ def take_back(opened: bool, moment: int, note: str, view: View) -> Change:
         [
             Move(place.key.name, _without_notice(place.mark, moment))
             for place in view.keys
-            if place.mark.told_at == moment
+            if place.mark.notified_at == moment
         ]
     )
     action = view.found
@@ -273,7 +273,13 @@ def _without_notice(mark: Mark, moment: int) -> Mark:
     before = covers(mark)[1]
     pauses = with_covers(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
     return replace(
-        mark, told=mark.before, told_kind=mark.before_kind, told_at=0, told_call=b"", told_run="", pauses=pauses
+        mark,
+        notified=mark.notified_before,
+        notified_kind=mark.notified_before_kind,
+        notified_at=0,
+        notified_call=b"",
+        notified_run="",
+        pauses=pauses,
     )
 
 

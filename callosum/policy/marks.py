@@ -76,13 +76,13 @@ def told_until(facts: CallFacts, view: View, item: Evidence) -> int:
     if item.kind is Kind.STALE and item.action.tier >= Tier.HIGH and shown_as_held(facts.classification, item.action):
         if item.unread:
             gravity = Kind.HELD.gravity
-        elif item.action.ended > mark.told_at:
+        elif item.action.ended > mark.notified_at:
             return 0  # whatever it was told of this action was said while that was running
     now, then = covers(mark)
     if _after(facts, view, mark):
-        told, gravest, covered = mark.told, mark.told_kind, now
+        told, gravest, covered = mark.notified, mark.notified_kind, now
     else:
-        told, gravest, covered = mark.before, mark.before_kind, then
+        told, gravest, covered = mark.notified_before, mark.notified_before_kind, then
     if gravity > gravest or (covered != _EVERY and not _covers(facts, covered, item, gravity)):
         return 0
     return told
@@ -165,13 +165,13 @@ def _after(facts: CallFacts, view: View, mark: Mark) -> bool:
 
     A host may tell (``after``, or another ``run``); where it cannot, a second later is after.
     """
-    if facts.call_print and facts.call_print == mark.told_call:
+    if facts.call_print and facts.call_print == mark.notified_call:
         return False
     if facts.call.after is not None:
-        return facts.call.after >= mark.told_at
-    if facts.call.run and mark.told_run and facts.call.run != mark.told_run:
+        return facts.call.after >= mark.notified_at
+    if facts.call.run and mark.notified_run and facts.call.run != mark.notified_run:
         return True
-    return view.now - mark.told_at >= ORDER
+    return view.now - mark.notified_at >= ORDER
 
 
 def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
@@ -182,8 +182,8 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
     """
     if facts.call.after is not None:
         return 0
-    told = max((move.mark.told_at for move in moves), default=0) or max(
-        (place.mark.told_at for place in view.keys), default=0
+    told = max((move.mark.notified_at for move in moves), default=0) or max(
+        (place.mark.notified_at for place in view.keys), default=0
     )
     return max(0, told + ORDER - view.now)
 
@@ -191,7 +191,7 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
 def lately_told(facts: CallFacts, view: View) -> bool:
     """Whether a rule's own ``confirm`` was answered by this repeat."""
     return any(
-        place.mark.told_at and view.now - place.mark.told_at < PAUSE_SPAN and _after(facts, view, place.mark)
+        place.mark.notified_at and view.now - place.mark.notified_at < PAUSE_SPAN and _after(facts, view, place.mark)
         for place in view.keys
     )
 
@@ -230,39 +230,39 @@ def moved(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence,
 
 def _tell(facts: CallFacts, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
     mark = place.mark
-    told = max([mark.told, *map(_action_id, mine)])
-    kind = max([mark.told_kind, *map(_gravity, mine)])
+    notified = max([mark.notified, *map(_action_id, mine)])
+    kind = max([mark.notified_kind, *map(_gravity, mine)])
     now, then = covers(mark)
-    covered = _covered(facts, place, mine, told) if mine else now
+    covered = _covered(facts, place, mine, notified) if mine else now
     known = _after(facts, view, mark)
-    same = (told, kind, covered) == (mark.told, mark.told_kind, now)
+    same = (notified, kind, covered) == (mark.notified, mark.notified_kind, now)
     if mine and same and not (known and verdict is _CONFIRM):
         return mark  # a sibling of the call that was told; the second runs from the first telling
     pauses = mark.pauses
     if verdict is _CONFIRM and mine and all(map(_mild, mine)):
         pauses = _with_pause(pauses, view.now)
-    elif verdict is _CONFIRM and (known or told > mark.told) and any(replaces(facts, item) for item in mine):
+    elif verdict is _CONFIRM and (known or notified > mark.notified) and any(replaces(facts, item) for item in mine):
         pauses = _with_pause(pauses, -view.now)
     return replace(
         mark,
-        told=told,
-        told_kind=kind,
-        told_at=view.now,
-        told_call=facts.call_print,
-        told_run=facts.call.run or "",
-        before=mark.told if known else mark.before,
-        before_kind=mark.told_kind if known else mark.before_kind,
+        notified=notified,
+        notified_kind=kind,
+        notified_at=view.now,
+        notified_call=facts.call_print,
+        notified_run=facts.call.run or "",
+        notified_before=mark.notified if known else mark.notified_before,
+        notified_before_kind=mark.notified_kind if known else mark.notified_before_kind,
         pauses=with_covers(pauses, covered, now if known else then),
     )
 
 
-def _covered(facts: CallFacts, place: KeyView, mine: list[Evidence], told: int) -> int:
-    """Return the bits of what the mark covers after this answer, which tells of actions up to ``told``.
+def _covered(facts: CallFacts, place: KeyView, mine: list[Evidence], notified: int) -> int:
+    """Return the bits of what the mark covers after this answer, which tells of actions up to ``notified``.
 
     What an earlier answer covered beyond this one still counts as long as no newer action is told of.
     """
     bits = _looked_for(facts, place.key.mode, mine)
-    return bits | covers(place.mark)[0] if told == place.mark.told else bits
+    return bits | covers(place.mark)[0] if notified == place.mark.notified else bits
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:

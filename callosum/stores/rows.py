@@ -66,11 +66,11 @@ class Extra(Struct, array_like=True, gc=False):
 class Note(Struct, array_like=True, gc=False):
     """What a mark knows of the last telling."""
 
-    told_at: int = 0
-    told_call: bytes = b""
-    told_run: str = ""
-    before: int = 0
-    before_kind: int = 0
+    notified_at: int = 0
+    notified_call: bytes = b""
+    notified_run: str = ""
+    notified_before: int = 0
+    notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
 
 
@@ -173,20 +173,29 @@ def mark_of(row: Sequence[Any]) -> Mark:
         row[1],
         row[2],
         row[3],
-        note.told_at,
-        note.told_call,
-        note.told_run,
-        note.before,
-        note.before_kind,
+        note.notified_at,
+        note.notified_call,
+        note.notified_run,
+        note.notified_before,
+        note.notified_before_kind,
         note.pauses,
     )
 
 
 def note_of(mark: Mark) -> bytes | None:
     """The blob of a mark's telling, None if nothing was told."""
-    if not mark.told_at:
+    if not mark.notified_at:
         return None
-    return encode(Note(mark.told_at, mark.told_call, mark.told_run, mark.before, mark.before_kind, mark.pauses))
+    return encode(
+        Note(
+            mark.notified_at,
+            mark.notified_call,
+            mark.notified_run,
+            mark.notified_before,
+            mark.notified_before_kind,
+            mark.pauses,
+        )
+    )
 
 
 def before_of(keys: str | None, name: str) -> int:

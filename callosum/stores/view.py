@@ -246,8 +246,8 @@ def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = N
         read = max(read, marks.get((name[:bar], me), NO_MARK).read)
     for predecessor in fetched.before if before is None else before:
         theirs = marks.get((name, predecessor), NO_MARK)
-        if not mark.told and theirs.told:
-            mark = replace(theirs, told_call=b"")
+        if not mark.notified and theirs.notified:
+            mark = replace(theirs, notified_call=b"")
         acts = (a for a in fetched.newest(name) if a.session == predecessor and acted(a))
         newest = next(acts, None)
         read = max(read, theirs.read, newest.started if newest is not None and finished(newest) else 0)

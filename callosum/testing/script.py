@@ -192,13 +192,13 @@ class StoreScript:
 def _read(mark: Mark, now: int) -> Mark:
     return Mark(
         now,
-        mark.told,
-        mark.told_kind,
-        mark.told_at,
-        mark.told_call,
-        mark.told_run,
-        mark.before,
-        mark.before_kind,
+        mark.notified,
+        mark.notified_kind,
+        mark.notified_at,
+        mark.notified_call,
+        mark.notified_run,
+        mark.notified_before,
+        mark.notified_before_kind,
         mark.pauses,
     )
 

@@ -507,14 +507,14 @@ class StoreContract:
 
     def test_a_mark_moves_without_an_action(self, script: StoreScript) -> None:
         """A pause opens nothing and tells all the same."""
-        script.move("mira", KEY, Mark(told=9, told_kind=1, told_at=9))
-        script.move("mira", KEY, Mark(told=11, told_kind=2, told_at=12))
+        script.move("mira", KEY, Mark(notified=9, notified_kind=1, notified_at=9))
+        script.move("mira", KEY, Mark(notified=11, notified_kind=2, notified_at=12))
         mark = script.place("mira", KEY).mark
-        assert (mark.told, mark.told_kind, mark.told_at) == (11, 2, 12)
+        assert (mark.notified, mark.notified_kind, mark.notified_at) == (11, 2, 12)
 
     def test_acting_keeps_the_mark(self, script: StoreScript) -> None:
         """An act on the key moves nothing by itself, nor does its report."""
-        mark = Mark(read=5, told=6, told_kind=3, told_at=7)
+        mark = Mark(read=5, notified=6, notified_kind=3, notified_at=7)
         script.move("mira", KEY, mark)
         id = script.act("mira", KEY)
         script.end("mira", id)
@@ -523,13 +523,13 @@ class StoreContract:
     def test_a_failed_read_marks_nothing(self, script: StoreScript, clock: ManualClock) -> None:
         """The mark returns to what it was, and keeps what it was told."""
         first = script.read("mira", KEY)
-        script.move("mira", KEY, replace(script.place("mira", KEY).mark, told=4, told_kind=1, told_at=4))
+        script.move("mira", KEY, replace(script.place("mira", KEY).mark, notified=4, notified_kind=1, notified_at=4))
         clock.advance(60)
         second = script.read("mira", KEY)
         assert script.place("mira", KEY).mark.read == second
         script.end("mira", second, State.FAILED)
         mark = script.place("mira", KEY).mark
-        assert (mark.read, mark.told) == (first, 4)
+        assert (mark.read, mark.notified) == (first, 4)
         script.end("mira", first, State.CANCELLED)
         assert script.place("mira", KEY).mark.read == 0
 
@@ -556,7 +556,7 @@ class StoreContract:
     def test_a_session_that_continues_another_inherits_its_marks(self, script: StoreScript, clock: ManualClock) -> None:
         """What it read and was told of, through a chain; a predecessor's finished write is a read."""
         read = script.read("one", "doc:a")
-        script.move("one", "doc:b", Mark(told=8, told_kind=2, told_at=8, told_call=b"x"))
+        script.move("one", "doc:b", Mark(notified=8, notified_kind=2, notified_at=8, notified_call=b"x"))
         wrote = script.act("one", "doc:c")
         clock.advance(1)
         script.end("one", wrote)
@@ -564,7 +564,7 @@ class StoreContract:
         for session, more in (("two", {}), ("three", {"continues": "two"})):
             assert script.place(session, "doc:a", **more).mark.read == read
             mark = script.place(session, "doc:b", **more).mark
-            assert (mark.told, mark.told_kind) == (8, 2)
+            assert (mark.notified, mark.notified_kind) == (8, 2)
             assert script.place(session, "doc:c", **more).mark.read == wrote
 
     def test_an_inherited_mark_does_not_set_ones_own_back(self, script: StoreScript, clock: ManualClock) -> None:

@@ -134,8 +134,12 @@ def test_a_crowd_decides_as_if_all_were_shown(script: StoreScript, clock: Manual
     assert len(few.keys[0].live) < 100
     by_sort = [id for more in few.keys[0].more for id in more.ids]
     assert {min(by_sort), max(by_sort)} == {old[0], ids[-1]}
-    marks = [Mark(), Mark(told=ids[500], told_kind=2, told_at=1), Mark(told=ids[-1], told_kind=2, told_at=1)]
-    marks.append(Mark(read=1, told=ids[-1], told_kind=3, told_at=1))
+    marks = [
+        Mark(),
+        Mark(notified=ids[500], notified_kind=2, notified_at=1),
+        Mark(notified=ids[-1], notified_kind=2, notified_at=1),
+    ]
+    marks.append(Mark(read=1, notified=ids[-1], notified_kind=3, notified_at=1))
     counts = set()
     for mark in marks:
         script.move("mira", KEY, mark)

@@ -67,7 +67,7 @@ def _refusals_open(real: Any) -> Any:
 
 def _told_of_one_told_of_all(real: Any) -> Any:
     def told_until(ask: Any, view: Any, item: Any) -> int:
-        return view.now if real(ask, view, item) or view.keys[item.place].mark.told else 0
+        return view.now if real(ask, view, item) or view.keys[item.place].mark.notified else 0
 
     return told_until
 

@@ -194,8 +194,8 @@ class Apply:
             "session": self._scope.session,
             "mark_keys": [name for name, _ in order],
             "reads": [mark.read for _, (mark, _) in order],
-            "tolds": [mark.told for _, (mark, _) in order],
-            "kinds": [mark.told_kind for _, (mark, _) in order],
+            "tolds": [mark.notified for _, (mark, _) in order],
+            "kinds": [mark.notified_kind for _, (mark, _) in order],
             "notes": [note_of(mark) for _, (mark, _) in order],
             "acteds": [acted_ for _, (_, acted_) in order],
         }

@@ -448,7 +448,7 @@ def _found_by(record: Record | None, print_: bytes) -> bool:
 
 def _shown(mark: Mark) -> Mark:
     """A mark as every store keeps it: what was told is dated, or nothing was told."""
-    return mark if mark.told_at else Mark(mark.read, mark.told, mark.told_kind)
+    return mark if mark.notified_at else Mark(mark.read, mark.notified, mark.notified_kind)
 
 
 def _doc(one: KnownRecord, found: Mapping[int, Record]) -> Known:

@@ -194,6 +194,6 @@ def _shape(change: Change) -> tuple[Any, ...]:
         [(entry.event, entry.verdict, entry.outcome, entry.keys) for entry in change.entries],
         opening and (opening.state, opening.supersedes, opening.lock),
         [(settle.action.id, settle.state) for settle in change.settles],
-        [(move.key, move.mark.told, move.mark.told_kind) for move in change.moves],
+        [(move.key, move.mark.notified, move.mark.notified_kind) for move in change.moves],
         [(revision.action.id, revision.also) for revision in change.revisions],
     )

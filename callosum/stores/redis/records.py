@@ -177,13 +177,13 @@ class Known(Struct, array_like=True, gc=False):
     """What a session knows of a key and did there. ``reads``: its looks, each with the action that looked."""
 
     read: int = 0
-    told: int = 0
+    notified: int = 0
     kind: int = 0
-    told_at: int = 0
-    told_call: bytes = b""
-    told_run: str = ""
-    before: int = 0
-    before_kind: int = 0
+    notified_at: int = 0
+    notified_call: bytes = b""
+    notified_run: str = ""
+    notified_before: int = 0
+    notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
     reads: tuple[tuple[int, str], ...] = ()
     acts: tuple[Act, ...] = ()
@@ -193,13 +193,13 @@ class Known(Struct, array_like=True, gc=False):
         """What a mark says, with the looks and acts beside it."""
         return cls(
             mark.read,
-            mark.told,
-            mark.told_kind,
-            mark.told_at,
-            mark.told_call,
-            mark.told_run,
-            mark.before,
-            mark.before_kind,
+            mark.notified,
+            mark.notified_kind,
+            mark.notified_at,
+            mark.notified_call,
+            mark.notified_run,
+            mark.notified_before,
+            mark.notified_before_kind,
             mark.pauses,
             reads,
             acts,
@@ -210,13 +210,13 @@ class Known(Struct, array_like=True, gc=False):
         """The session's mark."""
         return Mark(
             self.read,
-            self.told,
+            self.notified,
             self.kind,
-            self.told_at,
-            self.told_call,
-            self.told_run,
-            self.before,
-            self.before_kind,
+            self.notified_at,
+            self.notified_call,
+            self.notified_run,
+            self.notified_before,
+            self.notified_before_kind,
             self.pauses,
         )
 
