@@ -803,7 +803,7 @@ class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
     summary: str = ""
 
 
-class Standing(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class StandingCommitment(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A commitment that counts. ``id`` is its action's; ``at`` and ``until`` are in Unix seconds.
 
     ``decided`` says in a word what the session did. ``owner`` is the instance once the session has ended.

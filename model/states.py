@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from callosum.model import State as Stage
-from callosum.policy.marks import covers
+from callosum.policy.marks import coverage
 from callosum.stores.memory import _Held
 from callosum.stores.records import Record
 from model.world import INSTANT, QUANTUM, Bounds, Session, State
@@ -113,7 +113,7 @@ def _marks(held: _Held, name: str, moments: _Moments, bounds: Bounds) -> Any:
             at(mark.notified_at),
             at(mark.notified_before),
             mark.notified_before_kind,
-            covers(mark),
+            coverage(mark),
             [age(pause) for pause in mark.pauses if pause > 0],
             [(at(moment), at(by)) for moment, by in held.reads.get(place, ())],
         )

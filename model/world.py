@@ -317,7 +317,7 @@ class World:
 
     def _queued(self, state: State, transition: Transition, waiting: Waiting, applied: Applied) -> Taken:
         decided: Decided = applied.change.answer
-        waiting = replace(waiting, place=decided.place, polled=applied.now)
+        waiting = replace(waiting, place=decided.waiter_id, polled=applied.now)
         after = _with(state, transition.who, replace(state.sessions[transition.who], waiting=waiting))
         return Taken(state, transition, after, applied.now, choice=waiting.choice)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from callosum.model import Standing
+    from callosum.model import StandingCommitment
 
 Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only those on this context key.", show_default=False)]
 Session = Annotated[
@@ -44,7 +44,7 @@ def commitments(
     from callosum.stores.opening import open_store
 
     settings = settings_of(state, namespace, config)
-    found: tuple[Standing, ...] = ()
+    found: tuple[StandingCommitment, ...] = ()
     if exists(settings):
         store = open_store(settings)
         try:
@@ -63,7 +63,7 @@ def commitments(
         raise typer.Exit(NO)
 
 
-def _row(one: Standing) -> Sequence[Text]:
+def _row(one: StandingCommitment) -> Sequence[Text]:
     from callosum.cli import show
     from callosum.cli.times import since, until
 

@@ -13,7 +13,7 @@ from callosum.cli import show
 from callosum.cli.text import clean
 from callosum.cli.times import clock
 from callosum.corpus.events import CorpusEvent
-from callosum.policy.summary import Kept, summary_of
+from callosum.policy.summary import JournalledCall, summary_of
 
 _LONGEST: Final = 200
 """Longest text of an event's that a line shows, in characters."""
@@ -135,7 +135,7 @@ _OPTIONAL: Final[Mapping[str, Mapping[str, str]]] = {
 def _in_words(type: str, name: str, value: Any) -> str:
     match name, value:
         case "args", Mapping() if type == "tool.called":
-            return clean(summary_of(Kept(params=value)), _LONGEST) or _plain(value)
+            return clean(summary_of(JournalledCall(params=value)), _LONGEST) or _plain(value)
         case "key" | "contextKey" | "lane", str():
             return clean(escaped(value), _LONGEST)
         case "keys" | "contextKeys", list():

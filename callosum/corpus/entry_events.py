@@ -40,8 +40,8 @@ from callosum.corpus.events import (
     ToolFailed,
 )
 from callosum.model import SECOND, TRACE, Conflict, Entry, Event, Outcome, Tier, Verdict
-from callosum.policy.arrival import NOTE
 from callosum.policy.sentence import sentence
+from callosum.policy.spooled import NOTE
 
 Events = tuple[CorpusEvent, ...]
 

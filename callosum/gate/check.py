@@ -25,7 +25,7 @@ from callosum.model import (
     Outcome,
     Worktree,
 )
-from callosum.policy.lifecycle import Who
+from callosum.policy.lifecycle import Requester
 from callosum.redact import SecretDigests, redact_text, said, summarise
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
@@ -233,7 +233,7 @@ def who_of(
     by: str = "",
     force: bool = False,
     secrets: SecretDigests | None = None,
-) -> Who:
+) -> Requester:
     """Return the actor of a report, without secrets in its names; a person who forces needs no instance."""
     if not force or instance:
         check_name(instance, "instance")
@@ -243,7 +243,9 @@ def who_of(
         check_name(namespace, "namespace")
     if secrets is not None:
         instance, session = secrets.name(instance), secrets.name(session) if session else session
-    return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force)
+    return Requester(
+        f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force
+    )
 
 
 def said_of(call: Call, field: Literal["summary", "purpose"]) -> str | None:

@@ -78,13 +78,13 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy import arrival, lifecycle
+from callosum.policy import lifecycle, spooled
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
 from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
-from callosum.policy.evidence import lapsed
-from callosum.policy.lifecycle import Who
-from callosum.policy.marks import saw
+from callosum.policy.evidence import has_lapsed
+from callosum.policy.lifecycle import Requester
+from callosum.policy.marks import mark_as_read
 from callosum.policy.unread import Prepared
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
@@ -217,11 +217,13 @@ class Operations:
             steps.append(applied)
             decided: Decided = applied.change.answer
             if decided.queued:
-                decided = yield from self._wait(facts, identity, expiry, steps, decided.place, looked)
+                decided = yield from self._wait(facts, identity, expiry, steps, decided.waiter_id, looked)
         except Unconfirmed as error:
-            raise (yield from self._unconfirmed(error, Who(facts.actor, call.namespace), facts.keys, began)) from error
+            raise (
+                yield from self._unconfirmed(error, Requester(facts.actor, call.namespace), facts.keys, began)
+            ) from error
         if expiry is not None and (decided.expired or expiry.late()):
-            who = Who(facts.actor, call.namespace)
+            who = Requester(facts.actor, call.namespace)
             raise (yield from self._expired(who, facts.keys, began, steps, decided=not decided.expired))
         decision = decided.decision
         if self.tail is not None:
@@ -229,7 +231,7 @@ class Operations:
         if self.observers:
             self._tell(
                 Event.INTERCEPT,
-                Who(facts.actor, call.namespace),
+                Requester(facts.actor, call.namespace),
                 began,
                 *steps,
                 call=call,
@@ -360,8 +362,10 @@ class Operations:
         if not decision.merged:
             writers.drop(prepared)
         elif not (yield Read(partial(writers.keep, prepared, decision.id))):
-            undone = yield _taking_back(Who(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
-            self._observe(Event.COMPLETE, Who(facts.actor, facts.call.namespace), time.perf_counter(), applied, undone)
+            undone = yield _taking_back(Requester(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
+            self._observe(
+                Event.COMPLETE, Requester(facts.actor, facts.call.namespace), time.perf_counter(), applied, undone
+            )
             raise StoreError(_NOT_KEPT)
         if prepared.shown and decision.warning and prepared.note in decision.warning:
             how = f"\nMerged in (`callosum merges show {decision.id}` has all of it):" if decision.merged else ""
@@ -388,7 +392,7 @@ class Operations:
         refused: list[Action] = yield Read(partial(self._refused_among, namespace, doubtful))
         for action in refused:
             began = time.perf_counter()
-            who = Who(action.session, namespace)
+            who = Requester(action.session, namespace)
             applied: Applied = yield _scope(who, Find(id=action.id)), lifecycle.refuse
             report: Report = applied.change.answer
             if report.ok:
@@ -444,7 +448,7 @@ class Operations:
                 if steps[-1] is not applied:
                     steps.append(applied)
                 return decided
-            waiter = decided.place  # another one, if the first was given up while this process slept too long
+            waiter = decided.waiter_id  # another one, if the first was given up while this process slept too long
 
     # --- decisions that nobody got ---------------------------------------------------------------
 
@@ -453,10 +457,10 @@ class Operations:
         began = time.perf_counter()
         facts, identity = self._facts_of(replace(call, wait=0))
         applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
-        self._observe(Event.REFUSE, Who(facts.actor, call.namespace), began, applied)
+        self._observe(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
 
     def _expired(
-        self, who: Who, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
+        self, who: Requester, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
     ) -> Effects[Expired]:
         """Return the error to raise. A call that was ``decided`` while its deadline passed is taken back first."""
         if decided and _can_be_undone(steps[-1]):
@@ -464,7 +468,9 @@ class Operations:
         self._observe(Event.REFUSE, who, began, *steps)
         return Expired("the deadline has passed: the request was journalled as expired, and nothing was opened")
 
-    def _unconfirmed(self, error: Unconfirmed, who: Who, keys: tuple[Key, ...], began: float) -> Effects[Unconfirmed]:
+    def _unconfirmed(
+        self, error: Unconfirmed, who: Requester, keys: tuple[Key, ...], began: float
+    ) -> Effects[Unconfirmed]:
         """Return the error to raise. The decision is taken back if the store still writes, else the error names it."""
         (applied,) = error.answers
         if not isinstance(applied, Applied):
@@ -522,7 +528,7 @@ class Operations:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report
 
-    def _saw(self, who: Who, look: Action, result: Any) -> Effects[None]:
+    def _saw(self, who: Requester, look: Action, result: Any) -> Effects[None]:
         """Marks what a finished look brought back as looked at, as of its intercept; of the result only ids are taken.
 
         It has a transaction of its own: that of the report must not wait for a long result to be read.
@@ -531,7 +537,7 @@ class Operations:
             return
         found = harvest(look.tool, look.keys, result)
         if found:
-            yield Scope(who.namespace, who.session, self._spelled(found)), partial(saw, look.started)
+            yield Scope(who.namespace, who.session, self._spelled(found)), partial(mark_as_read, look.started)
 
     # --- what a spool holds ----------------------------------------------------------------------
 
@@ -545,7 +551,7 @@ class Operations:
         at: int = yield Read(self.store.now)
         offset = at - round(now * SECOND) if now is not None else 0
         ended = min(intake.moment_of(record.ended, offset), at)
-        who = Who(without_secrets(call, self._secrets).actor, call.namespace)
+        who = Requester(without_secrets(call, self._secrets).actor, call.namespace)
         if record.kind == intake.CALL:
             yield from self._enter(who, record, call, offset)
             return
@@ -553,18 +559,18 @@ class Operations:
         began = time.perf_counter()
         scope = yield from self._meant(record, call)
         if record.kind == intake.CANCEL:
-            applied = yield scope, partial(arrival.withdraw, who, ended or at)
+            applied = yield scope, partial(spooled.withdraw, who, ended or at)
             outcome = Outcome.CANCELLED
         else:
             outcome = record.outcome
-            applied = yield scope, partial(arrival.report, who, outcome, ended)
+            applied = yield scope, partial(spooled.report, who, outcome, ended)
         report: Report = applied.change.answer
         if applied.ids:
             self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=outcome)
         elif record.kind == intake.REPORT and report.id is None and call.tool != intake.UNNAMED:
             yield from self._enter(who, record, call, offset)  # it was never opened
 
-    def _enter(self, who: Who, record: LateCall, call: Call, offset: int) -> Effects[None]:
+    def _enter(self, who: Requester, record: LateCall, call: Call, offset: int) -> Effects[None]:
         """Enters a call that ran without the gate as an action, and its outcome as far as it is known."""
         began = time.perf_counter()
         rules = self.rules
@@ -577,7 +583,7 @@ class Operations:
         params = intake.shown(call, self.settings.journal_params)
         if params is not None:
             body["params"] = params
-        arriving = arrival.Arrival(
+        arriving = spooled.SpooledCall(
             call,
             keys_of(found, call.tool),
             found,
@@ -591,12 +597,12 @@ class Operations:
         identity = _identity(call, call.actor, found.content.digest)
         durable = found.tier >= Tier.HIGH
         scope = Scope(call.namespace, call.actor, arriving.keys, identity, durable=durable, parent=call.parent or "")
-        applied: Applied = yield scope, partial(arrival.enter, arriving)
+        applied: Applied = yield scope, partial(spooled.enter, arriving)
         self._observe(Event.LATE, who, began, applied, call=call, outcome=outcome)
         if outcome is not None:
             _, ended = arriving.moments(applied.now)
             find = Find(id=applied.change.answer)
-            step = partial(arrival.conclude, who, outcome, ended)
+            step = partial(spooled.conclude, who, outcome, ended)
             settled: Applied = yield _scope(who, find, durable=durable), step
             if settled.ids:
                 report: Report = settled.change.answer
@@ -652,7 +658,7 @@ class Operations:
             made: list[Action] = yield Read(partial(self.store.commitments, namespace))
             for action in made:
                 if action.session == who.session:
-                    yield _scope(who, Find(id=action.id)), lifecycle.hand_on
+                    yield _scope(who, Find(id=action.id)), lifecycle.hand_on_commitment
 
     # --- leases ----------------------------------------------------------------------------------
 
@@ -732,11 +738,11 @@ class Operations:
         count = 0
         actions: list[Action] = yield Read(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
         now: int = yield Read(self.store.now)
-        for action in [one for one in actions if lapsed(one, now)][:limit]:
+        for action in [one for one in actions if has_lapsed(one, now)][:limit]:
             scope = Scope(action.namespace, action.session, action.keys, live=True, asks=Asks())
             applied: Applied = yield scope, _sweep
             count += len(applied.ids)
-            self._observe(Event.LAPSE, Who("", action.namespace), began, applied)
+            self._observe(Event.LAPSE, Requester("", action.namespace), began, applied)
         return count
 
     # --- people ----------------------------------------------------------------------------------
@@ -751,7 +757,7 @@ class Operations:
             check_name(asked.by, "by")
         session = "" if person else asked.by
         by = check_note(asked.by, "by")
-        who = Who(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
+        who = Requester(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
         check_note(asked.note, "note")
         began = time.perf_counter()
         step = partial(lifecycle.resolve, who, asked.happened, asked.note)
@@ -770,7 +776,7 @@ class Operations:
         note = check_note(asked.note, "note")
         if asked.channel == lifecycle.HOST and not self.settings.host_approvals:
             raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
-        who = Who(
+        who = Requester(
             "", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry, instance=caller.instance
         )
         step = partial(lifecycle.answer, who, asked.agrees, APPROVAL_TTL, note)
@@ -853,14 +859,14 @@ class Operations:
             raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}, got {ttl!r}", at="ttl")
         return int(ttl * SECOND)
 
-    def _observe(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
+    def _observe(self, event: Event, who: Requester, began: float, *steps: Applied, **facts: Any) -> None:
         """Hands the tail and the observers what was journalled in these steps."""
         if self.tail is not None:
             self.tail(steps)
         if self.observers:
             self._tell(event, who, began, *steps, **facts)
 
-    def _tell(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
+    def _tell(self, event: Event, who: Requester, began: float, *steps: Applied, **facts: Any) -> None:
         """Hands the observers what was journalled in these steps, if anything or if it was a decision or a report."""
         entries = tuple([entry for applied in steps for entry in applied.entries()])
         if not entries and not facts:
@@ -924,9 +930,9 @@ def _can_be_undone(applied: Applied) -> bool:
     return bool(applied.ids)
 
 
-def _taking_back(who: Who, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
+def _taking_back(who: Requester, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
     scope = Scope(who.namespace, who.session, keys, find=Find(id=_decided(applied)))
-    return scope, partial(lifecycle.take_back, applied.change.open is not None, applied.now, note)
+    return scope, partial(lifecycle.undo_decision, applied.change.open is not None, applied.now, note)
 
 
 def _in_force(error: Unconfirmed, id: int) -> Unconfirmed:
@@ -949,7 +955,7 @@ def _sweep(view: View) -> Change:
     return Change(tuple(entries), settles=tuple(settles))
 
 
-def _scope(who: Who, find: Find, *, durable: bool = False) -> Scope:
+def _scope(who: Requester, find: Find, *, durable: bool = False) -> Scope:
     return Scope(who.namespace, who.session, find=find, durable=durable)
 
 

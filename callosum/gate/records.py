@@ -23,15 +23,22 @@ from callosum.model import (
     Holding,
     Mode,
     RecentAction,
-    Standing,
+    StandingCommitment,
     State,
     Status,
 )
-from callosum.policy.commitments import found_on
-from callosum.policy.evidence import lost
-from callosum.policy.lifecycle import visible
+from callosum.policy.commitments import lookup_keys
+from callosum.policy.evidence import has_unknown_outcome
+from callosum.policy.lifecycle import shown_names
 from callosum.policy.sentence import decided_by
-from callosum.policy.summary import NOTHING_KEPT, Kept, kept_in, kept_of, shown, summary_of
+from callosum.policy.summary import (
+    NOTHING_JOURNALLED,
+    JournalledCall,
+    journalled_call,
+    journalled_call_of,
+    shown,
+    summary_of,
+)
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
@@ -64,7 +71,7 @@ def commitments_of(
     session: str | None = None,
     *,
     secrets: SecretDigests | None = None,
-) -> tuple[Standing, ...]:
+) -> tuple[StandingCommitment, ...]:
     """Return the commitments that count, by session, first key and end.
 
     ``key`` selects those found on that key, ``session`` those of an actor as the journal names it. Raises
@@ -79,10 +86,10 @@ def commitments_of(
     return tuple(sorted(told, key=lambda one: (one.instance, one.context_keys[:1], one.until)))
 
 
-def _standing(action: Action) -> Standing:
+def _standing(action: Action) -> StandingCommitment:
     made = action.content.commitment or Commitment()
-    names = tuple(dict.fromkeys(key.name for key in found_on(action) if key.mode is not Mode.READ))
-    return Standing(
+    names = tuple(dict.fromkeys(key.name for key in lookup_keys(action) if key.mode is not Mode.READ))
+    return StandingCommitment(
         id=action.id,
         instance=action.session,
         context_keys=names,
@@ -118,7 +125,7 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
         conflicts=msgspec.convert(body.get("conflicts", ()), _CONFLICTS),
         warning=body["warning"] + body.get("details", "") if "warning" in body else None,
         summary=asked.summary,
-        purpose=kept_of(body).purpose,
+        purpose=journalled_call_of(body).purpose,
     )
 
 
@@ -160,16 +167,18 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
     recent = store.recent(namespace, key)
     newest = {action.id for action in (*actions[-_SUMMARISED:], *recent) if not action.lock}
     bodies = store.bodies(namespace, sorted(newest)) if newest else {}
-    summaries = {id: kept_in(body) for id, body in bodies.items()}
+    summaries = {id: journalled_call(body) for id, body in bodies.items()}
     live = [  # a refused question is answered
-        _holding(action, summaries.get(action.id, NOTHING_KEPT)) for action in actions if action.approved >= 0
+        _holding(action, summaries.get(action.id, NOTHING_JOURNALLED)) for action in actions if action.approved >= 0
     ]
     moment = store.now()
     now = moment / SECOND
     until = store.observing() / SECOND
     return Status(
         locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
-        recent_actions=tuple(_recent(action, moment, summaries.get(action.id, NOTHING_KEPT)) for action in recent),
+        recent_actions=tuple(
+            _recent(action, moment, summaries.get(action.id, NOTHING_JOURNALLED)) for action in recent
+        ),
         unknown=tuple(
             replace(h, state=State.UNKNOWN)
             for h in live
@@ -190,8 +199,8 @@ def _first(names: Iterable[str]) -> str | None:
     return next(iter(names), None)
 
 
-def _holding(action: Action, kept: Kept) -> Holding:
-    key = _first(visible(action.keys))
+def _holding(action: Action, kept: JournalledCall) -> Holding:
+    key = _first(shown_names(action.keys))
     return Holding(
         context_key=key,
         instance=action.session,
@@ -210,14 +219,14 @@ def _holding(action: Action, kept: Kept) -> Holding:
     )
 
 
-def _recent(action: Action, now: int, kept: Kept) -> RecentAction:
-    key = _first(visible(action.keys))
+def _recent(action: Action, now: int, kept: JournalledCall) -> RecentAction:
+    key = _first(shown_names(action.keys))
     return RecentAction(
         context_key=key,
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
-        state=State.UNKNOWN if lost(action, now) else action.state,
+        state=State.UNKNOWN if has_unknown_outcome(action, now) else action.state,
         id=action.id,
         at=(action.ended or action.started) / SECOND,
         reported=bool(action.ended),

@@ -27,7 +27,7 @@ from callosum.model import DEFAULT_NAMESPACE, MINUTE, SECOND, Conflict, Entry, E
 from callosum.pages.dates import clock, day_of
 from callosum.pages.markdown import code, times
 from callosum.policy.sentence import ago
-from callosum.policy.summary import Kept, summary_of
+from callosum.policy.summary import JournalledCall, summary_of
 
 _KEYS: Final = 3
 """Most keys of an action that are named."""
@@ -152,7 +152,7 @@ def begun(entry: Entry) -> ActionLine:
         max(0, _number(body.get("count")) - 1),
         str(body.get("observed") or ""),
         lock=entry.event is Event.LOCK,
-        what=_bare(summary_of(Kept(body.get("params"), _text(body, "summary")), next(iter(keys), ""))),
+        what=_bare(summary_of(JournalledCall(body.get("params"), _text(body, "summary")), next(iter(keys), ""))),
         purpose=purpose,
     )
     if entry.event is Event.LATE:

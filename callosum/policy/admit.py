@@ -46,26 +46,40 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy.answer import again, body_of, draft, entry_of, told_of
+from callosum.policy.answer import body_of, conflicts_and_details, draft, entry_of, repeated_decision
 from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
-from callosum.policy.commitments import dated, ended_by
-from callosum.policy.evidence import Asking, Evidence, Many, gather, gather_more, lost
+from callosum.policy.commitments import ended_by_call, with_end_date
+from callosum.policy.evidence import (
+    CallContext,
+    Evidence,
+    EvidenceGroup,
+    gather_evidence,
+    gather_groups,
+    has_unknown_outcome,
+)
 from callosum.policy.lifecycle import EXPIRED, lapses
 from callosum.policy.marks import (
-    attempt_of,
-    lately_told,
-    moved,
-    paused,
+    already_notified,
+    confirms_rule,
+    marks_after,
+    newest_notified_id,
+    pauses_suffice,
+    replace_attempt,
     replaces,
-    shown_enough,
-    told_until,
     until_repeat,
-    was_told,
+    verdict_with_pause,
 )
 from callosum.policy.sentence import no_key
 from callosum.policy.summary import note_in
 from callosum.policy.table import cell, committed, observe
-from callosum.policy.unread import Prepared, is_among, is_paused, must_wait, passing, unread_changes
+from callosum.policy.unread import (
+    Prepared,
+    does_not_merge,
+    is_unread_change,
+    must_wait,
+    open_over_changes,
+    unread_changes,
+)
 from callosum.redact import quote
 from callosum.rules.protected import GUARDS
 
@@ -93,8 +107,8 @@ def admit(facts: CallFacts, view: View) -> Change:
             view = replace(view, earlier=None)  # the identity of a call is good for a day
         elif earlier.state in (_CANCELLED, _FAILED):
             view = replace(view, earlier=None)  # nothing happened, so this attempt is decided anew
-        elif not lost(earlier, view.now):
-            decision = again(earlier)
+        elif not has_unknown_outcome(earlier, view.now):
+            decision = repeated_decision(earlier)
             return Change(answer=Decided(decision, undecided=decision.merged))
     if facts.classification.verdict is None and not facts.waiter and _alone(view):
         return _open(facts, view, _CLEAR)
@@ -123,19 +137,19 @@ def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Ch
 def _unreported(decided: Decided, view: View) -> set[int]:
     """Return the ids of conflicting actions of host sessions that have no definite report."""
     shown = {conflict.id for conflict in decided.decision.conflicts}
-    places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
+    actions = [action for key_view in view.keys for action in (*key_view.live, *key_view.latest, *key_view.stale)]
     left = set(shown)
-    for more in (more for place in view.keys for more in place.more):
+    for more in (more for key_view in view.keys for more in key_view.more):
         if decided.queued:
-            places += more.actions
+            actions += more.actions
         elif met := left.intersection(more.ids):
-            places += [more.actions[bisect_left(more.ids, id)] for id in met]
+            actions += [more.actions[bisect_left(more.ids, id)] for id in met]
             left -= met
-    own = [place.own for place in view.keys if place.own is not None]
+    own = [key_view.own for key_view in view.keys if key_view.own is not None]
     earlier = [view.earlier] if view.earlier is not None else []
     return {
         action.id
-        for action in (*places, *own, *view.twins, *earlier)
+        for action in (*actions, *own, *view.twins, *earlier)
         if (action.id in shown or decided.queued)
         and (not action.ended or action.state is State.UNKNOWN)
         and action.state in (State.OPEN, State.DONE, State.UNKNOWN)
@@ -148,47 +162,48 @@ def _alone(view: View) -> bool:
     """Whether nothing in the view can be in the way."""
     if view.twins or view.earlier is not None:
         return False
-    for place in view.keys:  # noqa: SIM110 - on the way of every call
-        if place.live or place.latest or place.stale or place.more:
+    for key_view in view.keys:  # noqa: SIM110 - on the way of every call
+        if key_view.live or key_view.latest or key_view.stale or key_view.more:
             return False
     return True
 
 
 def _weigh(facts: CallFacts, view: View) -> Change:
-    call, found = facts.call, facts.classification
-    if facts.waiter and _place_in_queue(facts, view) is None:
+    call, classification = facts.call, facts.classification
+    if facts.waiter and _own_waiter(facts, view) is None:
         facts = replace(facts, waiter=0)  # it was given up: who came meanwhile comes first
     left = None
-    if facts.waits and not facts.waiter and (left := _left_place(facts, view)) is not None:
+    if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
-    asking = Asking(facts.actor, call.run or "", call.host, found, call.instance)
-    evidence = gather(asking, view, facts.waiter)
+    context = CallContext(facts.actor, call.run or "", call.host, classification, call.instance)
+    evidence = gather_evidence(context, view, facts.waiter)
     prepared = None
-    if facts.here and found.tier < Tier.HIGH and (unread := unread_changes(facts, view, evidence)):
+    if facts.here and classification.tier < Tier.HIGH and (unread := unread_changes(facts, view, evidence)):
         prepared = facts.prepared
         if prepared is None or (prepared.changes != unread and not prepared.changing):
-            own = {place.key.name: place.own.id for place in view.keys if place.own is not None}
+            own = {key_view.key.name: key_view.own.id for key_view in view.keys if key_view.own is not None}
             return Change(
                 answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, unread=unread, own=own)
             )
         if prepared.passes:
-            evidence = [item for item in evidence if not is_among(facts, unread, item)]
+            evidence = [item for item in evidence if not is_unread_change(facts, unread, item)]
     earlier = view.earlier
     if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
         evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
     cells = [
         (
             item,
-            committed(found.tier, asks=call.pause, overlay=found.cells)
+            committed(classification.tier, asks=call.pause, overlay=classification.cells)
             if item.committed
-            else cell(found.tier, item.kind, item.action.tier, found.cells),
+            else cell(classification.tier, item.kind, item.action.tier, classification.cells),
         )
         for item in evidence
     ]
     many = [
         (one, verdict)
-        for one in (gather_more(asking, view, evidence, facts.waiter) if _is_crowded(view) else ())
-        if (verdict := cell(found.tier, one.item.kind, one.item.action.tier, found.cells)) is not Verdict.ALLOW
+        for one in (gather_groups(context, view, evidence, facts.waiter) if _has_groups(view) else ())
+        if (verdict := cell(classification.tier, one.item.kind, one.item.action.tier, classification.cells))
+        is not Verdict.ALLOW
     ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     held += [one.item for one, _ in many if one.item.kind is Kind.HELD]
@@ -197,11 +212,11 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         if not _deadlocks(held, view):
             return _queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
-    shown, more = _shown(facts, view, cells, many, prepared)
-    return _judged(facts, view, shown, more, evidence, prepared, note)
+    shown, more = _to_show(facts, view, cells, many, prepared)
+    return _assess(facts, view, shown, more, evidence, prepared, note)
 
 
-def _judged(
+def _assess(
     facts: CallFacts,
     view: View,
     shown: list[tuple[Evidence, Verdict]],
@@ -211,21 +226,21 @@ def _judged(
     note: str,
 ) -> Change:
     """Decide by what the session is to be told of, and by ``more`` that is only counted."""
-    found = facts.classification
+    classification = facts.classification
     verdict = max(map(_second, shown), key=_gravity, default=_ALLOW)
-    floor = found.verdict
-    confirmed = floor is Verdict.CONFIRM and lately_told(facts, view)
+    floor = classification.verdict
+    confirmed = floor is Verdict.CONFIRM and confirms_rule(facts, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
-        note = note or _required(found, floor)
+        note = note or _required(classification, floor)
     items: tuple[Evidence, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     details = ""
     if shown:
-        by_place = sorted(map(_first, shown), key=_place)
-        items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
+        by_key_index = sorted(map(_first, shown), key=_key_index)
+        items = tuple(sorted(sorted(by_key_index, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
         compared = prepared.shown if prepared is not None else ""  # which is more than the journal has
-        conflicts, details = told_of(view, items[:MOST_CONFLICTS], facts, compared)
+        conflicts, details = conflicts_and_details(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
     if prepared is not None:
         note = " ".join(filter(None, (note, prepared.note)))
@@ -240,11 +255,11 @@ def _judged(
     )
 
 
-def _shown(
+def _to_show(
     facts: CallFacts,
     view: View,
     cells: list[tuple[Evidence, Verdict]],
-    many: Sequence[tuple[Many, Verdict]],
+    many: Sequence[tuple[EvidenceGroup, Verdict]],
     prepared: Prepared | None,
 ) -> tuple[list[tuple[Evidence, Verdict]], int]:
     """Return the evidence that the session is to be told of, each with the verdict that it alone would get.
@@ -258,48 +273,49 @@ def _shown(
             continue
         if verdict is Verdict.ALLOW:
             continue
-        answer = paused(facts, view, item, verdict) if facts.call.pause else verdict
-        if answer is Verdict.WARN and is_paused(facts, prepared, item):
+        answer = verdict_with_pause(facts, view, item, verdict) if facts.call.pause else verdict
+        if answer is Verdict.WARN and does_not_merge(facts, prepared, item):
             answer = Verdict.CONFIRM
-        if was_told(facts, view, item) and (answer is not Verdict.CONFIRM or shown_enough(facts, view, item)):
+        if already_notified(facts, view, item) and (answer is not Verdict.CONFIRM or pauses_suffice(facts, view, item)):
             continue
         shown.append((item, answer))
     more = 0
     for one, verdict in many:
-        answer = paused(facts, view, one.item, verdict) if facts.call.pause else verdict
-        unseen, others = _unseen(facts, view, one, pauses=answer is Verdict.CONFIRM)
+        answer = verdict_with_pause(facts, view, one.item, verdict) if facts.call.pause else verdict
+        unseen, others = _to_show_of_group(facts, view, one, pauses=answer is Verdict.CONFIRM)
         shown += [(item, answer) for item in unseen]
         more += others
     return shown, more
 
 
-def _unseen(facts: CallFacts, view: View, many: Many, *, pauses: bool) -> tuple[list[Evidence], int]:
+def _to_show_of_group(facts: CallFacts, view: View, many: EvidenceGroup, *, pauses: bool) -> tuple[list[Evidence], int]:
     """Return the newest evidence of many actions that the session is to be told of, and how many more there are.
 
     ``pauses``: the call is paused for it, so a change that replacing a file would undo may have to be shown again.
     """
-    told = told_until(facts, view, many.item)
+    told = newest_notified_id(facts, view, many.item)
     if pauses and replaces(facts, many.item):
-        again = many.each(many.actions, view.now)
-        return [item for item in again if item.action.id > told or not shown_enough(facts, view, item)], 0
+        repeated_decision = many.each(many.actions, view.now)
+        return [item for item in repeated_decision if item.action.id > told or not pauses_suffice(facts, view, item)], 0
     first = bisect_right(many.ids, told)
     newest = max(first, len(many.ids) - MOST_CONFLICTS)
     return many.each(many.actions[newest:], view.now), newest - first
 
 
-def _required(found: Classification, verdict: Verdict) -> str:
+def _required(classification: Classification, verdict: Verdict) -> str:
     """Return the note about a verdict that a rule requires. The note of a guard's rule says what it protects."""
-    why = found.why[0] if found.why else ""
+    why = classification.why[0] if classification.why else ""
     if why.startswith(GUARDS):
-        return f"Rule {found.rule!r} protects Callosum itself: {why.removeprefix(GUARDS)}. Only a person may do this."
+        protected = why.removeprefix(GUARDS)
+        return f"Rule {classification.rule!r} protects Callosum itself: {protected}. Only a person may do this."
     instead = " Do something else, or ask a person." if verdict is Verdict.BLOCK else ""
-    return f"Rule {found.rule!r} requires this.{instead}"
+    return f"Rule {classification.rule!r} requires this.{instead}"
 
 
-def _is_crowded(view: View) -> bool:
+def _has_groups(view: View) -> bool:
     """Whether the view holds open actions by sort."""
-    for place in view.keys:  # noqa: SIM110 - on the way of most calls
-        if place.more:
+    for key_view in view.keys:  # noqa: SIM110 - on the way of most calls
+        if key_view.more:
             return True
     return False
 
@@ -307,15 +323,15 @@ def _is_crowded(view: View) -> bool:
 _gravity: Final = attrgetter("gravity")
 _first: Final[Callable[[tuple[Evidence, Verdict]], Evidence]] = itemgetter(0)
 _second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
-_place, _action_id, _kind_gravity = attrgetter("place"), attrgetter("action.id"), attrgetter("kind.gravity")
+_key_index, _action_id, _kind_gravity = attrgetter("key_index"), attrgetter("action.id"), attrgetter("kind.gravity")
 
 
 def expire(facts: CallFacts, view: View) -> Change:
     """Journal a call that nobody waits for any more. It opens nothing, notifies nobody and leaves the queue. Pure."""
     settles: list[Settle] = []
-    if facts.waits and not facts.waiter and (left := _left_place(facts, view)) is not None:
+    if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
-    _give_up_place(facts, view, settles)
+    _leave_queue(facts, view, settles)
     decision = draft(facts, Assessment(Verdict.BLOCK), view.now)
     body = {"reason": EXPIRED, **body_of(facts, replace(decision, warning=None))}
     entry = entry_of(facts, Event.REFUSE, None, body)
@@ -337,39 +353,39 @@ def _queue(facts: CallFacts, view: View, *, takes_up: bool) -> Change:
     settles, entries = lapses(view)
     waiting = draft(facts, Assessment(Verdict.BLOCK), 0)
     until = view.now + WAITER_TTL
-    mine = _place_in_queue(facts, view)
+    mine = _own_waiter(facts, view)
     if mine is not None:
         if takes_up or mine.expires - view.now < WAITER_TTL // 2:
             settles.append(Settle(mine, State.QUEUED, expires=until))
-        return Change(entries=tuple(entries), settles=tuple(settles), answer=Decided(waiting, place=mine.id))
+        return Change(entries=tuple(entries), settles=tuple(settles), answer=Decided(waiting, waiter_id=mine.id))
     id = view.now + len(entries)
     entries.append(entry_of(facts, Event.QUEUE, None, {}))
-    opening = Opening(State.QUEUED, until, host=facts.call.host, content=Content(_print_of(facts)))
-    return Change(tuple(entries), opening, tuple(settles), answer=Decided(waiting, place=id))
+    opening = Opening(State.QUEUED, until, host=facts.call.host, content=Content(_waiter_print(facts)))
+    return Change(tuple(entries), opening, tuple(settles), answer=Decided(waiting, waiter_id=id))
 
 
-def _place_in_queue(facts: CallFacts, view: View) -> Action | None:
+def _own_waiter(facts: CallFacts, view: View) -> Action | None:
     if not facts.waiter:
         return None
-    for place in view.keys:
-        for action in place.live:
+    for key_view in view.keys:
+        for action in key_view.live:
             if action.id == facts.waiter and action.state is State.QUEUED and view.now < action.expires:
                 return action
     return None
 
 
-def _left_place(facts: CallFacts, view: View) -> Action | None:
+def _abandoned_waiter(facts: CallFacts, view: View) -> Action | None:
     """The place that an earlier try of the same call left when its server stopped or its connection was lost."""
-    print_ = _print_of(facts)
-    for place in view.keys if print_ else ():
-        for action in place.live:
+    print_ = _waiter_print(facts)
+    for key_view in view.keys if print_ else ():
+        for action in key_view.live:
             mine = action.state is State.QUEUED and action.session == facts.actor and view.now < action.expires
             if mine and action.content.digest == print_:
                 return action
     return None
 
 
-def _print_of(facts: CallFacts) -> bytes:
+def _waiter_print(facts: CallFacts) -> bytes:
     """What tells a waiting call from the session's others: its call id and content; nothing without a call id."""
     if not facts.call_print:
         return b""
@@ -378,7 +394,7 @@ def _print_of(facts: CallFacts) -> bytes:
 
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     """``facts`` or ``block``: passes if a person agreed to just this, asks if it must."""
-    answer = _answered(facts, view)
+    answer = _answered_question(facts, view)
     if answer is None:
         return _conclude(facts, view, assessment)
     if answer.approved > 0 and view.now - answer.approved < APPROVAL_TTL:
@@ -387,13 +403,14 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
             agreed = replace(assessment, verdict=verdict, note=f"A person approved this call ({answer.id}).")
             return _open(facts, view, agreed, used=answer)
     elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
-        note = f"A person refused this call ({answer.id}). Do not repeat it; do something else.{_word(answer, view)}"
+        note = f"A person refused this call ({answer.id}). Do not repeat it; do something else."
+        note += _refusal_note(answer, view)
         return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
     elif assessment.verdict is Verdict.ASK and not answer.approved:
         note = f"Nobody has answered the question yet ({answer.id})."
         decision = draft(facts, replace(assessment, note=note), answer.id)
         settles, entries = lapses(view)
-        _give_up_place(facts, view, settles)
+        _leave_queue(facts, view, settles)
         entries.append(
             entry_of(facts, Event.INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details))
         )
@@ -401,7 +418,7 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
     return _conclude(facts, view, assessment)
 
 
-def _word(refused: Action, view: View) -> str:
+def _refusal_note(refused: Action, view: View) -> str:
     """What the person said who refused: it stands in the entry of the refusal, whose moment the action has."""
     moment = -refused.approved
     body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
@@ -409,20 +426,20 @@ def _word(refused: Action, view: View) -> str:
     return f" They say: {quote(note, MAX_WORD)}." if note else ""
 
 
-def _answered(facts: CallFacts, view: View) -> Action | None:
+def _answered_question(facts: CallFacts, view: View) -> Action | None:
     """This session's question about just this call, else about one that this is reworded from: the newest.
 
     Expired ones are gone.
     """
-    found: dict[tuple[bool, int], Action] = {}
-    for place in view.keys:
-        for action in place.live:
+    questions: dict[tuple[bool, int], Action] = {}
+    for key_view in view.keys:
+        for action in key_view.live:
             if action.state is not State.ASKED or action.session != facts.actor or view.now >= action.expires:
                 continue
             same = action.content.digest == facts.classification.content.digest
             if same or _reworded(facts, action):
-                found[same, action.id] = action
-    return found[max(found)] if found else None
+                questions[same, action.id] = action
+    return questions[max(questions)] if questions else None
 
 
 def _reworded(facts: CallFacts, question: Action) -> bool:
@@ -448,16 +465,18 @@ def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
         return (
             change
             if assessment.passed is None
-            else passing(change, assessment.passed, view, facts.classification.window)
+            else open_over_changes(change, assessment.passed, view, facts.classification.window)
         )
     if facts.observes or view.now < view.observe_until:
         return _open(facts, view, replace(assessment, verdict=observe(verdict)), observed=verdict)
     settles, entries = lapses(view)
-    _give_up_place(facts, view, settles)
-    moves = tuple(moved(facts, view, verdict, assessment.items))
+    _leave_queue(facts, view, settles)
+    moves = tuple(marks_after(facts, view, verdict, assessment.items))
     if verdict is Verdict.CONFIRM:
         assessment = replace(
-            assessment, wait=until_repeat(facts, view, moves), attempt=attempt_of(facts, view, assessment.items, moves)
+            assessment,
+            wait=until_repeat(facts, view, moves),
+            attempt=replace_attempt(facts, view, assessment.items, moves),
         )
     decision = draft(facts, assessment, view.now + len(entries))  # its entry follows what lapsed
     opening = None
@@ -478,26 +497,26 @@ def _open(
 
     ``used`` is the approval that it runs on, ``observed`` the verdict that ``observe`` let pass.
     """
-    found, call, now = facts.classification, facts.call, view.now
+    classification, call, now = facts.classification, facts.call, view.now
     settles: list[Settle] = []
     entries: list[Entry] = []
     if assessment is not _CLEAR:
         settles, entries = lapses(view)
-        _give_up_place(facts, view, settles)
+        _leave_queue(facts, view, settles)
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
-    if found.gap and _is_news(view):
-        assessment = replace(assessment, note=f"{assessment.note} {no_key(found.tier, call.tool)}".lstrip())
-    leases = found.tier >= 3
+    if classification.gap and _is_news(view):
+        assessment = replace(assessment, note=f"{assessment.note} {no_key(classification.tier, call.tool)}".lstrip())
+    leases = classification.tier >= 3
     expires = now + facts.ttl
     limit = 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
-    content, params = found.content, None
+    content, params = classification.content, None
     if used is not None and call.rewrite and used.answer and used.content.digest != content.digest:
         content, params = used.content, msgspec.json.decode(used.answer)  # what others meet is what runs
     if content.commitment is not None:
-        content = dated(content, now)
+        content = with_end_date(content, now)
     opening = Opening(
         _OPENED if leases else _DONE,
         expires,
@@ -505,10 +524,10 @@ def _open(
         call.host if leases else None,
         False,
         content,
-        prints_of(content) if found.tier >= 2 or content.commitment is not None else (),
+        prints_of(content) if classification.tier >= 2 or content.commitment is not None else (),
         _supersedes(facts, assessment.evidence) if assessment.evidence else (),
     )
-    if content.commitment is not None and view.twins and (ended := ended_by(found, view)):
+    if content.commitment is not None and view.twins and (ended := ended_by_call(classification, view)):
         opening = replace(opening, supersedes=(*opening.supersedes, *ended))
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
@@ -516,21 +535,24 @@ def _open(
     if params is not None:
         decision = replace(decision, params=params)
     entries.append(entry_of(facts, _INTERCEPT, assessment.verdict, body_of(facts, decision, assessment.details)))
-    moves = tuple(moved(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items))
+    moves = tuple(marks_after(facts, view, _ALLOW if observed is not None else assessment.verdict, assessment.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Decided(decision))
 
 
 def _is_news(view: View) -> bool:
     """Return True if the session was not yet told that the tool's calls have no key; ``keys_of`` asks for the mark."""
-    place = view.keys[-1] if view.keys else None
+    key_view = view.keys[-1] if view.keys else None
     return (
-        place is not None and place.key.mode is Mode.READ and place.key.name.startswith(NO_KEY) and not place.mark.read
+        key_view is not None
+        and key_view.key.mode is Mode.READ
+        and key_view.key.name.startswith(NO_KEY)
+        and not key_view.mark.read
     )
 
 
-def _give_up_place(facts: CallFacts, view: View, settles: list[Settle]) -> None:
+def _leave_queue(facts: CallFacts, view: View, settles: list[Settle]) -> None:
     """The place in the queue ends with the decision; the action that opens is a newer one."""
-    mine = _place_in_queue(facts, view)
+    mine = _own_waiter(facts, view)
     if mine is not None:
         settles.append(Settle(mine, State.CANCELLED, ended=view.now))
 

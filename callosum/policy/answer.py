@@ -29,9 +29,9 @@ from callosum.model import (
     overlap,
 )
 from callosum.policy.call_facts import Assessment, CallFacts
-from callosum.policy.evidence import Evidence, lost, moment, unreported
+from callosum.policy.evidence import Evidence, change_moment, has_unknown_outcome, may_be_running
 from callosum.policy.sentence import Beside, decided_by, decides_by, details_of, sentence
-from callosum.policy.summary import hunk_of, kept_in, said_in
+from callosum.policy.summary import hunk_of, journalled_call, summary_and_purpose
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
@@ -43,24 +43,24 @@ MAX_CWD: Final = 1024
 """A longer working directory is not journalled."""
 
 
-def again(earlier: Action) -> Decision:
+def repeated_decision(earlier: Action) -> Decision:
     """The answer that was given to this very call, from what was kept of it.
 
     Where it let the call run with the params that a person had approved, these are gone: the call's own, which nobody
     has seen, may not run in their place, so it is blocked.
     """
-    body = msgspec.json.decode(earlier.answer, type=_Kept) if earlier.answer else _Kept()
+    body = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
     if body.reworded:
         note = (
             f"A person approved other params for this call ({earlier.id}), and they are no longer known. Make the call "
             "again under a new call id."
         )
         warning = sentence(Verdict.BLOCK, earlier.tier, (), 0, note)
-        return _from(earlier, Verdict.BLOCK, _Kept(warning=warning))
+        return _from(earlier, Verdict.BLOCK, _StoredDecision(warning=warning))
     return _from(earlier, earlier.verdict, body)
 
 
-class _Kept(Struct):
+class _StoredDecision(Struct):
     conflicts: tuple[Conflict, ...] = ()
     count: int = 0
     warning: str | None = None
@@ -70,7 +70,7 @@ class _Kept(Struct):
     merged: bool = False
 
 
-def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
+def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
     names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
     return Decision(
         proceed=verdict.proceed,
@@ -136,7 +136,7 @@ def _warning(sentence: str | None, details: str) -> str | None:
     return sentence and sentence + details
 
 
-def told_of(
+def conflicts_and_details(
     view: View, items: tuple[Evidence, ...], facts: CallFacts, compared: str = ""
 ) -> tuple[tuple[Conflict, ...], str]:
     """Return evidence as it is shown, in its order, and what is told of it below the sentence.
@@ -148,10 +148,10 @@ def told_of(
     ids = {item.action.id for item in items if not item.action.lock}
     bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
     conflicts = tuple([_conflict(item, view.now, facts, bodies.get(item.action.id, b"")) for item in items])
-    purpose = kept_in(bodies.get(items[0].action.id, b"{}")).purpose
+    purpose = journalled_call(bodies.get(items[0].action.id, b"{}")).purpose
     beside = _beside(view, items, facts, purpose)
     changed = [item.action for item in items if not compared and item.kind is Kind.STALE and item.action.id in bodies]
-    hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
+    hunks = ((action.session, hunk_of(journalled_call(bodies[action.id]))) for action in changed)
     return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None), beside, measure(compared))
 
 
@@ -162,29 +162,29 @@ def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: 
     call's keys, then what is next to one of them (a file of the same folder), then what serves the same ``purpose``.
     """
     gravest, now = items[0].action, view.now
-    if view.lately is None or view.bodies is None or items[0].own or now - moment(gravest, now) > NEAR_IN_TIME:
+    if view.lately is None or view.bodies is None or items[0].own or now - change_moment(gravest, now) > NEAR_IN_TIME:
         return []
-    told = {item.action.id for item in items}
+    shown_ids = {item.action.id for item in items}
     acts = {
         action.id: action
         for action in view.lately(gravest.session)
-        if action.id not in told
+        if action.id not in shown_ids
         and action.state in _HAPPENED
         and not action.lock
         and abs(action.started - gravest.started) <= NEAR_IN_TIME
     }
-    mine = _changed_by(facts)
-    found: list[tuple[int, int, Beside]] = []
+    call_keys = _changed_by(facts)
+    ranked: list[tuple[int, int, Beside]] = []
     for id, body in view.bodies(sorted(acts)).items() if acts else ():
         action = acts[id]
         keys = _changed_by(action)
         key = next(iter(keys), "")
-        summary, asked = said_in(body, key)
-        rank = _nearness(mine, keys)
+        summary, asked = summary_and_purpose(body, key)
+        rank = _nearness(call_keys, keys)
         if keys and summary and (rank < _ELSEWHERE or (asked and asked == purpose)):
             beside = Beside(action.tool, key if rank else "", (now - action.started) / SECOND, summary)
-            found.append((rank, -id, beside))
-    return [beside for *_, beside in sorted(found)]
+            ranked.append((rank, -id, beside))
+    return [beside for *_, beside in sorted(ranked)]
 
 
 _ELSEWHERE: Final = 2
@@ -194,15 +194,15 @@ def _nearness(keys: Sequence[str], others: Sequence[str]) -> int:
     """Return 0 for keys that meet others, 1 for keys that are next to others, else ``_ELSEWHERE``."""
     if any(overlap(one, other) for one in keys for other in others):
         return 0
-    places = {place for key in keys if (place := _place(key))}
-    return 1 if any(_place(other) in places for other in others) else _ELSEWHERE
+    containers = {container for key in keys if (container := _container(key))}
+    return 1 if any(_container(other) in containers for other in others) else _ELSEWHERE
 
 
 def _changed_by(of: CallFacts | Action) -> list[str]:
     return [key.name for key in of.keys if key.mode is not Mode.READ and not key.name.startswith(NO_KEY)]
 
 
-def _place(key: str) -> str:
+def _container(key: str) -> str:
     """Return what a key is in: the folder of a file, the chat of a thread; ``""`` if its name does not tell."""
     name = key.partition("|")[0]
     if name.startswith("file:"):
@@ -215,19 +215,19 @@ def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Confli
     """Evidence as it is shown: ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
-    running = unreported(action, now)
+    running = may_be_running(action, now)
     key = action.key
     decided = decides = what = ""
     until = None
     if item.kind is Kind.OPPOSED:
         theirs = action.content.commitment
-        key = facts.keys[item.place].name
+        key = facts.keys[item.key_index].name
         side = action.content.stance or (theirs.side if theirs is not None else "")
         decided = (decides_by if running else decided_by)(action.tool, side, key)
         decides = decides_by(facts.call.tool, facts.classification.content.stance or "+book", key)
         if theirs is not None:
             what, until = theirs.what, theirs.until / SECOND
-    summary, purpose = said_in(body, key) if body else ("", "")
+    summary, purpose = summary_and_purpose(body, key) if body else ("", "")
     return Conflict(
         kind=item.kind,
         instance=action.session,
@@ -235,7 +235,7 @@ def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Confli
         tier=action.tier,
         key="" if key[:1] == NO_KEY else key,
         id=action.id,
-        state=State.UNKNOWN if not running and lost(action, now) else action.state,
+        state=State.UNKNOWN if not running and has_unknown_outcome(action, now) else action.state,
         age=round((now - action.started if held or running else item.age) / SECOND, 3),
         expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
         own=item.own,
@@ -315,8 +315,8 @@ def origin_of(call: Call) -> dict[str, Any]:
     return body
 
 
-def _worktree(found: Worktree) -> dict[str, str]:
-    return {"root": found.root, "repository": found.repository}
+def _worktree(worktree: Worktree) -> dict[str, str]:
+    return {"root": worktree.root, "repository": worktree.repository}
 
 
 def entry_of(facts: CallFacts, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:

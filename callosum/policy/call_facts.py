@@ -96,7 +96,7 @@ class Decided(Struct, frozen=True, gc=False):
     """
 
     decision: Decision
-    place: int = 0
+    waiter_id: int = 0
     doubtful: tuple[int, ...] = ()
     expired: bool = False
     undecided: bool = False
@@ -106,70 +106,76 @@ class Decided(Struct, frozen=True, gc=False):
     @property
     def queued(self) -> bool:
         """Whether the call waits."""
-        return self.place > 0
+        return self.waiter_id > 0
 
 
 def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
     """What ``admit`` needs to see for this call."""
-    found, call = facts.classification, facts.call
-    tier = found.tier
+    classification, call = facts.classification, facts.call
+    tier = classification.tier
     return Scope(
         call.namespace,
         facts.actor,
         facts.keys,
         identity,
-        _lookups(found.content) if tier >= 2 or found.content.commitment is not None else (),
-        _FLOORS[tier] or (2 if found.cells else 0),
-        tier >= 2 or found.cells is not None or _may_need_a_person(found),
+        _lookups(classification.content) if tier >= 2 or classification.content.commitment is not None else (),
+        _FLOORS[tier] or (2 if classification.cells else 0),
+        tier >= 2 or classification.cells is not None or _may_need_a_person(classification),
         facts.waits,
         None,
         call.parent or "",
         call.continues or "",
         tier >= 3,
-        Asks(found.content, call.run or "", call.host),
+        Asks(classification.content, call.run or "", call.host),
     )
 
 
-def keys_of(found: Classification, tool: str) -> tuple[Key, ...]:
+def keys_of(classification: Classification, tool: str) -> tuple[Key, ...]:
     """The keys the store works with: the call's own, or the hidden one of its content.
 
     With a push comes the key on which looks at the whole remote are marked: ``callosum.policy.evidence``. Below tier 2
     a call without keys is nobody's concern, unless what it was told must be found when it is repeated.
     At tiers 3 and 4 a second hidden key, of the tool, is marked as read once the session was told that it has none.
     """
-    if found.tier >= 2 and found.keys:
-        for key in found.keys:
+    if classification.tier >= 2 and classification.keys:
+        for key in classification.keys:
             if REMOTE in key.name:
-                wholes = [remote_of(one.name) for one in found.keys if one.mode is not Mode.READ]
-                return merge([*found.keys, *[Key(name, Mode.APPEND) for name in wholes if name]])[0]
-        return found.keys
-    if found.keys or (found.tier < 2 and found.verdict is not Verdict.CONFIRM and not _may_need_a_person(found)):
-        return found.keys
-    hidden = Key(NO_KEY + found.content.digest.hex(), Mode.WRITE)
-    if found.gap and found.tier >= Tier.HIGH:
+                wholes = [remote_of(one.name) for one in classification.keys if one.mode is not Mode.READ]
+                return merge([*classification.keys, *[Key(name, Mode.APPEND) for name in wholes if name]])[0]
+        return classification.keys
+    if classification.keys or (
+        classification.tier < 2
+        and classification.verdict is not Verdict.CONFIRM
+        and not _may_need_a_person(classification)
+    ):
+        return classification.keys
+    hidden = Key(NO_KEY + classification.content.digest.hex(), Mode.WRITE)
+    if classification.gap and classification.tier >= Tier.HIGH:
         return (hidden, Key(NO_KEY + blake2b(tool.encode("utf-8", "replace"), digest_size=16).hexdigest(), Mode.READ))
     return (hidden,)
 
 
-def _may_need_a_person(found: Classification) -> bool:
+def _may_need_a_person(classification: Classification) -> bool:
     """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
-    if found.verdict is not None:
-        return found.verdict in (Verdict.ASK, Verdict.BLOCK)
-    return found.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
+    if classification.verdict is not None:
+        return classification.verdict in (Verdict.ASK, Verdict.BLOCK)
+    return classification.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(
+        classification.cells.values()
+    )
 
 
 def prints_of(content: Content) -> tuple[bytes, ...]:
     """The digests under which later calls can find this act."""
-    found = (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
-    return found if content.commitment is None else (*found, COMMITTED)
+    prints = (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
+    return prints if content.commitment is None else (*prints, COMMITTED)
 
 
 def _lookups(content: Content) -> tuple[bytes, ...]:
     """The digests under which this call looks for earlier acts."""
-    found = _repeatable(content)
+    prints = _repeatable(content)
     if content.stance:
-        found = (*found, _stance_print(contrary(content.stance)))
-    return found if content.commitment is None else (*found, COMMITTED)
+        prints = (*prints, _stance_print(contrary(content.stance)))
+    return prints if content.commitment is None else (*prints, COMMITTED)
 
 
 def _repeatable(content: Content) -> tuple[bytes, ...]:

@@ -25,7 +25,7 @@ COMMITTED: Final = blake2b(b"commitment", digest_size=8, person=b"stance").diges
 _MADE: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 
 
-def dated(content: Content, now: int) -> Content:
+def with_end_date(content: Content, now: int) -> Content:
     """Return the content of an action that opens ``now``, with the end of its commitment."""
     made = content.commitment
     if made is None:
@@ -34,23 +34,25 @@ def dated(content: Content, now: int) -> Content:
     return replace(content, commitment=replace(made, until=until))
 
 
-def counts(action: Action, now: int) -> bool:
+def is_in_force(action: Action, now: int) -> bool:
     """Return True if the action made a commitment that is neither over nor ended."""
     made = action.content.commitment
     return made is not None and now < made.until and action.state in _MADE and not action.lock
 
 
-def against(found: Classification, actor: str, instance: str, view: View) -> Iterator[tuple[Action, int]]:
+def contradicted_by_call(
+    classification: Classification, actor: str, instance: str, view: View
+) -> Iterator[tuple[Action, int]]:
     """Return others' commitments that a call contradicts, each with the number of the key on which it does."""
     for action in view.twins:
-        if not counts(action, view.now) or _owns(actor, instance, action) or is_ended(action, view):
+        if not is_in_force(action, view.now) or _owns(actor, instance, action) or is_ended(action, view):
             continue
-        number = _contradicted(found, action)
+        number = _contradicted(classification, action)
         if number is not None:
             yield action, number
 
 
-def found_on(action: Action) -> tuple[Key, ...]:
+def lookup_keys(action: Action) -> tuple[Key, ...]:
     """Return the keys on which an action is found by its digests: its own, and that of what it has made."""
     made = action.content.commitment
     return (*action.keys, Key(made.thing)) if made is not None and made.thing else action.keys
@@ -69,30 +71,34 @@ def is_ended(action: Action, view: View) -> bool:
     )
 
 
-def ended_by(found: Classification, view: View) -> tuple[int, ...]:
+def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]:
     """Return the ids of commitments, anybody's, that end once a call is done: it contradicts or moves them."""
-    mine = found.content.commitment
+    mine = classification.content.commitment
     if mine is None:
         return ()
     return tuple(
         action.id
         for action in view.twins
-        if counts(action, view.now)
+        if is_in_force(action, view.now)
         and (
-            _on(found.keys, action, found.content.stance) is not None
-            or (not found.content.stance and _same_thing(found.keys, action) and any(map(takes, action.keys)))
+            _on(classification.keys, action, classification.content.stance) is not None
+            or (
+                not classification.content.stance
+                and _same_thing(classification.keys, action)
+                and any(map(takes, action.keys))
+            )
         )
     )
 
 
-def ending(view: View, by: Action) -> tuple[Revision, ...]:
+def revisions_ending(view: View, by: Action) -> tuple[Revision, ...]:
     """Return what ends the commitments that an action has contradicted, now that it is done."""
     if by.content.commitment is None:
         return ()
-    return tuple(_until(other, view.now) for other in view.superseded if counts(other, view.now))
+    return tuple(_until(other, view.now) for other in view.superseded if is_in_force(other, view.now))
 
 
-def learned(action: Action, result: object, now: int) -> tuple[Revision, ...]:
+def revisions_from_result(action: Action, result: object, now: int) -> tuple[Revision, ...]:
     """Return what the result of a call tells about its commitment: when it is over, and the id of what was made."""
     made = action.content.commitment
     if made is None or not result:
@@ -104,7 +110,7 @@ def learned(action: Action, result: object, now: int) -> tuple[Revision, ...]:
     return (Revision(action, replace(action.content, commitment=after), thing),)
 
 
-def left(action: Action) -> Revision | None:
+def handed_on(action: Action) -> Revision | None:
     """Return what hands a commitment on to the other sessions of its instance, once its own session has ended."""
     made = action.content.commitment
     if made is None or made.left:
@@ -125,16 +131,16 @@ def _owns(actor: str, instance: str, action: Action) -> bool:
     return made is not None and made.left and action.session.partition("/")[0] == instance.partition("/")[0]
 
 
-def _contradicted(found: Classification, action: Action) -> int | None:
-    number = _on(found.keys, action, found.content.stance)
-    if number is not None or found.content.stance[:1] == "-" or _same_thing(found.keys, action):
+def _contradicted(classification: Classification, action: Action) -> int | None:
+    number = _on(classification.keys, action, classification.content.stance)
+    if number is not None or classification.content.stance[:1] == "-" or _same_thing(classification.keys, action):
         return number
     made = action.content.commitment
     if made is None or made.side[:1] == "-":
         return None
-    for place, key in enumerate(found.keys):
+    for key_index, key in enumerate(classification.keys):
         if takes(key) and is_slot(key.name) and any(key.name == other.name and takes(other) for other in action.keys):
-            return place
+            return key_index
     return None
 
 
@@ -154,4 +160,4 @@ def _same_thing(keys: tuple[Key, ...], action: Action) -> bool:
 
 
 def _names(action: Action) -> set[str]:
-    return {key.name for key in found_on(action) if key.mode is not Mode.READ}
+    return {key.name for key in lookup_keys(action) if key.mode is not Mode.READ}

@@ -37,7 +37,7 @@ from callosum.model import (
     View,
     overlap,
 )
-from callosum.policy.commitments import against, is_ended
+from callosum.policy.commitments import contradicted_by_call, is_ended
 from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
 
@@ -66,7 +66,9 @@ def horizon(now: int, window: int) -> int:
 
 
 class _Add(Protocol):
-    def __call__(self, action: Action, kind: Kind, place: int, *, own: bool = False, unread: bool = False) -> None: ...
+    def __call__(
+        self, action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False
+    ) -> None: ...
 
 
 class Evidence(Struct, frozen=True, gc=False):
@@ -79,7 +81,7 @@ class Evidence(Struct, frozen=True, gc=False):
 
     action: Action
     kind: Kind
-    place: int
+    key_index: int
     age: int
     own: bool = False
     unread: bool = False
@@ -87,17 +89,17 @@ class Evidence(Struct, frozen=True, gc=False):
     committed: bool = False
 
 
-class Asking(Struct, frozen=True, gc=False):
+class CallContext(Struct, frozen=True, gc=False):
     """Who asks, and for what."""
 
     actor: str
     run: str
     host: Host | None
-    found: Classification
+    classification: Classification
     instance: str = ""
 
 
-def lapsed(action: Action, now: int) -> bool:
+def has_lapsed(action: Action, now: int) -> bool:
     """Whether an open, queued or asked action's time ran out.
 
     A lease tied to a host process ends with that process, and stands while it lives up to the
@@ -109,25 +111,28 @@ def lapsed(action: Action, now: int) -> bool:
     return now >= until
 
 
-def leased(action: Action, now: int) -> bool:
+def holds_lease(action: Action, now: int) -> bool:
     """Whether the action excludes or warns others now: an open lease, or a waiter that still polls."""
-    return action.state in (State.OPEN, State.QUEUED) and not lapsed(action, now)
+    return action.state in (State.OPEN, State.QUEUED) and not has_lapsed(action, now)
 
 
-def unreported(action: Action, now: int) -> bool:
+def may_be_running(action: Action, now: int) -> bool:
     """Whether the action may still be running: no outcome, and not out of time."""
     if action.state is State.OPEN:
-        return not lapsed(action, now)
+        return not has_lapsed(action, now)
     return action.state is State.DONE and not action.ended and now < action.expires
 
 
-def shown_as_held(found: Classification, action: Action) -> bool:
+def shown_as_held(classification: Classification, action: Action) -> bool:
     """Return True if the call meets the action, while that holds a lease, as ``held`` and not as ``stale``.
 
     It does unless the policy lets ``held`` pass or is stricter about ``stale``.
     """
-    held = cell(found.tier, Kind.HELD, action.tier, found.cells)
-    return held is not Verdict.ALLOW and held.gravity >= cell(found.tier, Kind.STALE, 0, found.cells).gravity
+    held = cell(classification.tier, Kind.HELD, action.tier, classification.cells)
+    return (
+        held is not Verdict.ALLOW
+        and held.gravity >= cell(classification.tier, Kind.STALE, 0, classification.cells).gravity
+    )
 
 
 def holds_file(action: Action) -> bool:
@@ -138,33 +143,33 @@ def holds_file(action: Action) -> bool:
     return action.state is State.OPEN and action.tier < Tier.HIGH and action.key.startswith("file:")
 
 
-def lost(action: Action, now: int) -> bool:
+def has_unknown_outcome(action: Action, now: int) -> bool:
     """Whether nobody knows if the action happened."""
-    return action.state is State.UNKNOWN or (action.state is State.OPEN and lapsed(action, now))
+    return action.state is State.UNKNOWN or (action.state is State.OPEN and has_lapsed(action, now))
 
 
-def moment(action: Action, now: int) -> int:
+def change_moment(action: Action, now: int) -> int:
     """When the action changed what it acts on; ``now`` while it may still be doing so."""
     if action.ended:
         return action.ended
     return min(now, action.expires) if action.expires else action.started
 
 
-def meets(asking: Mode, acting: Mode) -> bool:
+def modes_conflict(context: Mode, acting: Mode) -> bool:
     """Whether two modes on one key can disturb one another."""
-    return Mode.READ not in (asking, acting) and not asking is acting is Mode.APPEND
+    return Mode.READ not in (context, acting) and not context is acting is Mode.APPEND
 
 
-def last_look(place: KeyView, window: int) -> int:
+def last_read(key_view: KeyView, window: int) -> int:
     """When the session last looked at the resource, as a moment; 0 if it never did.
 
     Its own finished write counts, as of that write's intercept, unless the report was late. Where
     only the present counts (a window of 0) its own writes do not stand for looking.
     """
-    own = place.own
+    own = key_view.own
     if own and window and own.state is State.DONE and 0 < own.ended <= own.expires:
-        return max(place.mark.read, own.started)
-    return place.mark.read
+        return max(key_view.mark.read, own.started)
+    return key_view.mark.read
 
 
 def remote_of(key: str) -> str:
@@ -172,71 +177,73 @@ def remote_of(key: str) -> str:
 
     ``git:/repo|remote:origin/main`` gives ``git:/repo|remote:origin``.
     """
-    repository, found, branch = key.partition(REMOTE)
-    if not found or not repository.startswith("git:"):
+    repository, separator, branch = key.partition(REMOTE)
+    if not separator or not repository.startswith("git:"):
         return ""
     is_address = "://" in branch or branch[:1] in ("/", ".", "~") or "@" in branch
     remote = branch.rpartition("/")[0] if is_address else branch.partition("/")[0]
     return f"{repository}{REMOTE}{remote}" if remote and remote != branch else ""
 
 
-def _last_look_at_remote(view: View, place: KeyView) -> int:
+def _last_look_at_remote(view: View, key_view: KeyView) -> int:
     """When the session last looked at the branch or the whole of a remote, 0 if never or for any other key.
 
     Its own push shows it nothing of what others have pushed.
     """
-    if REMOTE not in place.key.name or not (whole := remote_of(place.key.name)):
+    if REMOTE not in key_view.key.name or not (whole := remote_of(key_view.key.name)):
         return 0
-    return max([place.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
+    return max([key_view.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
 
 
-def gather(asking: Asking, view: View, waiter: int = 0, *, related: bool = True) -> list[Evidence]:
-    """All evidence of the actions shown against the call, unordered. ``gather_more`` has that of the others.
+def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, related: bool = True) -> list[Evidence]:
+    """All evidence of the actions shown against the call, unordered. ``gather_groups`` has that of the others.
 
     Another kind replaces ``recent``, and ``held`` replaces ``stale``.
 
     ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then. ``related``: the
     content of some actions may have to do with the call's.
     """
-    if not (view.twins or any(place.live or place.latest or place.stale for place in view.keys)):
+    if not (view.twins or any(key_view.live or key_view.latest or key_view.stale for key_view in view.keys)):
         return []
     heap: dict[tuple[int, Kind, int], Evidence] = {}
 
-    def add(action: Action, kind: Kind, place: int, *, own: bool = False, unread: bool = False) -> None:
-        heap[action.id, kind, place] = Evidence(action, kind, place, view.now - moment(action, view.now), own, unread)
+    def add(action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False) -> None:
+        heap[action.id, kind, key_index] = Evidence(
+            action, kind, key_index, view.now - change_moment(action, view.now), own, unread
+        )
 
-    for number, place in enumerate(view.keys):
-        if place.key.name.startswith(NO_KEY):
-            if place.key.mode is not Mode.READ:
-                _hidden(asking, view, place, number, add)
+    for key_index, key_view in enumerate(view.keys):
+        if key_view.key.name.startswith(NO_KEY):
+            if key_view.key.mode is not Mode.READ:
+                _hidden(context, view, key_view, key_index, add)
             continue
         seen: set[int] = set()
-        for action in (*place.live, *place.latest):
-            if action.id in seen or action.id == waiter or not meets(place.key.mode, action.mode):
+        for action in (*key_view.live, *key_view.latest):
+            if action.id in seen or action.id == waiter or not modes_conflict(key_view.key.mode, action.mode):
                 continue
             if _of_family(view, action):
                 continue
             seen.add(action.id)
-            if action.session == asking.actor:
-                _own(asking, view, action, number, add)
+            if action.session == context.actor:
+                _own(context, view, action, key_index, add)
             else:
-                _other(asking, view, action, number, waiter, add)
-        if place.key.mode is Mode.WRITE:
-            _stale(asking, view, place, number, add)
+                _other(context, view, action, key_index, waiter, add)
+        if key_view.key.mode is Mode.WRITE:
+            _stale(context, view, key_view, key_index, add)
     if related:
-        _same_content(asking, view, add)
-    for id, kind, number in [at for at in heap if at[1] is Kind.STALE]:
-        held = heap.get((id, Kind.HELD, number))
-        if held is not None and shown_as_held(asking.found, held.action):
-            del heap[id, kind, number]
-            heap[id, Kind.HELD, number] = replace(held, changes=True)
-    if asking.found.content.commitment is not None:
-        _commitments(asking, view, heap)
+        _same_content(context, view, add)
+    for id, kind, key_index in [at for at in heap if at[1] is Kind.STALE]:
+        held = heap.get((id, Kind.HELD, key_index))
+        if held is not None and shown_as_held(context.classification, held.action):
+            del heap[id, kind, key_index]
+            heap[id, Kind.HELD, key_index] = replace(held, changes=True)
+    if context.classification.content.commitment is not None:
+        _commitments(context, view, heap)
     graver = {item.action.id for item in heap.values() if item.kind is not Kind.RECENT}
     return [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
 
 
-class Many(Struct, frozen=True, gc=False):
+class EvidenceGroup(Struct, frozen=True, gc=False):
     """Evidence of many actions of one sort: ``item`` is that of one which stands for them.
 
     ``ids`` and ``actions`` are theirs, oldest first.
@@ -249,154 +256,158 @@ class Many(Struct, frozen=True, gc=False):
     def each(self, actions: Iterable[Action], now: int) -> list[Evidence]:
         """Return the evidence of some of the actions."""
         item = self.item
-        return [replace(item, action=action, age=now - moment(action, now)) for action in actions]
+        return [replace(item, action=action, age=now - change_moment(action, now)) for action in actions]
 
 
-def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter: int = 0) -> list[Many]:
+def gather_groups(
+    context: CallContext, view: View, evidence: Sequence[Evidence], waiter: int = 0
+) -> list[EvidenceGroup]:
     """Return the evidence of the actions that a view holds by sort, without what ``evidence`` already has."""
-    found: list[Many] = []
+    groups: list[EvidenceGroup] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
-    for item, more in _of_each_sort(asking, view, waiter):
+    for item, more in _of_each_sort(context, view, waiter):
         ids, actions = more.ids, more.actions
-        known = counted.get((item.kind, item.place))
-        if known is None:
-            same = [e.action.id for e in evidence if e.kind is item.kind and e.place == item.place]
-            known = counted[item.kind, item.place] = set(same)
-        if not known.isdisjoint(ids):
-            actions = tuple([action for action in actions if action.id not in known])
+        counted_ids = counted.get((item.kind, item.key_index))
+        if counted_ids is None:
+            same = [e.action.id for e in evidence if e.kind is item.kind and e.key_index == item.key_index]
+            counted_ids = counted[item.kind, item.key_index] = set(same)
+        if not counted_ids.isdisjoint(ids):
+            actions = tuple([action for action in actions if action.id not in counted_ids])
             ids = tuple([action.id for action in actions])
-        known.update(ids)
+        counted_ids.update(ids)
         if ids:
-            found.append(Many(item, ids, actions))
-    return found
+            groups.append(EvidenceGroup(item, ids, actions))
+    return groups
 
 
-def _of_each_sort(asking: Asking, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
+def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
     """Yield each sort with the evidence of the action that represents it."""
-    bare = [replace(place, live=(), latest=(), stale=(), more=()) for place in view.keys]
-    sorts = {(more.action.id, number): more for number, place in enumerate(view.keys) for more in place.more}
+    bare = [replace(key_view, live=(), latest=(), stale=(), more=()) for key_view in view.keys]
+    sorts = {
+        (more.action.id, key_index): more for key_index, key_view in enumerate(view.keys) for more in key_view.more
+    }
     keys = list(bare)
-    for (_, number), more in sorts.items():
+    for (_, key_index), more in sorts.items():
         if not more.related:  # on its own key alone, so all of these are weighed at once
-            keys[number] = replace(keys[number], live=(*keys[number].live, more.action))
-    for item in gather(asking, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
-        yield item, sorts[item.action.id, item.place]
-    for (_, number), more in sorts.items():
+            keys[key_index] = replace(keys[key_index], live=(*keys[key_index].live, more.action))
+    for item in gather_evidence(context, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
+        yield item, sorts[item.action.id, item.key_index]
+    for (_, key_index), more in sorts.items():
         if more.related:
-            of = (*bare[:number], replace(bare[number], live=(more.action,)), *bare[number + 1 :])
-            for item in gather(asking, View(view.now, of, ancestors=view.ancestors), waiter):
+            of = (*bare[:key_index], replace(bare[key_index], live=(more.action,)), *bare[key_index + 1 :])
+            for item in gather_evidence(context, View(view.now, of, ancestors=view.ancestors), waiter):
                 yield item, more
 
 
-def _hidden(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:
+def _hidden(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
     """Without a key only the same content counts: held, or of unknown outcome (or a duplicate)."""
-    for action in place.live:
+    for action in key_view.live:
         if action.state in _SETTLED_AWAY:
             continue
-        own = action.session == asking.actor
-        if lost(action, view.now):
-            add(action, Kind.UNKNOWN, number, own=own)
-        elif not own and leased(action, view.now) and action.session not in view.ancestors:
-            add(action, Kind.HELD, number)
+        own = action.session == context.actor
+        if has_unknown_outcome(action, view.now):
+            add(action, Kind.UNKNOWN, key_index, own=own)
+        elif not own and holds_lease(action, view.now) and action.session not in view.ancestors:
+            add(action, Kind.HELD, key_index)
 
 
 def _of_family(view: View, action: Action) -> bool:
     """Return True if an ancestor of the session still runs the action: this session may be a part of it."""
-    return action.session in view.ancestors and (unreported(action, view.now) or leased(action, view.now))
+    return action.session in view.ancestors and (may_be_running(action, view.now) or holds_lease(action, view.now))
 
 
-def _floor(asking: Asking) -> int:
-    return 1 if asking.found.tier >= Tier.CRITICAL else 2
+def _floor(context: CallContext) -> int:
+    return 1 if context.classification.tier >= Tier.CRITICAL else 2
 
 
-def _own(asking: Asking, view: View, action: Action, number: int, add: _Add) -> None:
+def _own(context: CallContext, view: View, action: Action, key_index: int, add: _Add) -> None:
     """The session's own action without an outcome; of another run or process, at once."""
-    if action.lock or action.tier < _floor(asking) or action.state in _SETTLED_AWAY:
+    if action.lock or action.tier < _floor(context) or action.state in _SETTLED_AWAY:
         return
-    if lost(action, view.now):
-        add(action, Kind.UNKNOWN, number, own=True)
-    elif action.state is State.OPEN and _elsewhere(asking, action):
-        add(action, Kind.UNKNOWN, number, own=True)
-        if asking.run and action.run and asking.run != action.run:
-            add(action, Kind.HELD, number, own=True)
+    if has_unknown_outcome(action, view.now):
+        add(action, Kind.UNKNOWN, key_index, own=True)
+    elif action.state is State.OPEN and _elsewhere(context, action):
+        add(action, Kind.UNKNOWN, key_index, own=True)
+        if context.run and action.run and context.run != action.run:
+            add(action, Kind.HELD, key_index, own=True)
 
 
-def _elsewhere(asking: Asking, action: Action) -> bool:
-    other_run = asking.run and action.run and asking.run != action.run
-    other_process = asking.host and action.host and asking.host != action.host
+def _elsewhere(context: CallContext, action: Action) -> bool:
+    other_run = context.run and action.run and context.run != action.run
+    other_process = context.host and action.host and context.host != action.host
     return bool(other_run or other_process)
 
 
-def _other(asking: Asking, view: View, action: Action, number: int, waiter: int, add: _Add) -> None:
+def _other(context: CallContext, view: View, action: Action, key_index: int, waiter: int, add: _Add) -> None:
     """Another session's action: held, unknown, recent or opposed."""
-    now, found = view.now, asking.found
-    if action.tier < _floor(asking) or action.state in _SETTLED_AWAY:
+    now, classification = view.now, context.classification
+    if action.tier < _floor(context) or action.state in _SETTLED_AWAY:
         return
-    if leased(action, now):
+    if holds_lease(action, now):
         overtaken = waiter and action.state is State.QUEUED and action.id > waiter
         if not overtaken:
-            add(action, Kind.HELD, number)
-    elif lost(action, now):
-        add(action, Kind.UNKNOWN, number)
+            add(action, Kind.HELD, key_index)
+    elif has_unknown_outcome(action, now):
+        add(action, Kind.UNKNOWN, key_index)
     elif (
         action.state is State.DONE
-        and now - moment(action, now) < found.window
-        and moment(action, now) >= _last_look_at_remote(view, view.keys[number])
+        and now - change_moment(action, now) < classification.window
+        and change_moment(action, now) >= _last_look_at_remote(view, view.keys[key_index])
     ):
-        add(action, Kind.RECENT, number)
-    _opposed(asking, view, action, number, add)
+        add(action, Kind.RECENT, key_index)
+    _opposed(context, view, action, key_index, add)
 
 
-def _opposed(asking: Asking, view: View, action: Action, number: int, add: _Add) -> None:
-    stance = asking.found.content.stance
+def _opposed(context: CallContext, view: View, action: Action, key_index: int, add: _Add) -> None:
+    stance = context.classification.content.stance
     if stance and action.content.stance == contrary(stance) and action.state is not State.QUEUED:
-        age = view.now - moment(action, view.now)
-        if action.state is not State.DONE or age < asking.found.window:
-            add(action, Kind.OPPOSED, number)
+        age = view.now - change_moment(action, view.now)
+        if action.state is not State.DONE or age < context.classification.window:
+            add(action, Kind.OPPOSED, key_index)
 
 
-def _stale(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:
+def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
     """Others' changes to what this session read before them, or never read and would replace."""
-    now, found = view.now, asking.found
-    look = last_look(place, found.window)
-    replaces = not found.content.repeats
-    genuine = place.mark.read
-    looked = _last_look_at_remote(view, place)
+    now, classification = view.now, context.classification
+    look = last_read(key_view, classification.window)
+    replaces = not classification.content.repeats
+    genuine = key_view.mark.read
+    looked = _last_look_at_remote(view, key_view)
     if looked and looked >= look:
         look = genuine = looked
     elif not look and len(view.keys) > 1:
-        look = genuine = _names_seen(view, place)
-    for action in place.stale:
-        if not looked or moment(action, now) >= looked:
-            add(action, Kind.STALE, number)
-    for action in (*place.latest, *(a for a in place.live if a.state in (State.OPEN, State.UNKNOWN))):
-        if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
+        look = genuine = _names_seen(view, key_view)
+    for action in key_view.stale:
+        if not looked or change_moment(action, now) >= looked:
+            add(action, Kind.STALE, key_index)
+    for action in (*key_view.latest, *(a for a in key_view.live if a.state in (State.OPEN, State.UNKNOWN))):
+        if action.session == context.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
             continue
-        if holds_file(action) and leased(action, now):
-            add(action, Kind.HELD, number)
+        if holds_file(action) and holds_lease(action, now):
+            add(action, Kind.HELD, key_index)
             continue
-        if found.content.whole and found.content.whole == action.content.whole:
+        if classification.content.whole and classification.content.whole == action.content.whole:
             continue
-        running = unreported(action, now)
-        if not running and place.key.name.startswith(_WHILE_RUNNING):
+        running = may_be_running(action, now)
+        if not running and key_view.key.name.startswith(_WHILE_RUNNING):
             continue
-        changed = now if running else moment(action, now)
-        seen = look and (looked or not (place.above and _hangs_on(action)))
+        changed = now if running else change_moment(action, now)
+        seen = look and (looked or not (key_view.above and _hangs_on(action)))
         if seen and look == genuine:
             stale = changed > look
         elif seen and replaces:
             # Known only by its own write. At tier 4, where no mark lifts a block, time must.
-            stale = changed > look and (found.tier < Tier.CRITICAL or now - changed < found.window)
+            stale = changed > look and (classification.tier < Tier.CRITICAL or now - changed < classification.window)
         else:
-            young = now - changed < min(UNSEEN_CHANGE, found.window)
+            young = now - changed < min(UNSEEN_CHANGE, classification.window)
             stale = not seen and replaces and not action.content.repeats and young
         if stale and action.mode is not Mode.READ:
-            add(action, Kind.STALE, number, unread=not seen)
+            add(action, Kind.STALE, key_index, unread=not seen)
 
 
-def _names_seen(view: View, place: KeyView) -> int:
+def _names_seen(view: View, key_view: KeyView) -> int:
     """When the session last saw which names there are where the call makes one: this one was not among them."""
-    directory = place.key.name.rstrip("/").rpartition("/")[0]
+    directory = key_view.key.name.rstrip("/").rpartition("/")[0]
     names = f"{directory}/|names"
     return next((other.mark.read for other in view.keys if other.key.name == names), 0) if directory else 0
 
@@ -406,74 +417,80 @@ def _hangs_on(action: Action) -> bool:
     return action.mode is Mode.APPEND or "|" in action.key
 
 
-def _same_content(asking: Asking, view: View, add: _Add) -> None:
+def _same_content(context: CallContext, view: View, add: _Add) -> None:
     """The same act again: equal or nearly equal content, or the same origin."""
-    found, now = asking.found, view.now
-    if found.tier < Tier.MEDIUM:
+    classification, now = context.classification, view.now
+    if classification.tier < Tier.MEDIUM:
         return
     pool = {action.id: action for action in view.twins}
-    for place in view.keys:
-        pool.update((action.id, action) for action in (*place.live, *place.latest))
-    floor, opposite = _floor(asking), contrary(found.content.stance)
+    for key_view in view.keys:
+        pool.update((action.id, action) for action in (*key_view.live, *key_view.latest))
+    floor, opposite = _floor(context), contrary(classification.content.stance)
     for action in pool.values():
         if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock or _of_family(view, action):
             continue
-        own = action.session == asking.actor
-        if action.tier < floor or (own and not found.content.repeats):
+        own = action.session == context.actor
+        if action.tier < floor or (own and not classification.content.repeats):
             continue
         # Of a thousand open actions hardly one has such content: keys are compared only for those.
         against = not own and opposite and action.content.stance == opposite
         if against and (met := _shared(view.keys, action, meeting=True)) is not None:
-            _opposed(asking, view, action, met, add)
-        if _repeats(found, action, now, own=own) and (number := _shared(view.keys, action)) is not None:
-            add(action, Kind.DUPLICATE, number, own=own)
+            _opposed(context, view, action, met, add)
+        if _repeats(classification, action, now, own=own) and (key_index := _shared(view.keys, action)) is not None:
+            add(action, Kind.DUPLICATE, key_index, own=own)
 
 
-def _commitments(asking: Asking, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
+def _commitments(context: CallContext, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
     """Add the commitments that the call contradicts; leave out those that a contrary action has ended."""
-    found, now = asking.found, view.now
+    classification, now = context.classification, view.now
     ended = {action.id for action in view.twins if is_ended(action, view)}
-    for place in [place for place, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
-        del heap[place]
-    for action, number in against(found, asking.actor, asking.instance, view):
-        age = now - moment(action, now)
-        committed = action.state is State.DONE and age >= found.window
-        if (action.id, Kind.DUPLICATE, number) in heap or (committed and not found.window) or _of_family(view, action):
+    for spot in [spot for spot, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
+        del heap[spot]
+    for action, key_index in contradicted_by_call(classification, context.actor, context.instance, view):
+        age = now - change_moment(action, now)
+        committed = action.state is State.DONE and age >= classification.window
+        if (
+            (action.id, Kind.DUPLICATE, key_index) in heap
+            or (committed and not classification.window)
+            or _of_family(view, action)
+        ):
             continue  # a rule with a window of 0 says that the past does not matter
         if not any(item.action.id == action.id and item.kind is Kind.OPPOSED for item in heap.values()):
-            heap[action.id, Kind.OPPOSED, number] = Evidence(action, Kind.OPPOSED, number, age, committed=committed)
+            heap[action.id, Kind.OPPOSED, key_index] = Evidence(
+                action, Kind.OPPOSED, key_index, age, committed=committed
+            )
 
 
-def _repeats(found: Classification, action: Action, now: int, *, own: bool) -> bool:
-    mine, theirs = found.content, action.content
+def _repeats(classification: Classification, action: Action, now: int, *, own: bool) -> bool:
+    mine, theirs = classification.content, action.content
     if not (mine.repeats and theirs.repeats):
         return False
-    age = now - moment(action, now)
+    age = now - change_moment(action, now)
     same_origin = bool(mine.origin) and mine.origin == theirs.origin
     alike = (mine.digest == theirs.digest and not mine.brief) or near(mine, theirs)
     if own:
         if not alike:
             return False
-        if unreported(action, now) or lost(action, now):
+        if may_be_running(action, now) or has_unknown_outcome(action, now):
             return True
-        return found.tier >= Tier.HIGH and age < OWN_REPEAT and found.window > 0
+        return classification.tier >= Tier.HIGH and age < OWN_REPEAT and classification.window > 0
     if action.state is not State.DONE:
         return alike or same_origin
-    if found.window == 0:
+    if classification.window == 0:
         return False  # the rule says that the past does not matter
-    look_back = max(SAME_CONTENT, found.window) if found.tier >= Tier.HIGH else found.window
+    look_back = max(SAME_CONTENT, classification.window) if classification.tier >= Tier.HIGH else classification.window
     return (alike and age < look_back) or (same_origin and age < SAME_ORIGIN)
 
 
-def _shared(places: tuple[KeyView, ...], action: Action, *, meeting: bool = False) -> int | None:
+def _shared(key_views: tuple[KeyView, ...], action: Action, *, meeting: bool = False) -> int | None:
     """The number of the asking call's key that the action shares; with ``meeting`` not where both only append."""
-    for number, place in enumerate(places):
-        if place.key.mode is Mode.READ:
+    for key_index, key_view in enumerate(key_views):
+        if key_view.key.mode is Mode.READ:
             continue
-        apart = meeting or place.key.name.startswith(_COUNTED_IN_EACH)
+        apart = meeting or key_view.key.name.startswith(_COUNTED_IN_EACH)
         for key in action.keys:
-            if key.mode is Mode.READ or (apart and not meets(place.key.mode, key.mode)):
+            if key.mode is Mode.READ or (apart and not modes_conflict(key_view.key.mode, key.mode)):
                 continue
-            if overlap(place.key.name, key.name):
-                return number
+            if overlap(key_view.key.name, key.name):
+                return key_index
     return None

@@ -49,9 +49,9 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy.commitments import ending, learned, left
-from callosum.policy.evidence import lapsed, leased, lost, meets
-from callosum.policy.marks import covers, with_covers
+from callosum.policy.commitments import handed_on, revisions_ending, revisions_from_result
+from callosum.policy.evidence import has_lapsed, has_unknown_outcome, holds_lease, modes_conflict
+from callosum.policy.marks import coverage, with_coverage
 from callosum.policy.sentence import ask_to_resolve
 
 _DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.FAILED  # an enum's attributes are slow
@@ -64,8 +64,8 @@ HOST: Final = "host"
 """Channel of an answer that came through a framework's own means: the host's word, not a person's."""
 
 
-class Who(Struct, frozen=True, gc=False):
-    """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
+class Requester(Struct, frozen=True, gc=False):
+    """Requester speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
 
     ``channel`` says through what a person spoke, ``ancestry`` which processes that person's program descends from.
     ``instance``: the only one whose questions may be answered, "" for any.
@@ -90,8 +90,10 @@ def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
     settles: list[Settle] = []
     entries: list[Entry] = []
     seen: set[int] = set()
-    for place in view.keys:
-        late = [a for a in place.live if a.state is not _UNKNOWN and lapsed(a, view.now)] if place.live else ()
+    for key_view in view.keys:
+        late = (
+            [a for a in key_view.live if a.state is not _UNKNOWN and has_lapsed(a, view.now)] if key_view.live else ()
+        )
         for action in late[-LAPSED:]:
             if action.id in seen:
                 continue
@@ -115,7 +117,7 @@ def _entry(
     event: Event,
     outcome: Outcome | None = None,
     note: str = "",
-    who: Who | None = None,
+    who: Requester | None = None,
     result: Any = None,
 ) -> Entry:
     body: dict[str, Any] = {}
@@ -154,7 +156,7 @@ NOTHING_OPEN: Final = "nothing of this session is open there"
 
 
 def finish(
-    who: Who, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "", told: Any = None
+    who: Requester, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "", told: Any = None
 ) -> Change:
     """Records how an action ended and frees its lease. Answers a ``Report``.
 
@@ -184,7 +186,7 @@ def finish(
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note=f"already settled as {action.state}")
         )
-    late = lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
+    late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
     settles = [Settle(action, state, min(ended or view.now, view.now))]
     if over := action.content.over:  # as if it came late: its session has not seen what the file holds now
@@ -195,13 +197,13 @@ def finish(
     entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
     if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:
-            if lost(other, view.now) and _repeats(action, other):
+            if has_unknown_outcome(other, view.now) and _repeats(action, other):
                 settles.append(Settle(other, State.CANCELLED, ended=view.now))
                 entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
     revisions: tuple[Revision, ...] = ()
     if outcome is _HAPPENED and action.content.commitment is not None:
-        revisions = (*ending(view, action), *learned(action, told, view.now))
+        revisions = (*revisions_ending(view, action), *revisions_from_result(action, told, view.now))
     change = Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
     return replace(change, merged=True) if over and was is not _DONE else change
 
@@ -212,9 +214,9 @@ def _repeats(action: Action, other: Action) -> bool:
     return own or action.content.digest == other.content.digest
 
 
-def hand_on(view: View) -> Change:
+def hand_on_commitment(view: View) -> Change:
     """Hand the commitment of the action that was found on to the other sessions of its instance. Pure."""
-    revision = left(view.found) if view.found is not None else None
+    revision = handed_on(view.found) if view.found is not None else None
     return Change(revisions=(revision,) if revision is not None else ())
 
 
@@ -237,24 +239,24 @@ EXPIRED: Final = "expired"
 """``reason`` in the journal's entry of a request that nobody waited for any more."""
 
 
-def expire_lock(who: Who, key: Key, tier: int, _view: View) -> Change:
+def expire_lock(who: Requester, key: Key, tier: int, _view: View) -> Change:
     """Journal a request for a lock that nobody waits for any more. It opens nothing. Answers None."""
     body = {"reason": EXPIRED, "lock": True}
     entry = Entry(Event.REFUSE, who.session, who.namespace, tool="lock", tier=tier, keys=(key,), body=body)
     return Change((entry,))
 
 
-def take_back(opened: bool, moment: int, note: str, view: View) -> Change:
-    """Undo the decision made at ``moment``, because its session never got it.
+def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
+    """Undo the decision made at ``change_moment``, because its session never got it.
 
     Closes the action or the question that the decision ``opened``, and withdraws the session's
     notifications, so that its next attempt is told the same again. Answers None.
     """
     moves = tuple(
         [
-            Move(place.key.name, _without_notice(place.mark, moment))
-            for place in view.keys
-            if place.mark.notified_at == moment
+            Move(key_view.key.name, _without_notice(key_view.mark, moment))
+            for key_view in view.keys
+            if key_view.mark.notified_at == moment
         ]
     )
     action = view.found
@@ -269,9 +271,9 @@ def take_back(opened: bool, moment: int, note: str, view: View) -> Change:
 
 
 def _without_notice(mark: Mark, moment: int) -> Mark:
-    """The mark as if the session had not been notified at ``moment``."""
-    before = covers(mark)[1]
-    pauses = with_covers(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
+    """The mark as if the session had not been notified at ``change_moment``."""
+    before = coverage(mark)[1]
+    pauses = with_coverage(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
     return replace(
         mark,
         notified=mark.notified_before,
@@ -286,7 +288,7 @@ def _without_notice(mark: Mark, moment: int) -> Mark:
 # --- lock, release, renew ------------------------------------------------------------------------
 
 
-def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View) -> Change:
+def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view: View) -> Change:
     """Opens a lease on a key without a tool call. Answers a ``LockResult``.
 
     Refused while another session holds or waits for the key, or anything it covers. Locking again
@@ -297,8 +299,8 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     settles, entries = lapses(view)
     mine = None
     holder = None
-    for action in (action for place in view.keys for action in _oldest(place)):
-        if not leased(action, view.now) or not meets(key.mode, action.mode):
+    for action in (action for key_view in view.keys for action in _oldest(key_view)):
+        if not holds_lease(action, view.now) or not modes_conflict(key.mode, action.mode):
             continue
         if action.session == who.session:
             if action.lock and action.key == key.name:
@@ -306,7 +308,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
         elif action.session not in view.ancestors and (holder is None or action.tier > holder.tier):
             holder = action
     if holder is not None:
-        answer = LockResult(acquired=False, conflict=held_by(holder, view.now))
+        answer = LockResult(acquired=False, conflict=held_conflict(holder, view.now))
         return Change(tuple(entries), settles=tuple(settles), answer=answer)
     if mine is not None and mine.tier >= tier:
         settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
@@ -324,7 +326,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
             tool="lock",
             tier=tier,
             verdict=Verdict.ALLOW,
-            keys=(key, *[place.key for place in view.keys if place.key.name != key.name]),
+            keys=(key, *[key_view.key for key_view in view.keys if key_view.key.name != key.name]),
         )
     )
     opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
@@ -332,12 +334,12 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
 
 
-def _oldest(place: KeyView) -> list[Action]:
+def _oldest(key_view: KeyView) -> list[Action]:
     """Return what is live on a key, of what the view holds by sort the oldest of each, in order."""
-    return sorted((*place.live, *[more.actions[0] for more in place.more]), key=attrgetter("id"))
+    return sorted((*key_view.live, *[more.actions[0] for more in key_view.more]), key=attrgetter("id"))
 
 
-def held_by(action: Action, now: int) -> Conflict:
+def held_conflict(action: Action, now: int) -> Conflict:
     """A live lease as a conflict; ages in seconds."""
     return Conflict(
         kind=Kind.HELD,
@@ -353,7 +355,7 @@ def held_by(action: Action, now: int) -> Conflict:
     )
 
 
-def release(who: Who, key: str, id: int | None, view: View) -> Change:
+def release(who: Requester, key: str, id: int | None, view: View) -> Change:
     """Frees this session's leases on exactly this key, or just the one with this id. Answers a ``Report``.
 
     What ``lock`` opened is closed. An intercepted call loses its lease and counts as done: evidence
@@ -362,10 +364,10 @@ def release(who: Who, key: str, id: int | None, view: View) -> Change:
     settles, entries = lapses(view)
     mine = [
         action
-        for place in view.keys
-        for action in place.live
+        for key_view in view.keys
+        for action in key_view.live
         if action.state is State.OPEN
-        and not lapsed(action, view.now)
+        and not has_lapsed(action, view.now)
         and action.key == key
         and id in (None, action.id)
         and (who.force or action.session == who.session)
@@ -373,7 +375,7 @@ def release(who: Who, key: str, id: int | None, view: View) -> Change:
     locks = [action for action in mine if action.lock]
     chosen = mine if who.force else (locks or mine)
     if not chosen:
-        held = any(a.key == key and leased(a, view.now) for place in view.keys for a in place.live)
+        held = any(a.key == key and holds_lease(a, view.now) for key_view in view.keys for a in key_view.live)
         note = "the key is held by another session" if held else "nothing is held there"
         return Change(tuple(entries), settles=tuple(settles), answer=Report(ok=False, note=note))
     for action in chosen:
@@ -384,7 +386,7 @@ def release(who: Who, key: str, id: int | None, view: View) -> Change:
     return Change(tuple(entries), settles=tuple(settles), answer=answer)
 
 
-def renew(who: Who, ttl: int, view: View) -> Change:
+def renew(who: Requester, ttl: int, view: View) -> Change:
     """Moves a lease's end to now + ``ttl``. Answers a ``Report`` with the lease.
 
     A late renewal is accepted while nobody else has opened on any of its keys since; then the action
@@ -393,15 +395,15 @@ def renew(who: Who, ttl: int, view: View) -> Change:
     action = view.found
     if action is None or action.session != who.session:
         return Change(answer=Report(ok=False, note="no such lease of this session"))
-    merged = action.tier < Tier.HIGH and action.state is State.OPEN and not lapsed(action, view.now)
+    merged = action.tier < Tier.HIGH and action.state is State.OPEN and not has_lapsed(action, view.now)
     if (action.tier < Tier.HIGH and not merged) or action.state not in (State.OPEN, State.UNKNOWN) or action.ended:
         return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this action holds no lease"))
-    late = action.state is State.UNKNOWN or lapsed(action, view.now)
+    late = action.state is State.UNKNOWN or has_lapsed(action, view.now)
     if late:
         newer = any(
             other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
-            for place in view.keys
-            for other in (*place.live, *place.latest, *[more.actions[-1] for more in place.more])
+            for key_view in view.keys
+            for other in (*key_view.live, *key_view.latest, *[more.actions[-1] for more in key_view.more])
             if other.state not in (State.ASKED, State.CANCELLED)
         )
         if newer:
@@ -417,7 +419,7 @@ def renew(who: Who, ttl: int, view: View) -> Change:
 # --- what a person, or a session that has looked, says --------------------------------------------
 
 
-def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
+def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:
     """End an ``unknown``: it happened (``done``) or it did not (``failed``). The change's answer is a ``Report``.
 
     A person (``who.force``) may end any. A session (``who.session``) that has looked may end one of its own instance
@@ -432,7 +434,7 @@ def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
             reason = "is of tier 4" if own else "belongs to another instance"
             refusal = f"this action {reason}: {ask_to_resolve(action.id)}"
             return Change(answer=Report(ok=False, id=action.id, state=action.state, note=refusal))
-    if not lost(action, view.now):
+    if not has_unknown_outcome(action, view.now):
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note=f"it is not unknown but {action.state}")
         )
@@ -442,7 +444,7 @@ def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
     return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=settle.state))
 
 
-def answer(who: Who, agrees: bool, ttl: int, note: str, view: View) -> Change:
+def answer(who: Requester, agrees: bool, ttl: int, note: str, view: View) -> Change:
     """A person's yes or no to a question, or to overriding a block. Answers a ``Report``.
 
     A yes holds once, for ``ttl``, for the content that was shown. ``note`` is journalled, and told with a no.
@@ -473,6 +475,6 @@ def answer(who: Who, agrees: bool, ttl: int, note: str, view: View) -> Change:
     return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=State.ASKED))
 
 
-def visible(keys: tuple[Key, ...]) -> tuple[str, ...]:
+def shown_names(keys: tuple[Key, ...]) -> tuple[str, ...]:
     """The key names that are shown: without the hidden one of a call without keys."""
     return tuple(key.name for key in keys if not key.name.startswith(NO_KEY))

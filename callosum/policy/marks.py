@@ -25,7 +25,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy.call_facts import CallFacts
-from callosum.policy.evidence import Evidence, moment, shown_as_held, unreported
+from callosum.policy.evidence import Evidence, change_moment, may_be_running, shown_as_held
 from callosum.policy.table import TABLE, cell, pause
 
 ORDER: Final = SECOND
@@ -55,31 +55,31 @@ _action_id, _gravity, _kind_and_mode = (
 _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
 
-def was_told(facts: CallFacts, view: View, item: Evidence) -> bool:
+def already_notified(facts: CallFacts, view: View, item: Evidence) -> bool:
     """Whether the session was told of it, no less gravely; tier 4 ignores what it was told.
 
     So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone. Who was told that an action is
     ``held`` is told of its change too, once that has happened, if it had read the resource before.
     A commitment beyond the rule's window is confirmed by a repeat at any tier where no person can be asked.
     """
-    return item.action.id <= told_until(facts, view, item)
+    return item.action.id <= newest_notified_id(facts, view, item)
 
 
-def told_until(facts: CallFacts, view: View, item: Evidence) -> int:
+def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
     """Return the id of the newest action of this kind or a graver one that the session was notified of; 0 for none."""
     if (facts.classification.tier >= Tier.CRITICAL and (not item.committed or facts.call.pause)) or not view.keys:
         return 0
     if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
         return 0
-    mark = view.keys[item.place].mark
+    mark = view.keys[item.key_index].mark
     gravity = item.kind.gravity
     if item.kind is Kind.STALE and item.action.tier >= Tier.HIGH and shown_as_held(facts.classification, item.action):
         if item.unread:
             gravity = Kind.HELD.gravity
         elif item.action.ended > mark.notified_at:
             return 0  # whatever it was told of this action was said while that was running
-    now, then = covers(mark)
-    if _after(facts, view, mark):
+    now, then = coverage(mark)
+    if _made_after_notification(facts, view, mark):
         told, gravest, covered = mark.notified, mark.notified_kind, now
     else:
         told, gravest, covered = mark.notified_before, mark.notified_before_kind, then
@@ -88,13 +88,13 @@ def told_until(facts: CallFacts, view: View, item: Evidence) -> int:
     return told
 
 
-def covers(mark: Mark) -> tuple[int, int]:
+def coverage(mark: Mark) -> tuple[int, int]:
     """Return the bits of what ``told`` and ``before`` of a mark cover: all, unless it says something else."""
     packed = -mark.pauses[0] if mark.pauses else 0
     return (packed & _EVERY, packed >> _BITS) if 0 < packed < _PACKED else (_EVERY, _EVERY)
 
 
-def with_covers(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, ...]:
+def with_coverage(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, ...]:
     """Return the pauses of a mark with what its notices cover, which a gate of the version before does not read."""
     bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
     return bare if told == before == _EVERY else (-(before << _BITS | told), *bare)
@@ -114,19 +114,19 @@ def _bit(facts: CallFacts, kind: Kind) -> int:
     return 1 << kind.gravity
 
 
-def _looked_for(facts: CallFacts, mode: Mode, mine: Iterable[Evidence]) -> int:
+def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int:
     """Return the bits of what is shown to this call if it is in the way: not all that would stop a graver one.
 
     What was shown is always among it, so that a repeat of the call confirms.
     """
-    found = facts.classification
+    classification = facts.classification
     bits = 0 if mode is Mode.APPEND else _APPENDS
-    for kind in Kind if found.cells else TABLE[found.tier]:
-        if cell(found.tier, kind, 0, found.cells) is not Verdict.ALLOW:
+    for kind in Kind if classification.cells else TABLE[classification.tier]:
+        if cell(classification.tier, kind, 0, classification.cells) is not Verdict.ALLOW:
             bits |= _bit(facts, kind)
-    if bits & 1 << Kind.OPPOSED.gravity and not found.content.stance:
+    if bits & 1 << Kind.OPPOSED.gravity and not classification.content.stance:
         bits |= _AGAINST_NO
-    for kind, theirs in set(map(_kind_and_mode, mine)):
+    for kind, theirs in set(map(_kind_and_mode, on_key)):
         bits |= _bit(facts, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
     return bits
 
@@ -136,7 +136,7 @@ def replaces(facts: CallFacts, item: Evidence) -> bool:
     return (
         item.kind is Kind.STALE
         and bool(facts.classification.content.whole)
-        and facts.keys[item.place].name.startswith("file:")
+        and facts.keys[item.key_index].name.startswith("file:")
     )
 
 
@@ -146,21 +146,21 @@ def pauses_that_showed(mark: Mark, item: Evidence) -> int:
     return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
 
 
-def shown_enough(facts: CallFacts, view: View, item: Evidence) -> bool:
+def pauses_suffice(facts: CallFacts, view: View, item: Evidence) -> bool:
     """Return False if a pause must show the conflict again, although the session was notified of it."""
     if not view.keys or not replaces(facts, item):
         return True
-    return pauses_that_showed(view.keys[item.place].mark, item) >= REPLACING
+    return pauses_that_showed(view.keys[item.key_index].mark, item) >= REPLACING
 
 
-def attempt_of(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
+def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
     """Return which attempt to replace a file unread the paused call is, from 1; 0 if it replaces none."""
-    marks = {place.key.name: place.mark for place in view.keys} | {move.key: move.mark for move in moves}
+    marks = {key_view.key.name: key_view.mark for key_view in view.keys} | {move.key: move.mark for move in moves}
     replacing = [item for item in items if replaces(facts, item)]
-    return max((pauses_that_showed(marks[view.keys[item.place].key.name], item) for item in replacing), default=0)
+    return max((pauses_that_showed(marks[view.keys[item.key_index].key.name], item) for item in replacing), default=0)
 
 
-def _after(facts: CallFacts, view: View, mark: Mark) -> bool:
+def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
     """Whether this call was made after the mark's answer was given, and is another call.
 
     A host may tell (``after``, or another ``run``); where it cannot, a second later is after.
@@ -183,65 +183,69 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
     if facts.call.after is not None:
         return 0
     told = max((move.mark.notified_at for move in moves), default=0) or max(
-        (place.mark.notified_at for place in view.keys), default=0
+        (key_view.mark.notified_at for key_view in view.keys), default=0
     )
     return max(0, told + ORDER - view.now)
 
 
-def lately_told(facts: CallFacts, view: View) -> bool:
+def confirms_rule(facts: CallFacts, view: View) -> bool:
     """Whether a rule's own ``confirm`` was answered by this repeat."""
     return any(
-        place.mark.notified_at and view.now - place.mark.notified_at < PAUSE_SPAN and _after(facts, view, place.mark)
-        for place in view.keys
+        key_view.mark.notified_at
+        and view.now - key_view.mark.notified_at < PAUSE_SPAN
+        and _made_after_notification(facts, view, key_view.mark)
+        for key_view in view.keys
     )
 
 
-def paused(facts: CallFacts, view: View, item: Evidence, verdict: Verdict) -> Verdict:
+def verdict_with_pause(facts: CallFacts, view: View, item: Evidence, verdict: Verdict) -> Verdict:
     """The verdict for a host that pauses; at tier 3 only a warning after two mild pauses in ten minutes."""
     result = pause(verdict, item.kind, item.age)
     if result is not Verdict.CONFIRM or facts.classification.tier != Tier.HIGH:
         return result
-    pauses = [pause for pause in view.keys[item.place].mark.pauses if pause > 0] if view.keys else []
-    if _mild(item) and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
+    pauses = [pause for pause in view.keys[item.key_index].mark.pauses if pause > 0] if view.keys else []
+    if _is_mild(item) and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
         return verdict
     return result
 
 
-def _mild(item: Evidence) -> bool:
+def _is_mild(item: Evidence) -> bool:
     """Whether the evidence is no reason to pause a session again and again."""
     return item.kind in (Kind.RECENT, Kind.HELD) and not item.changes
 
 
-def moved(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
+def marks_after(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
     """The marks as they stand after this answer: what was told, what was read."""
     moves = []
-    for number, place in enumerate(view.keys):
-        mark = place.mark
+    for key_index, key_view in enumerate(view.keys):
+        mark = key_view.mark
         if verdict is _WARN or verdict is _CONFIRM:
-            mine = [item for item in items if item.place == number]
-            if mine or (verdict is _CONFIRM and not items and number == 0):
-                mark = _tell(facts, view, place, mine, verdict)
-        if verdict.proceed and place.key.mode is Mode.READ and _worth_a_read(place, view):
+            on_key = [item for item in items if item.key_index == key_index]
+            if on_key or (verdict is _CONFIRM and not items and key_index == 0):
+                mark = _with_notification(facts, view, key_view, on_key, verdict)
+        if verdict.proceed and key_view.key.mode is Mode.READ and _is_worth_marking(key_view, view):
             mark = replace(mark, read=view.now)
-        if mark is not place.mark:
-            moves.append(Move(place.key.name, mark))
+        if mark is not key_view.mark:
+            moves.append(Move(key_view.key.name, mark))
     return moves
 
 
-def _tell(facts: CallFacts, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
-    mark = place.mark
-    notified = max([mark.notified, *map(_action_id, mine)])
-    kind = max([mark.notified_kind, *map(_gravity, mine)])
-    now, then = covers(mark)
-    covered = _covered(facts, place, mine, notified) if mine else now
-    known = _after(facts, view, mark)
+def _with_notification(
+    facts: CallFacts, view: View, key_view: KeyView, on_key: list[Evidence], verdict: Verdict
+) -> Mark:
+    mark = key_view.mark
+    notified = max([mark.notified, *map(_action_id, on_key)])
+    kind = max([mark.notified_kind, *map(_gravity, on_key)])
+    now, then = coverage(mark)
+    covered = _coverage_after(facts, key_view, on_key, notified) if on_key else now
+    known = _made_after_notification(facts, view, mark)
     same = (notified, kind, covered) == (mark.notified, mark.notified_kind, now)
-    if mine and same and not (known and verdict is _CONFIRM):
+    if on_key and same and not (known and verdict is _CONFIRM):
         return mark  # a sibling of the call that was told; the second runs from the first telling
     pauses = mark.pauses
-    if verdict is _CONFIRM and mine and all(map(_mild, mine)):
+    if verdict is _CONFIRM and on_key and all(map(_is_mild, on_key)):
         pauses = _with_pause(pauses, view.now)
-    elif verdict is _CONFIRM and (known or notified > mark.notified) and any(replaces(facts, item) for item in mine):
+    elif verdict is _CONFIRM and (known or notified > mark.notified) and any(replaces(facts, item) for item in on_key):
         pauses = _with_pause(pauses, -view.now)
     return replace(
         mark,
@@ -252,17 +256,17 @@ def _tell(facts: CallFacts, view: View, place: KeyView, mine: list[Evidence], ve
         notified_run=facts.call.run or "",
         notified_before=mark.notified if known else mark.notified_before,
         notified_before_kind=mark.notified_kind if known else mark.notified_before_kind,
-        pauses=with_covers(pauses, covered, now if known else then),
+        pauses=with_coverage(pauses, covered, now if known else then),
     )
 
 
-def _covered(facts: CallFacts, place: KeyView, mine: list[Evidence], notified: int) -> int:
+def _coverage_after(facts: CallFacts, key_view: KeyView, on_key: list[Evidence], notified: int) -> int:
     """Return the bits of what the mark covers after this answer, which tells of actions up to ``notified``.
 
     What an earlier answer covered beyond this one still counts as long as no newer action is told of.
     """
-    bits = _looked_for(facts, place.key.mode, mine)
-    return bits | covers(place.mark)[0] if notified == place.mark.notified else bits
+    bits = _shown_bits(facts, key_view.key.mode, on_key)
+    return bits | coverage(key_view.mark)[0] if notified == key_view.mark.notified else bits
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
@@ -272,24 +276,28 @@ def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
     return (*replacing[-REPLACING:], *mild[-PAUSES:])
 
 
-def _worth_a_read(place: KeyView, view: View) -> bool:
+def _is_worth_marking(key_view: KeyView, view: View) -> bool:
     """Whether this read says more than the last one did: something changed in between."""
-    if not place.mark.read or place.key.name[-1:] == "/":
+    if not key_view.mark.read or key_view.key.name[-1:] == "/":
         return True  # what changed in a tree is not looked up for who only looks
-    if any(not more.action.lock and unreported(more.action, view.now) for more in place.more):
+    if any(not more.action.lock and may_be_running(more.action, view.now) for more in key_view.more):
         return True
-    if not (place.latest or place.live):
+    if not (key_view.latest or key_view.live):
         return False
-    newest = max((moment(a, view.now) for a in (*place.latest, *place.live)), default=0)
-    if any(unreported(action, view.now) for action in place.latest):
+    newest = max((change_moment(a, view.now) for a in (*key_view.latest, *key_view.live)), default=0)
+    if any(may_be_running(action, view.now) for action in key_view.latest):
         return True
-    return newest >= place.mark.read
+    return newest >= key_view.mark.read
 
 
-def saw(moment: int, view: View) -> Change:
+def mark_as_read(moment: int, view: View) -> Change:
     """Marks the keys of a view as looked at by its session at ``moment``. A mark never moves back. A pure step."""
     return Change(
         moves=tuple(
-            [Move(place.key.name, replace(place.mark, read=moment)) for place in view.keys if place.mark.read < moment]
+            [
+                Move(key_view.key.name, replace(key_view.mark, read=moment))
+                for key_view in view.keys
+                if key_view.mark.read < moment
+            ]
         )
     )

@@ -71,7 +71,7 @@ _SCOPE: Final = re.compile(
 """The head of a function (with the first group) or of a class, in most languages."""
 
 
-class Kept(Struct, frozen=True, gc=False):
+class JournalledCall(Struct, frozen=True, gc=False):
     """What of a journal entry's body says what an action did."""
 
     params: Any = None
@@ -80,18 +80,18 @@ class Kept(Struct, frozen=True, gc=False):
     hunk: str = ""
 
 
-NOTHING_KEPT: Final = Kept()
+NOTHING_JOURNALLED: Final = JournalledCall()
 _REMEMBERED_LENGTH: Final = 4096
 """Longest body whose summary is remembered, in bytes: the actions that a call meets are mostly met by the next."""
-_kept_of = msgspec.json.Decoder(Kept).decode
+_kept_of = msgspec.json.Decoder(JournalledCall).decode
 
 
-def kept_in(body: bytes) -> Kept:
+def journalled_call(body: bytes) -> JournalledCall:
     """Return what a body (JSON) says of its action; nothing where it cannot be read."""
     try:
         return _kept_of(body)
     except msgspec.DecodeError:
-        return NOTHING_KEPT
+        return NOTHING_JOURNALLED
 
 
 def note_in(body: bytes) -> str:
@@ -100,30 +100,30 @@ def note_in(body: bytes) -> str:
     return note if isinstance(note, str) else ""
 
 
-def said_in(body: bytes, key: str) -> tuple[str, str]:
+def summary_and_purpose(body: bytes, key: str) -> tuple[str, str]:
     """Return the summary of the action of which a body tells, as it stands beside ``key``, and its purpose."""
     return _remembered(body, key) if len(body) <= _REMEMBERED_LENGTH else _said_in(body, key)
 
 
 def _said_in(body: bytes, key: str) -> tuple[str, str]:
-    kept = kept_in(body)
+    kept = journalled_call(body)
     return summary_of(kept, key), kept.purpose
 
 
 _remembered: Final = lru_cache(maxsize=1024)(_said_in)
 
 
-def kept_of(body: Mapping[str, Any]) -> Kept:
+def journalled_call_of(body: Mapping[str, Any]) -> JournalledCall:
     """Return what an entry's body says of its action."""
     summary, purpose = body.get("summary"), body.get("purpose")
-    return Kept(
+    return JournalledCall(
         body.get("params"),
         summary if isinstance(summary, str) else "",
         purpose if isinstance(purpose, str) else "",
     )
 
 
-def summary_of(kept: Kept, key: str = "", limit: int = MAX_SUMMARY) -> str:
+def summary_of(kept: JournalledCall, key: str = "", limit: int = MAX_SUMMARY) -> str:
     """Return what the action did in at most ``limit`` characters; ``""`` where nothing is known of it.
 
     ``key`` is shown beside it, so what it says already is left out where other params tell more.
@@ -377,7 +377,7 @@ def _scope_in(text: str) -> str:
     return f"{found[2]}()" if found[1] else found[2]
 
 
-def hunk_of(kept: Kept) -> tuple[str, ...]:
+def hunk_of(kept: JournalledCall) -> tuple[str, ...]:
     """Return what an edit changed as lines of a unified diff, at most ``HUNK``; none for anything else.
 
     Each begins with ``| ``, so that no line of a file is taken for one of the gate's.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import SECOND, Change, Kind, Lease, Mode, Move, State, Tier, View
-from callosum.policy.evidence import Evidence, holds_file, last_look, unreported
+from callosum.policy.evidence import Evidence, holds_file, last_read, may_be_running
 
 if TYPE_CHECKING:
     from callosum.policy.call_facts import CallFacts
@@ -57,20 +57,20 @@ def unread_changes(facts: CallFacts, view: View, evidence: Iterable[Evidence]) -
     """
     if not facts.here or facts.classification.tier >= Tier.HIGH or facts.observes or view.now < view.observe_until:
         return frozenset()
-    found = [item for item in evidence if _is_unread(facts, item)]
-    if any(unreported(item.action, view.now) for item in found):
+    changes = [item for item in evidence if _is_unread(facts, item)]
+    if any(may_be_running(item.action, view.now) for item in changes):
         return frozenset()
-    return frozenset([_change(facts, item) for item in found])
+    return frozenset([_change(facts, item) for item in changes])
 
 
-def is_among(facts: CallFacts, changes: frozenset[Unread], item: Evidence) -> bool:
+def is_unread_change(facts: CallFacts, changes: frozenset[Unread], item: Evidence) -> bool:
     """Return True if the evidence is one of the changes."""
     return item.kind is _STALE and _change(facts, item) in changes
 
 
-def is_paused(facts: CallFacts, prepared: Prepared | None, item: Evidence) -> bool:
+def does_not_merge(facts: CallFacts, prepared: Prepared | None, item: Evidence) -> bool:
     """Return True if a pause must show the change, where another session is only warned: it does not merge."""
-    return prepared is not None and prepared.conflicting and is_among(facts, prepared.changes, item)
+    return prepared is not None and prepared.conflicting and is_unread_change(facts, prepared.changes, item)
 
 
 def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evidence) -> bool:
@@ -91,19 +91,19 @@ def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evi
     if prepared is not None and prepared.changing:
         return True
     soon = view.now - action.started < MERGE_LEASE
-    return soon and facts.classification.tier < Tier.HIGH and unreported(action, view.now)
+    return soon and facts.classification.tier < Tier.HIGH and may_be_running(action, view.now)
 
 
 def _change(facts: CallFacts, item: Evidence) -> Unread:
-    return facts.keys[item.place].name, item.action.id, item.action.ended, item.action.session
+    return facts.keys[item.key_index].name, item.action.id, item.action.ended, item.action.session
 
 
 def _is_unread(facts: CallFacts, item: Evidence) -> bool:
-    key = facts.keys[item.place]
+    key = facts.keys[item.key_index]
     return item.kind is _STALE and key.mode is _WRITE and key.name.startswith(_FILE) and key.name[-1] != "/"
 
 
-def passing(change: Change, prepared: Prepared, view: View, window: int) -> Change:
+def open_over_changes(change: Change, prepared: Prepared, view: View, window: int) -> Change:
     """Return the change that opens a write, for one that goes over unread changes.
 
     The session's last look at the file stays what it was: it is put into the mark, because its own newer write hides
@@ -115,11 +115,11 @@ def passing(change: Change, prepared: Prepared, view: View, window: int) -> Chan
     content = replace(opening.content, over=True, whole=prepared.whole or opening.content.whole)
     opening = replace(opening, content=content)
     moves = {move.key: move for move in change.moves}
-    for place in view.keys:
-        look = last_look(place, window) if place.key.mode is _WRITE else 0
-        if look > place.mark.read:
-            mark = moves[place.key.name].mark if place.key.name in moves else place.mark
-            moves[place.key.name] = Move(place.key.name, replace(mark, read=look))
+    for key_view in view.keys:
+        look = last_read(key_view, window) if key_view.key.mode is _WRITE else 0
+        if look > key_view.mark.read:
+            mark = moves[key_view.key.name].mark if key_view.key.name in moves else key_view.mark
+            moves[key_view.key.name] = Move(key_view.key.name, replace(mark, read=look))
     decision = decided.decision
     if prepared.params is not None:
         expires = view.now + MERGE_LEASE

@@ -22,7 +22,7 @@ _RENEWED: Final = WAITER_TTL * 2 // 3
 """A place that lasts no longer than this is prolonged."""
 
 
-def looking(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[float | None], None]) -> Step:
+def looking_step(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[float | None], None]) -> Step:
     """Return the step of a call that looks for its line.
 
     ``behind``: the call takes no place in the store if it must wait. ``places``: the ids of the places of its line,
@@ -42,37 +42,37 @@ def looking(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[
     return look
 
 
-def given_up(place: int, lasts: int, view: View) -> Change:
+def give_up_waiter(waiter_id: int, expires_then: int, view: View) -> Change:
     """End a place whose call nobody waits for.
 
     ``lasts`` is until when its server had it last. Who has prolonged it since has taken it up, and keeps it.
     """
-    for at in view.keys:
-        for action in at.live:
-            if action.id == place and action.state is State.QUEUED and action.expires <= lasts:
+    for key_view in view.keys:
+        for action in key_view.live:
+            if action.id == waiter_id and action.state is State.QUEUED and action.expires <= expires_then:
                 ended: Action = replace(action, expires=view.now)
-                settles, entries = lapses(View(view.now, (KeyView(at.key, live=(ended,)),)))
+                settles, entries = lapses(View(view.now, (KeyView(key_view.key, live=(ended,)),)))
                 return Change(tuple(entries), settles=tuple(settles))
     return Change()
 
 
-def _soonest(view: View, places: frozenset[int]) -> float | None:
+def _soonest(view: View, waiters: frozenset[int]) -> float | None:
     ends = [
         max(action.expires, action.limit if action.alive else 0)
-        for place in view.keys
-        for action in (*place.live, *[action for more in place.more for action in more.actions])
-        if action.state in (State.OPEN, State.QUEUED) and action.id not in places
+        for key_view in view.keys
+        for action in (*key_view.live, *[action for more in key_view.more for action in more.actions])
+        if action.state in (State.OPEN, State.QUEUED) and action.id not in waiters
     ]
     left = [end - view.now for end in ends if end > view.now]
     return min(left) / SECOND if left else None
 
 
-def _kept(view: View, places: frozenset[int], settled: set[int]) -> list[Settle]:
+def _kept(view: View, waiters: frozenset[int], settled: set[int]) -> list[Settle]:
     """Return what prolongs the places that would run out soon."""
     kept: dict[int, Settle] = {}
-    for at in view.keys:
-        for action in at.live:
+    for key_view in view.keys:
+        for action in key_view.live:
             lives = action.state is State.QUEUED and view.now < action.expires < view.now + _RENEWED
-            if lives and action.id in places and action.id not in settled:
+            if lives and action.id in waiters and action.id not in settled:
                 kept[action.id] = Settle(action, State.QUEUED, expires=view.now + WAITER_TTL)
     return list(kept.values())

@@ -37,10 +37,10 @@ from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.merging.merge_store import MergeRecord, merge_sentence
 from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, Entry, State, Tier
-from callosum.policy.commitments import found_on
-from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
+from callosum.policy.commitments import lookup_keys
+from callosum.policy.evidence import change_moment, has_lapsed, has_unknown_outcome, holds_lease, may_be_running
 from callosum.policy.sentence import ago, ask_to_resolve, decided_by, name, since
-from callosum.policy.summary import NOTHING_KEPT, kept_in, shown, summary_of
+from callosum.policy.summary import NOTHING_JOURNALLED, journalled_call, shown, summary_of
 from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
@@ -372,7 +372,7 @@ class _BriefView:
             (neighbour.action, neighbour.action.key)
             for neighbour in nearby
             if neighbour.action.state is State.DONE
-            and moment(neighbour.action, self._now) > (neighbour.seen or self._now - DAY)
+            and change_moment(neighbour.action, self._now) > (neighbour.seen or self._now - DAY)
             and not self._is_in_hand(neighbour.action)
             and self._is_news(neighbour.action)
         ]
@@ -403,7 +403,7 @@ class _BriefView:
         """Return other sessions' commitments on these keys, newest first."""
         commitments = self._store.commitments(self._namespace, list(keys)) if keys else []
         return [
-            replace(action, key=next((key.name for key in found_on(action) if key.name in keys), _first(action)))
+            replace(action, key=next((key.name for key in lookup_keys(action) if key.name in keys), _first(action)))
             for action in reversed(commitments)
             if action.session not in self._mine and self._is_news(action)
         ]
@@ -412,7 +412,8 @@ class _BriefView:
         return [
             action
             for action in sorted(actions, key=lambda action: -action.id)
-            if (self._waits(action) or leased(action, self._now) or self._is_lost(action)) and self._is_news(action)
+            if (self._waits(action) or holds_lease(action, self._now) or self._is_lost(action))
+            and self._is_news(action)
         ]
 
     def _open(self, actions: Iterable[Action]) -> list[Action]:
@@ -430,7 +431,7 @@ class _BriefView:
             for action in actions
             if action.state is State.DONE
             and not action.lock
-            and moment(action, self._now) > lately
+            and change_moment(action, self._now) > lately
             and not self._is_in_hand(action)
             and self._is_news(action)
         ]
@@ -460,7 +461,7 @@ class _BriefView:
         return list(groups.values())
 
     def _is_held(self, action: Action) -> bool:
-        return leased(action, self._now) or (action.state is State.DONE and unreported(action, self._now))
+        return holds_lease(action, self._now) or (action.state is State.DONE and may_be_running(action, self._now))
 
     def _is_in_hand(self, action: Action) -> bool:
         """Return True if the brief has already listed its session as working on this key."""
@@ -468,11 +469,11 @@ class _BriefView:
         return bool(key) and (action.session, action.tool, key) in self._held
 
     def _is_lost(self, action: Action) -> bool:
-        return lost(action, self._now) and not action.lock
+        return has_unknown_outcome(action, self._now) and not action.lock
 
     def _waits(self, action: Action) -> bool:
         """Return True if it is a question to a person that is open, or was approved."""
-        return action.state is State.ASKED and action.approved >= 0 and not lapsed(action, self._now)
+        return action.state is State.ASKED and action.approved >= 0 and not has_lapsed(action, self._now)
 
     def _is_news(self, action: Action) -> bool:
         """Return True if the brief has not listed the action yet, and mark it as listed."""
@@ -556,7 +557,7 @@ class _BriefView:
 
     def _what(self, id: int, session: str, key: str, lead: str = ": ") -> str:
         """Return what an action did and the purpose of its session, as far as known."""
-        kept = kept_in(self._bodies[id]) if id in self._bodies else NOTHING_KEPT
+        kept = journalled_call(self._bodies[id]) if id in self._bodies else NOTHING_JOURNALLED
         summary = summary_of(kept, key, _SUMMARY)
         may_share = self._shares or _instance(session) == _instance(self._mine[0])
         asked = f" (asked: {shown(kept.purpose, _PURPOSE)})" if kept.purpose and may_share else ""

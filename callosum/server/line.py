@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar, cast
 
 from callosum.errors import CallosumError
 from callosum.model import Applied, Change, Decision, Key, Mode, Scope, State, overlap
-from callosum.policy.waiting import PARKED, looking
+from callosum.policy.waiting import PARKED, looking_step
 from callosum.stores.base import Request, Store, Waking
 from callosum.wire import MAX_WAIT
 
@@ -99,7 +99,7 @@ class Waiter:
         line = cast("Line", self.line)
         self._rung = False
         places = frozenset(line.places) if line.first_is(self) else frozenset()
-        return scope, looking(step, behind=self in line.behind, places=places, due=self._due)
+        return scope, looking_step(step, behind=self in line.behind, places=places, due=self._due)
 
     def answered(self, applied: Applied) -> None:
         """Takes note of an answer. Raises ``Parked``."""

@@ -16,7 +16,7 @@ from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, intake
 from callosum.model import Asks, Call, Decision, Scope
-from callosum.policy.waiting import given_up
+from callosum.policy.waiting import give_up_waiter
 from callosum.server.arrivals import Arrivals
 from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter
 from callosum.server.writer import Writer
@@ -213,7 +213,7 @@ class ServedGate:
         if self.stopping or asked is None:
             return
         scope = Scope(asked.namespace, asked.session, asked.keys, live=True, asks=Asks())
-        done = self.writer.submit((scope, partial(given_up, waiter.place, waiter.lasts)))
+        done = self.writer.submit((scope, partial(give_up_waiter, waiter.place, waiter.lasts)))
 
         def tell(done: asyncio.Future[Any]) -> None:
             if not done.cancelled() and done.exception() is None:  # else it runs out by its time

@@ -34,7 +34,7 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.policy.commitments import COMMITTED, counts, found_on
+from callosum.policy.commitments import COMMITTED, is_in_force, lookup_keys
 from callosum.process import alive
 from callosum.stores.base import CALLS_LATELY, KEY_USED, LATELY, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
 from callosum.stores.crowd import Asker, Crowds, hold_by_sort
@@ -195,8 +195,8 @@ class MemoryStore:
                 for _, act in sorted(self._held.acts.items())
                 if namespace in (None, act.action.namespace)
                 and COMMITTED in act.prints
-                and counts(act.action, now)
-                and (keys is None or not set(keys).isdisjoint(_names(found_on(act.action))))
+                and is_in_force(act.action, now)
+                and (keys is None or not set(keys).isdisjoint(_names(lookup_keys(act.action))))
             ]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
@@ -255,7 +255,7 @@ class MemoryStore:
                 if act.prints
                 and act.action.state not in LIVE
                 and _dated(act.action) < horizon
-                and not counts(act.action, now)
+                and not is_in_force(act.action, now)
             ][:budget]
             for id in prints:
                 held.acts[id] = replace(held.acts[id], prints=())
@@ -302,7 +302,9 @@ class MemoryStore:
             if act.action.state in LIVE or act.call:
                 return True
             if act.action.id == entry.seq and (
-                _dated(act.action) >= horizon or counts(act.action, self._now()) or self._matters(act.action, horizon)
+                _dated(act.action) >= horizon
+                or is_in_force(act.action, self._now())
+                or self._matters(act.action, horizon)
             ):
                 return True
         return False

@@ -30,7 +30,7 @@ from callosum.model import (
     overlap,
     sees,
 )
-from callosum.policy.commitments import found_on
+from callosum.policy.commitments import lookup_keys
 from callosum.stores.keys import above, covering, span
 from callosum.stores.records import ACTED, LIVE, acted, finished, happened
 
@@ -287,7 +287,7 @@ def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tu
     found = []
     for action, theirs in actions:
         if happened(action) and not prints.isdisjoint(theirs):
-            on = (key for key in found_on(action) if key.mode is not _READ and key.name in names)
+            on = (key for key in lookup_keys(action) if key.mode is not _READ and key.name in names)
             if (key := next(on, None)) is not None:
                 found.append(replace(action, key=key.name, mode=key.mode))
     return tuple(found)

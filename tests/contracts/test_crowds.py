@@ -32,7 +32,7 @@ from callosum.model import (
 from callosum.policy import lifecycle
 from callosum.policy.admit import admit
 from callosum.policy.call_facts import CallFacts, Decided, prints_of, scope_of
-from callosum.policy.lifecycle import Who, lapses
+from callosum.policy.lifecycle import Requester, lapses
 from callosum.process import this_process
 from callosum.stores.base import Request
 from callosum.stores.crowd import BOUND
@@ -241,7 +241,7 @@ def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: StoreScrip
             script.act("hard", KEY, tier=4, state=State.OPEN, lease=60 * MINUTE)
             crowd(script, count=BOUND * 2)
         few, full = views(script, script.scope("mira", (KEY,), asks=Asks()))
-        who = Who("mira", "default")
+        who = Requester("mira", "default")
         assert lifecycle.lock(who, Key(KEY), 3, MINUTE, None, few) == lifecycle.lock(
             who, Key(KEY), 3, MINUTE, None, full
         )

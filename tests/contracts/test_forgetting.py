@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from callosum.model import DAY, HOUR, Key, Mode, State
-from callosum.policy.evidence import last_look
+from callosum.policy.evidence import last_read
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript, ids
 
@@ -149,7 +149,7 @@ def wrote(script: StoreScript, who: str, *keys: str) -> int:
     return id
 
 
-def unreported(script: StoreScript, who: str, *keys: str) -> int:
+def may_be_running(script: StoreScript, who: str, *keys: str) -> int:
     """A write that nobody reported, which is none."""
     return script.act(who, *keys)
 
@@ -172,11 +172,11 @@ def rotate(script: StoreScript, clock: ManualClock, who: str) -> list[int]:
 def is_told(script: StoreScript, who: str, key: str, theirs: int) -> bool:
     """Whether a session that writes the key now sees a change of another's that it did not look at since."""
     place = script.place(who, key)
-    return ids(place.latest) == [theirs] and 0 < last_look(place, HOUR) < theirs
+    return ids(place.latest) == [theirs] and 0 < last_read(place, HOUR) < theirs
 
 
 @pytest.mark.parametrize("tier", [1, 2])
-@pytest.mark.parametrize("change", [wrote, unreported])
+@pytest.mark.parametrize("change", [wrote, may_be_running])
 @pytest.mark.parametrize("look", [wrote, looked])
 def test_taking_keeps_a_change_since_a_look(
     script: StoreScript, clock: ManualClock, look: Callable[..., int], change: Callable[..., int], tier: int
@@ -241,7 +241,7 @@ def test_taking_keeps_what_was_read_while_it_ran(script: StoreScript, clock: Man
     script.end("doug", theirs)
     assert not {mine, theirs} & set(rotate(script, clock, "mira"))
     assert ids(script.place("mira", KEY).latest) == [theirs]
-    assert last_look(script.place("mira", KEY), HOUR) == mine
+    assert last_read(script.place("mira", KEY), HOUR) == mine
 
 
 def test_who_went_silent_keeps_nothing_from_leaving(script: StoreScript, clock: ManualClock) -> None:

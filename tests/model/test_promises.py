@@ -66,10 +66,10 @@ def _refusals_open(real: Any) -> Any:
 
 
 def _told_of_one_told_of_all(real: Any) -> Any:
-    def told_until(ask: Any, view: Any, item: Any) -> int:
-        return view.now if real(ask, view, item) or view.keys[item.place].mark.notified else 0
+    def newest_notified_id(ask: Any, view: Any, item: Any) -> int:
+        return view.now if real(ask, view, item) or view.keys[item.key_index].mark.notified else 0
 
-    return told_until
+    return newest_notified_id
 
 
 def _approvals_outlive_news(real: Any) -> Any:
@@ -116,14 +116,14 @@ MUTANTS = {
     "to be told of one action confirms all": Mutant(
         "confirmed_what_was_shown",
         3,
-        _replaced(marks, "told_until", _told_of_one_told_of_all),
+        _replaced(marks, "newest_notified_id", _told_of_one_told_of_all),
         Bounds(choices=(A_PAUSE,)),
         "was never shown to",
     ),
     "two calls of one turn confirm each other": Mutant(
         "confirmed_what_was_shown",
         3,
-        _replaced(marks, "_after", lambda real: lambda *facts: True),
+        _replaced(marks, "_made_after_notification", lambda real: lambda *facts: True),
         Bounds(choices=(A_PAUSE,)),
         "is in the way",
     ),
@@ -144,7 +144,7 @@ MUTANTS = {
     "waiters can be overtaken": Mutant(
         "waiters_keep_order",
         4,
-        _replaced(evidence, "leased", _waiters_are_not_held),
+        _replaced(evidence, "holds_lease", _waiters_are_not_held),
         Bounds(sessions=THREE, calls=1, choices=(Choice("write4", A, wait=2),), outcomes=("failed",)),
         "overtook",
     ),

@@ -26,7 +26,7 @@ from psycopg.errors import DivisionByZero
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
-from callosum.policy.commitments import COMMITTED, counts
+from callosum.policy.commitments import COMMITTED, is_in_force
 from callosum.process import alive
 from callosum.stores.base import (
     GATE,
@@ -471,7 +471,7 @@ class PostgresStore:
         params = {"print": COMMITTED, "keys": names}
         rows, now = self._where("commitments", {"found_on_keys": keys}, params), self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
-        return [action for action in found if counts(action, now)]
+        return [action for action in found if is_in_force(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         rows = self._read(SQL["bodies_of_namespace"], (list(ids), namespace))

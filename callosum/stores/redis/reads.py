@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from callosum.model import Action, Entry, Key, Scope, State
-from callosum.policy.commitments import COMMITTED, counts
+from callosum.policy.commitments import COMMITTED, is_in_force
 from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
@@ -177,7 +177,7 @@ class Reads:
                 ids = {member.split(b":", 2)[1] for member in members if member.startswith(mark)}
                 for id, record in self.records(space, sorted(ids)).items():
                     action = probed(record.action, self._probe)
-                    if counts(action, now):
+                    if is_in_force(action, now):
                         found[id] = action
         return [found[id] for id in sorted(found)]
 

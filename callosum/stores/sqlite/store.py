@@ -16,7 +16,7 @@ from pathlib import Path
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
-from callosum.policy.commitments import COMMITTED, counts
+from callosum.policy.commitments import COMMITTED, is_in_force
 from callosum.process import alive
 from callosum.stores.base import (
     GATE,
@@ -270,7 +270,7 @@ class SqliteStore:
             rows = execute(SQL["commitments" if keys is None else "commitments_on_keys"], params).fetchall()
         now = self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
-        return [action for action in found if counts(action, now)]
+        return [action for action in found if is_in_force(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         with self._reading() as execute:

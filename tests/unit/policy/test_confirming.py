@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callosum.model import SECOND, Decision, Event, Kind, Mark, Verdict
-from callosum.policy.marks import _with_pause, covers, with_covers
+from callosum.policy.marks import _with_pause, coverage, with_coverage
 from tests.support.world import World, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -448,9 +448,11 @@ def test_two_mild_pauses_still_end_in_a_warning_after_pauses_for_a_file(world: W
 
 def test_what_notices_cover_is_kept_before_the_pauses() -> None:
     pauses = (-7 * SECOND, 8 * SECOND)
-    assert covers(Mark(pauses=pauses)) == (255, 255)
-    packed = with_covers(pauses, 5, 255)
-    assert covers(Mark(pauses=packed)) == (5, 255)
+    assert coverage(Mark(pauses=pauses)) == (255, 255)
+    packed = with_coverage(pauses, 5, 255)
+    assert coverage(Mark(pauses=packed)) == (5, 255)
     assert packed[1:] == pauses
-    assert covers(Mark(pauses=_with_pause(with_covers((), 1, 2), 9 * SECOND))) == (255, 255), "the caller adds it anew"
-    assert with_covers(packed, 255, 255) == pauses
+    assert coverage(Mark(pauses=_with_pause(with_coverage((), 1, 2), 9 * SECOND))) == (255, 255), (
+        "the caller adds it anew"
+    )
+    assert with_coverage(packed, 255, 255) == pauses

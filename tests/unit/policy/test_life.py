@@ -364,7 +364,7 @@ def test_who_comes_again_takes_up_its_place(world: World) -> None:
         (applied,) = world.store.transact([effects.send(None)])  # type: ignore[list-item]
         effects.close()  # and nobody drives it any more
         assert isinstance(applied, Applied)
-        place: int = applied.change.answer.place
+        place: int = applied.change.answer.waiter_id
         return place
 
     held = world.ask("doug", "now4", "/a")

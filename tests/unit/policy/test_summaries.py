@@ -20,7 +20,7 @@ from callosum.gate.records import approvals_of
 from callosum.journal import Rotation
 from callosum.model import MAX_PURPOSE, MAX_SUMMARY, Call, Conflict, Decision, Kind, State, Verdict
 from callosum.policy.sentence import DETAILS, PARAGRAPH, Beside, details_of, sentence
-from callosum.policy.summary import HUNK, Kept, hunk_of, kept_in, shown, summary_of
+from callosum.policy.summary import HUNK, JournalledCall, hunk_of, journalled_call, shown, summary_of
 from callosum.redact import summarise
 from callosum.wire import ApprovalsQuery
 from tests.support.speaking import SPEAKING
@@ -34,7 +34,7 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@ def tax():\n-    x\n+    y\n
 
 
 def line_of(params: dict[str, Any], **more: Any) -> str:
-    return summary_of(kept_in(json.dumps({"params": summarise(params), **more}).encode()))
+    return summary_of(journalled_call(json.dumps({"params": summarise(params), **more}).encode()))
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_a_summary_that_the_caller_gives_comes_first() -> None:
 
 
 def test_a_summary_leaves_out_what_the_key_says() -> None:
-    kept = Kept(params={"order_id": "W1", "how": "fast"})
+    kept = JournalledCall(params={"order_id": "W1", "how": "fast"})
     assert summary_of(kept, "order:w1") == 'how "fast"'
-    assert summary_of(Kept(params={"order_id": "W1"}), "order:w1") == ""
+    assert summary_of(JournalledCall(params={"order_id": "W1"}), "order:w1") == ""
 
 
 def test_a_body_that_cannot_be_read_says_nothing() -> None:
     for body in (b"", b"[]", b"{", b'{"params": [1]}', b'{"summary": 3}'):
-        assert summary_of(kept_in(body)) == ""
+        assert summary_of(journalled_call(body)) == ""
 
 
 def test_a_hunk_shows_lines_around_the_change() -> None:
-    assert hunk_of(Kept(params=EDIT)) == (
+    assert hunk_of(JournalledCall(params=EDIT)) == (
         "| @@ checkout()",
         "|  def checkout(cart):",
         "| -    total = 0",
@@ -103,22 +103,22 @@ def test_a_hunk_shows_lines_around_the_change() -> None:
         "| +    check(total)",
         "|      return total",
     )
-    assert hunk_of(Kept(params=LETTER)) == ()
+    assert hunk_of(JournalledCall(params=LETTER)) == ()
 
 
 def test_lines_that_stay_the_same_between_changes_are_no_change() -> None:
     edit = {"old_string": "a\nb\nc\n", "new_string": "A\nb\nc\nd\n"}
-    assert hunk_of(Kept(params=edit)) == ("| @@", "| -a", "| +A", "|  b", "|  c", "| +d")
+    assert hunk_of(JournalledCall(params=edit)) == ("| @@", "| -a", "| +A", "|  b", "|  c", "| +d")
     far = "\n".join("123456")
     apart = {"old_string": f"a\n{far}\nz", "new_string": f"A\n{far}\nZ"}
-    assert hunk_of(Kept(params=apart)) == (
+    assert hunk_of(JournalledCall(params=apart)) == (
         "| @@", "| -a", "| +A", "|  1", "|  2", "| @@", "|  5", "|  6", "| -z", "| +Z",
     )  # fmt: skip
     assert line_of(edit) == "+2 -1"
 
 
 def test_a_hunk_has_so_many_lines_at_most() -> None:
-    lines = hunk_of(Kept(params={"old_string": "x\n" * 50, "new_string": "y\n" * 50}))
+    lines = hunk_of(JournalledCall(params={"old_string": "x\n" * 50, "new_string": "y\n" * 50}))
     assert len(lines) == HUNK
     assert lines[-1] == "| … 82 more lines"
 
@@ -194,7 +194,7 @@ def test_a_stale_edit_is_shown_the_other_change(mail: World) -> None:
     decision = told(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"})
     paragraph, *lines = (decision.warning or "").split("\n")
     assert paragraph.endswith("doug/chat did: +3 -1 in checkout().")
-    assert lines == ["What doug/chat changed:", *hunk_of(Kept(params=EDIT))]
+    assert lines == ["What doug/chat changed:", *hunk_of(JournalledCall(params=EDIT))]
 
 
 def do(world: World, tool: str, params: dict[str, Any], who: str = "doug", **call: Any) -> None:
@@ -263,7 +263,9 @@ def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
     verdict = data.draw(st.sampled_from(Verdict))
     paragraph = sentence(verdict, 4, conflicts, 10**6, wait=1, attempt=data.draw(st.integers(0, 4)))
     assert tokens(paragraph or "") <= PARAGRAPH
-    hunk = hunk_of(Kept(params={"old_string": data.draw(text), "new_string": "\n".join(data.draw(st.lists(text)))}))
+    hunk = hunk_of(
+        JournalledCall(params={"old_string": data.draw(text), "new_string": "\n".join(data.draw(st.lists(text)))})
+    )
     beside = data.draw(
         st.lists(st.builds(Beside, text, text, st.floats(0, 1e6), conflict.map(lambda one: one.summary)))
     )

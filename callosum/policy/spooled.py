@@ -33,14 +33,14 @@ from callosum.model import (
 )
 from callosum.policy import lifecycle
 from callosum.policy.call_facts import prints_of
-from callosum.policy.commitments import dated
-from callosum.policy.lifecycle import Who
+from callosum.policy.commitments import with_end_date
+from callosum.policy.lifecycle import Requester
 
 NOTE: Final = "reported while the gate could not be asked"
 GIVEN_UP: Final = "the caller gave up before it had an answer"
 
 
-class Arrival(Struct, frozen=True, gc=False):
+class SpooledCall(Struct, frozen=True, gc=False):
     """A spooled call with all that is known of it.
 
     ``outcome`` is None while nobody has reported one. ``started`` and ``ended`` are the caller's moments, 0 where it
@@ -64,20 +64,20 @@ class Arrival(Struct, frozen=True, gc=False):
         return min(max(self.started, since), ended), ended
 
 
-def enter(arrival: Arrival, view: View) -> Change:
+def enter(spooled: SpooledCall, view: View) -> Change:
     """Opens a spooled call as an action, unless its identity has opened one before. Answers the action's id.
 
     The action is dated by the caller's moments: other sessions meet it as of its end, and its own session has seen the
     resource as of its start. So ``expires`` lies before the end: the arrival never counts as a look.
     """
     earlier = view.earlier
-    if earlier is not None and (earlier.state is not State.CANCELLED or arrival.outcome is Outcome.CANCELLED):
+    if earlier is not None and (earlier.state is not State.CANCELLED or spooled.outcome is Outcome.CANCELLED):
         return Change(answer=earlier.id)
-    call, classification, outcome, now = arrival.call, arrival.classification, arrival.outcome, view.now
-    started, ended = arrival.moments(now)
+    call, classification, outcome, now = spooled.call, spooled.classification, spooled.outcome, view.now
+    started, ended = spooled.moments(now)
     state, expires = State.DONE, ended - 1
     if outcome is None:
-        expires = started + arrival.ttl
+        expires = started + spooled.ttl
     if outcome is Outcome.UNKNOWN or (outcome is None and classification.tier >= Tier.HIGH):
         state = State.OPEN
     entry = Entry(
@@ -89,28 +89,28 @@ def enter(arrival: Arrival, view: View) -> Change:
         verdict=Verdict.ALLOW,
         rule=classification.rule,
         run=call.run or "",
-        keys=arrival.keys,
-        body={**arrival.body, "started": started / SECOND},
+        keys=spooled.keys,
+        body={**spooled.body, "started": started / SECOND},
     )
-    content = dated(classification.content, started)
+    content = with_end_date(classification.content, started)
     found = classification.tier >= 2 or content.commitment is not None
     opening = Opening(state, expires, content=content, prints=prints_of(content) if found else ())
     moves = []
     if outcome is None or outcome is Outcome.DONE:
         moves = [
-            Move(place.key.name, replace(place.mark, read=started))
-            for place in view.keys
-            if place.mark.read < started and (place.key.mode is Mode.READ or outcome is Outcome.DONE)
+            Move(key_view.key.name, replace(key_view.mark, read=started))
+            for key_view in view.keys
+            if key_view.mark.read < started and (key_view.key.mode is Mode.READ or outcome is Outcome.DONE)
         ]
     return Change((entry,), opening, moves=tuple(moves), answer=now)
 
 
-def conclude(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
+def conclude(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
     """Settles a call that has just been entered, at the moment ``ended``. Answers a ``Report``."""
     return lifecycle.finish(who, outcome, None, view, ended=ended, note=NOTE)
 
 
-def report(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
+def report(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
     """Settles the action of a spooled report. Answers a ``Report``; ``id`` is None where there is no such action.
 
     The action is the one that the scope looked for, else the one that the call's identity opened.
@@ -123,7 +123,7 @@ def report(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
     return lifecycle.finish(who, outcome, None, replace(view, found=found), ended=ended, note=NOTE)
 
 
-def withdraw(who: Who, gave_up: int, view: View) -> Change:
+def withdraw(who: Requester, gave_up: int, view: View) -> Change:
     """Cancels what a call opened whose caller has given up at the moment ``gave_up``. Answers a ``Report``.
 
     What was opened later is a repeat of the call, which has had its answer. What was reported stands.
