@@ -823,15 +823,29 @@ _ENOUGH: Final = 16
 
 
 def _looser(pattern: bytes) -> bytes:
-    """Return a pattern with fewer states that matches wherever ``pattern`` does.
+    """Return a pattern with fewer states that matches wherever ``pattern`` does, also within a line of JSON.
 
-    It ignores the ends of names and values.
+    It ignores the ends of names and values. Where ``pattern`` wants the beginning or the end of a line, the quote of a
+    JSON string serves too, and a carriage return, which stands for an escaped newline there.
     """
     for opening in (b"(", b"()("):
         if pattern.startswith(opening + SECRET_NAME):
             pattern = opening + SECRET_NAME.removeprefix(NAME_CHARACTERS) + pattern.removeprefix(opening + SECRET_NAME)
     pattern = pattern.removesuffix(_VALUE).removesuffix(_WORD_VALUE).removesuffix(_NEW_VALUE)
-    return _REPEATED.sub(_fewer, pattern)
+    return _REPEATED.sub(_fewer, _anchored_in_json(pattern))
+
+
+def _anchored_in_json(pattern: bytes) -> bytes:
+    """Return a pattern whose anchors match at a quote and at a carriage return too."""
+    pieces: list[bytes] = []
+    in_class = escaped = False
+    for character in (pattern[at : at + 1] for at in range(len(pattern))):
+        is_anchor = character in (b"^", b"$") and not in_class and not escaped
+        pieces.append(rb'(?:%b|["\r])' % character if is_anchor else character)
+        if not escaped and character in (b"[", b"]"):
+            in_class = character == b"["
+        escaped = character == b"\\" and not escaped
+    return b"".join(pieces)
 
 
 def _fewer(match: re.Match[bytes]) -> bytes:

@@ -496,6 +496,12 @@ VALUES = st.recursive(
 @given(st.lists(VALUES.map(lambda value: {"x": value}), min_size=1, max_size=4))
 @example([{"x": {"pass\\\\word": ["x"]}}])
 @example([{"x": {"value": "a", "name": "Authorization"}}])
+@example([{"x": "apikey abc123"}])
+@example([{"x": "first\napikey abc123\nlast"}])
+@example([{"x": "client * hunter22 10.0.0.1"}])
+@example([{"x": "a1 LOGIN anna hunter22"}])
+@example([{"x": "-u anna -p hunter22"}])
+@example([{"x": "db:5432:shop:anna:hunter22"}])
 def test_every_line_with_a_secret_is_suspected(payloads: list[Any]) -> None:
     """The quick search names every line that the thorough one changes."""
     lines = [b"12:00:00 | tool.called | " + msgspec.json.encode(payload) + b"\n" for payload in payloads]
