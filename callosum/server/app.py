@@ -513,6 +513,7 @@ _OWN: Final = (
         "Opens the console's own address on this machine, and tells it to the terminal that made a link.",
         body=wire.OpenConsole,
         answer=ConsoleAddress,
+        example={"terminal": "the secret that `callosum console` left in the state folder"},
     ),
     GateOperation(
         "GET",

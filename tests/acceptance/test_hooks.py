@@ -271,7 +271,7 @@ def test_settings_change_that_removes_the_hooks_is_refused(gate: Path, tmp_path:
     assert hook.send(event("ConfigChange", "A", source="local_settings", file_path=str(settings))) == Said(0, b"", "")
     settings.write_text('{"disableAllHooks": true}')
     refused = hook.send(event("ConfigChange", "A", source="local_settings", file_path=str(settings)))
-    assert "switch all hooks off" in refused.denied
+    assert "switch off all hooks" in refused.denied
 
 
 # --- The gate does not answer -------------------------------------------------------------------------------

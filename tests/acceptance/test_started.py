@@ -50,6 +50,8 @@ SAYS: dict[str, tuple[str, int, str]] = {
     "token rotate": ("mira", 1, "there is no token"),
     "rules check": ("", 0, "1 rules of your own are sound"),
     "rules suggest": ("", 1, "Nothing to propose"),
+    "rules approvals": ("", 1, "Nothing is approved beforehand."),
+    "rules revoke": ("1", 4, "only a person can revoke"),
     "rules gaps": ("", 1, "calls were looked at."),
     "rules try": ("state/tiers.json", 1, "recorded calls would be judged otherwise"),
 }

@@ -142,7 +142,7 @@ test("a call within another has its sentence in the other's result", async () =>
         const id = `tool_search_code:${event.toolCallId}:write:1`;
         return { event: { ...event, toolCallId: id }, ctx: { ...ctx, toolCallId: id } };
     };
-    assert.match((await both(host, "within.md", within))[1], /was merged/);
+    assert.match((await both(host, "within.md", within))[1], /were merged/);
 });
 
 test("an OpenClaw whose results cannot be changed tells of the merge before the next turn", async () => {
@@ -151,7 +151,7 @@ test("an OpenClaw whose results cannot be changed tells of the merge before the 
     const ctx = { runId: "run-one-later.md", sessionKey: "one-later.md" };
     await old.call("agent_end", {}, ctx);
     const told = await old.call("before_prompt_build", { prompt: "Go on." }, { ...ctx, runId: "run-next" });
-    assert.match(told.prependContext, /^\[Callosum\] What mira\/two-later.md changed there/);
+    assert.match(told.prependContext, /^\[Callosum\] Changes that mira\/two-later.md made there/);
 });
 
 test("params that are changed after the policy has judged them are judged again", async () => {
