@@ -1,11 +1,11 @@
-"""The data that all parts share: calls, actions, evidence, decisions. No behaviour beyond spelling.
+"""Data types that every part of Callosum shares: calls, actions, conflicts, decisions. They hold data and no behaviour.
 
 Units
-    A *moment* is a whole number of microseconds since 1970 by the store's clock. Within a namespace
-    moments only grow: no two journal entries share one. Durations inside the gate are microseconds
-    too (``SECOND``); everything a person or a client gives or reads is in seconds.
+    A *moment* is an integer: microseconds since 1970 by the store's clock. Within a namespace moments only grow, so no
+    two journal entries share one. Durations inside the gate are in microseconds too (``SECOND``). Everything that a
+    person or a client passes in or reads is in seconds.
 
-The life of a call, in the words used here::
+How a call becomes a decision::
 
     Call ── rules ──> Classification ── gate ──> Scope ── store ──> View
                                                                      │ a pure step
@@ -29,23 +29,23 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 NO_KEY: Final = "="
-"""Start of the hidden key of a call without keys: ``=`` and the digest of its content."""
+"""Prefix of the hidden key of a call without keys: ``=`` and the digest of the call's content."""
 DEFAULT_NAMESPACE: Final = "default"
 MAX_NAME: Final = 256
-"""Longest name of a session, a tool, a namespace, a run or a call id, in characters."""
+"""Maximum length of the name of a session, tool, namespace or run, and of a call id, in characters."""
 MAX_KEY: Final = 1024
-"""Longest context key, in characters. The rules shorten longer ones with a digest; others refuse."""
+"""Maximum length of a context key, in characters. The rules shorten longer keys with a digest; other longer keys fail."""
 
 TRACE: Final = ("traceparent", "tracestate")
-"""The names in a call's ``meta`` that say in which trace it was made (W3C Trace Context)."""
+"""Names in a call's ``meta`` that identify the trace it belongs to (W3C Trace Context)."""
 MAX_SUMMARY: Final = 160
-"""Longest summary of an action, in characters."""
+"""Maximum length of an action's summary, in characters."""
 MAX_PURPOSE: Final = 120
-"""Longest purpose of an action, in characters."""
+"""Maximum length of an action's purpose, in characters."""
 
 
 class Tier(IntEnum):
-    """How much harm a call can do."""
+    """Risk of a call: how much harm it can do."""
 
     NONE = 0
     LOW = 1
@@ -55,7 +55,7 @@ class Tier(IntEnum):
 
 
 class Mode(StrEnum):
-    """What a call does to a key. Two reads never conflict, nor do two appends."""
+    """How a call affects a key. Two reads never conflict, and neither do two appends."""
 
     READ = "read"
     WRITE = "write"
@@ -63,16 +63,16 @@ class Mode(StrEnum):
 
 
 class Kind(StrEnum):
-    """What stands in the way, in rising gravity (the order in which a mark can be raised).
+    """Kind of a conflict, from mildest to gravest.
 
-    Stores keep the number of the gravest kind that a session was told of, so a kind keeps its gravity.
+    Stores keep the gravity of the gravest kind that a session was notified of, so the gravity of a kind never changes.
     """
 
     gravity: int
     """1 for ``recent`` to 6 for ``duplicate``."""
 
     def __new__(cls, value: str, gravity: int = 0) -> Self:
-        """A text with its gravity."""
+        """Create a kind with its gravity."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.gravity = gravity
@@ -87,15 +87,15 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The gate's answer, from mildest to gravest."""
+    """The gate's verdict on a call, from mildest to strictest."""
 
     gravity: int
     """0 for ``allow`` to 4 for ``block``."""
     proceed: bool
-    """Whether the call may run."""
+    """True if the call may run."""
 
     def __new__(cls, value: str, gravity: int = 0) -> Self:
-        """A text with its gravity; ``allow`` and ``warn`` proceed."""
+        """Create a verdict with its gravity. ``allow`` and ``warn`` let the call run."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.gravity = gravity
@@ -110,7 +110,7 @@ class Verdict(StrEnum):
 
 
 class State(StrEnum):
-    """Where an action stands in its life."""
+    """Current state of an action."""
 
     QUEUED = "queued"
     ASKED = "asked"
@@ -122,7 +122,7 @@ class State(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a call ended, as its session reports it."""
+    """Outcome of a call, as its session reports it."""
 
     DONE = "done"
     FAILED = "failed"
@@ -131,7 +131,7 @@ class Outcome(StrEnum):
 
 
 class Event(StrEnum):
-    """What a journal entry records."""
+    """Kind of a journal entry."""
 
     INTERCEPT = "intercept"
     COMPLETE = "complete"
@@ -150,11 +150,10 @@ class Event(StrEnum):
 
 
 class Key(Struct, frozen=True, gc=False, array_like=True):
-    """A context key with what the call does to it.
+    """A context key, and how the call affects it.
 
-    ``name`` is canonical (one resource, one spelling). A name that ends in ``/`` is a tree and
-    covers every key it prefixes, and ``order:/`` every ``order:`` key; a part after ``|`` is a
-    facet of the key before it.
+    ``name`` is canonical: a resource has one spelling. A name that ends in ``/`` is a tree and covers every key that
+    starts with it; ``order:/`` covers every ``order:`` key. The part after ``|`` is a facet of the key before it.
     """
 
     name: str
@@ -162,9 +161,10 @@ class Key(Struct, frozen=True, gc=False, array_like=True):
 
 
 def reach(name: str) -> str:
-    """Returns what all keys that a tree covers begin with, ``""`` for a key that is no tree.
+    """Return the prefix of all keys that a tree covers, or ``""`` if the key is not a tree.
 
-    The tree of a whole entity, ``order:/``, covers every key of it: ``order:W1``, ``file:README.md``.
+    ``order:/``, the tree of a whole entity, covers every key of that entity: ``order:W1``. So does ``file:/``:
+    ``file:README.md``.
     """
     if name[-1:] != "/":
         return ""
@@ -172,7 +172,7 @@ def reach(name: str) -> str:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two keys meet: the same, a tree over the other, or a facet and the key before its bar."""
+    """Return True if two keys overlap: they are equal, one is a tree over the other, or one is a facet of the other."""
     if one == other:
         return True
     above, below = reach(one), reach(other)
@@ -182,9 +182,9 @@ def overlap(one: str, other: str) -> bool:
 
 
 def sees(tree: str, name: str) -> bool:
-    """Whether a look at a tree is one at a key in it: at the things and their number, not at what hangs on one of them.
+    """Return True if reading a tree shows a key in it: the things it lists, but not what belongs to one of them.
 
-    A list of issues (``issue:/``) shows ``issue:7`` and a new one (``issue:/|new``), but no ``issue:7|comment``.
+    A list of issues (``issue:/``) shows ``issue:7`` and a new issue (``issue:/|new``), but not ``issue:7|comment``.
     """
     below = reach(tree)
     if not below or tree == name or not name.startswith(below):
@@ -194,10 +194,10 @@ def sees(tree: str, name: str) -> bool:
 
 
 class Host(Struct, frozen=True, gc=False, array_like=True):
-    """The process that lives while a tool runs: pid, start time, machine id.
+    """The process that stays alive while a tool runs: its pid, start time and machine id.
 
-    ``started`` is in seconds, on Linux since the machine's start (a clock that is set changes nothing),
-    elsewhere since 1970. ``machine`` tells machines, their starts and their containers apart.
+    ``started`` is in seconds: on Linux since the machine booted, so setting the clock changes nothing; elsewhere since
+    1970. ``machine`` identifies the machine, its current boot and the container.
     """
 
     pid: int
@@ -206,10 +206,10 @@ class Host(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Worktree(Struct, frozen=True, gc=False, rename="camel"):
-    """The working tree of a version control system that a folder lies in.
+    """The working tree of a version control system that contains a folder. Both fields are absolute paths.
 
-    ``root`` is its uppermost folder. ``repository`` names what it shares with all other worktrees of the
-    repository (refs, stash, remotes): the same text from each of them. Both are absolute paths.
+    ``root`` is the top folder of the working tree. ``repository`` names what all worktrees of the repository share
+    (refs, stash, remotes) and is the same text in each of them.
     """
 
     root: str
@@ -217,10 +217,11 @@ class Worktree(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Commits(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A commitment that a call declares for the keys that it writes.
+    """A commitment that a call declares for the keys it writes.
 
-    ``side`` is a verb (``accept``, ``cancel``) or a word after ``+`` or ``-``. ``what`` is promised and ``to`` whom it
-    is promised are only shown. ``until`` is in Unix seconds; more than 400 days ahead counts as 400 days.
+    ``side`` is a verb (``accept``, ``cancel``) or a word after ``+`` or ``-``. ``what`` is the thing promised and
+    ``to`` the person it is promised to; both are only shown. ``until`` is in Unix seconds; a date more than 400 days
+    ahead counts as 400 days.
     """
 
     side: str
@@ -230,30 +231,37 @@ class Commits(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
 
 
 class GateRequest(Generic[R]):
-    """A request to the gate. ``R`` is the type of its reply, ``operation`` names what it asks for."""
+    """A request to the gate. ``R`` is the type of its reply; ``operation`` names the operation."""
 
     __slots__ = ()
     operation: ClassVar[str]
 
 
 class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """One tool call that a session is about to make, as the host knows it.
+    """One tool call that a session wants to make, as its host describes it.
 
-    ``instance`` names the actor, with the optional ``session`` it is ``instance/session``. ``wait``
-    is in seconds (at most 60). ``timeout`` is the tool's own limit in seconds, if it has one.
-    ``host`` is set where no process of Callosum lives between the two reports. ``rewrite`` says
-    that the host can replace the params of the call. ``after`` is the newest decision id whose
-    answer the model had seen when it made the call, where the host can tell. ``task_id`` names the
-    guarded run that the call belongs to, ``attempt`` counts its tries from 1. ``worktree`` is what ``cwd``
-    lies in, from whoever can see that disk; without it ``cwd`` itself counts as the repository. ``worktrees`` says the
-    same of the other folders in which the call runs git, None for a folder outside of any. ``home`` is the caller's
-    home, an absolute path, and ``homes`` those of other users whom the call names (``~user``).
-    ``deadline`` and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
-    ``commits`` declares a commitment.
-    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary; ``traceparent`` and
-    ``tracestate`` in it name the caller's span. ``summary`` says in
-    one line what the call does, where the caller knows better than its params show; ``purpose`` is the prompt, typed by
-    a person, that it serves. Both are shown to other sessions as data.
+    Session
+        ``instance`` names the actor; with the optional ``session`` the actor is ``instance/session``. ``host`` is set
+        where no process of Callosum runs between the two reports of a call. ``task_id`` names the guarded run that the
+        call belongs to, and ``attempt`` counts its tries from 1. ``after`` is the newest decision id whose answer the
+        model had seen when it made the call, if the host knows it.
+
+    Time
+        ``wait`` is in seconds, at most 60. ``timeout`` is the tool's own limit in seconds, if it has one. ``deadline``
+        and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
+
+    Folders
+        ``worktree`` is the working tree that contains ``cwd``, supplied by whoever can read that disk; without it
+        ``cwd`` itself counts as the repository. ``worktrees`` holds the same for the other folders in which the call
+        runs git; None means that a folder is outside any working tree. ``home`` is the caller's home folder, an
+        absolute path, and ``homes`` holds those of other users that the call names (``~user``).
+
+    What is shown or changed
+        ``rewrite`` says that the host can replace the call's params. ``commits`` declares a commitment. ``meta``
+        belongs to the caller: the gate decides nothing by it, and the journal keeps a summary; ``traceparent`` and
+        ``tracestate`` in it identify the caller's span. ``summary`` says in one line what the call does, where the
+        caller knows better than its params show. ``purpose`` is the prompt, typed by a person, that the call serves.
+        Other sessions are shown both as data.
     """
 
     operation: ClassVar[str] = "intercept"
@@ -293,16 +301,16 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
 
     @property
     def actor(self) -> str:
-        """Who acts: ``instance`` or ``instance/session``."""
+        """Return the actor: ``instance`` or ``instance/session``."""
         return f"{self.instance}/{self.session}" if self.session else self.instance
 
 
 class Commitment(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """A side that counts beyond the window of rules.
+    """A side taken, or a promise made, that counts for longer than the rule's window.
 
-    ``until`` is the moment at which it stops counting; in a classification 0 where no date is known. ``what`` and
-    ``to`` are shown as they were declared. ``thing`` is the key of what the call has made, once its result told the
-    id. ``left``: the session that took the side has ended, so any session of its instance is the owner.
+    ``until`` is the moment at which it stops counting; in a classification, 0 means that no date is known. ``what`` and
+    ``to`` are shown as declared. ``thing`` is the key of what the call created, once its result has revealed the id.
+    ``left`` is True when the session that made the commitment has ended; any session of its instance is then the owner.
     """
 
     until: int = 0
@@ -314,16 +322,17 @@ class Commitment(Struct, frozen=True, gc=False, array_like=True, omit_defaults=T
 
 
 class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """What is remembered of a call's content instead of the content.
+    """What is stored about a call's content instead of the content itself.
 
-    ``digest`` covers tool and normalised params; ``whole`` is the digest of the bytes a resource
-    will hold afterwards, where the call says them all; ``words`` are keyed hashes of the text's
-    words (4 bytes each, sorted), ``numbers`` of its numbers. ``brief``: there
-    is a text and it is a short phrase, whose repetition means nothing. ``repeats``: the act happens again when
-    it is repeated (a mail), unlike a harmless repetition (a set). ``stance`` is a side taken
-    (``+attend``), whose contrary (``-attend``) by another session is ``opposed``. ``origin`` is a
-    digest of what caused the call. ``commitment`` is set where the side outlives the window of rules. ``over``: the
-    write went over changes that its session had not read, so its end is no look at the file.
+    ``digest`` covers the tool and the normalised params. ``whole`` is the digest of the bytes that a resource will hold
+    afterwards, where the call supplies them all. ``words`` holds keyed hashes of the words in the text (4 bytes each,
+    sorted), and ``numbers`` those of its numbers. ``origin`` is a digest of what caused the call.
+
+    ``brief`` is True for a text so short that repeating it means nothing. ``repeats`` is True if repeating the call has
+    its effect again, as with a mail, and False if a repetition is harmless, as with a set. ``stance`` is a side taken
+    (``+attend``); a call of another session with the contrary side (``-attend``) is ``opposed``. ``commitment`` is set
+    if the side counts for longer than the rule's window. ``over`` is True for a write over changes that its session had
+    not read, so that the end of the write does not count as reading the file.
     """
 
     digest: bytes = b""
@@ -339,13 +348,12 @@ class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True
 
 
 class Classification(Struct, frozen=True, gc=False):
-    """What the rules make of a call.
+    """Tier, keys, effect and content fingerprint of a call, as the rules derive them.
 
-    ``rule`` names the rule that matched, ``""`` where the call was judged by what it shows. ``why``
-    tells in words how the answer came about. ``window`` is how far back other sessions' acts count,
-    in microseconds. ``cells`` overlays single cells of the policy table; ``verdict`` is the mildest
-    answer the call can get, whatever is in the way. ``gap``: a call that writes, from which no key
-    could be derived.
+    ``rule`` names the rule that matched, or is ``""`` if none did and the call was judged by its name and params.
+    ``why`` explains the result in words. ``window`` is how far back other sessions' actions count, in microseconds.
+    ``cells`` overrides single cells of the policy table. ``verdict`` is the minimum verdict; conflicts can only make it
+    stricter. ``gap`` is True for a call that writes and has no key that could be derived.
     """
 
     tier: int
@@ -391,15 +399,17 @@ NO_MARK: Final = Mark()
 
 
 class Action(Struct, frozen=True, gc=False):
-    """A call that was let through, or waits to be (``queued``, ``asked``), as the store holds it.
+    """A call that was let through, or that waits (``queued``, ``asked``), as the store holds it.
 
-    ``id`` is also its fencing token. ``key`` and ``mode`` say through which key it was found.
-    ``ended`` is the moment of its report, 0 while there is none. ``expires`` is the moment at which
-    its lease runs out (for tiers 0 to 2: until when a missing report means "still running"),
-    ``limit`` the one up to which a living host process keeps it. ``approved`` is the moment at which
-    a person agreed (negative: refused). ``alive`` is whether its host process lives, None where no
-    host is known. ``answer`` holds the decision as it was given, for repeats; in ``KeyView.live`` the
-    params (JSON) with which the session's own approved question may run, as far as they were kept.
+    ``id`` is also the fencing token. ``key`` and ``mode`` name the key through which a view found the action.
+
+    Times are moments. ``ended`` is when the outcome was reported, 0 if it was not. ``expires`` is when the lease runs
+    out; for tiers 0 to 2 it is the moment until which an unreported action counts as still running. ``limit`` is the
+    moment up to which a living host process keeps the lease. ``approved`` is when a person approved the call; it is
+    negative if the person refused. ``alive`` says whether the host process lives, None if no host is known.
+
+    ``answer`` holds the decision as it was returned, for repeats of the call. In ``KeyView.live`` it holds the params
+    (JSON) with which the session's own approved question may run, if they were kept.
     """
 
     id: int
@@ -428,11 +438,11 @@ class Action(Struct, frozen=True, gc=False):
 
 
 class Find(Struct, frozen=True, gc=False):
-    """How a report finds its action: by ``id``, else by ``key``, else by ``digest``.
+    """How a report finds its action: by ``id``, otherwise by ``key``, otherwise by ``digest``.
 
-    With ``id`` None: ``key`` names a key, ``""`` stands for "without a key"; the newest open action
-    of the session is meant, never a lock, an ``unknown`` one only if nothing else is open. With
-    ``digest`` the oldest unreported one with that digest is meant.
+    ``key`` names a key, and ``""`` means "without a key": it finds the session's newest open action there. Locks are
+    never found, and an ``unknown`` action only if nothing else is open. ``digest`` finds the oldest unreported action
+    with that digest.
     """
 
     id: int | None = None
@@ -441,7 +451,7 @@ class Find(Struct, frozen=True, gc=False):
 
 
 class Asks(Struct, frozen=True, gc=False):
-    """What of a call decides which open actions are in its way in just the same manner."""
+    """The properties of a call that decide which open actions conflict with it in the same way."""
 
     content: Content = Content()
     run: str = ""
@@ -449,14 +459,13 @@ class Asks(Struct, frozen=True, gc=False):
 
 
 class Scope(Struct, frozen=True, gc=False):
-    """What a step needs to see; the store serialises all steps whose keys overlap.
+    """What a step needs to see. The store serialises all steps whose keys overlap.
 
-    ``call`` is the identity of the call (None: not idempotent). ``prints`` are the digests to look
-    up on the keys, for sessions' acts of the same content, origin or contrary stance. ``floor`` is
-    the lowest tier that counts in ``KeyView.latest`` (0: just the newest). ``live``: whether open, queued and unknown
-    actions are needed. ``waits``: whether ``View.wanted`` is needed. ``durable``: the change must
-    survive power loss before ``transact`` returns. ``asks``: where it is given, ``KeyView.more`` holds open
-    actions by sort.
+    ``call`` is the identity of the call; None means that it is not idempotent. ``prints`` are digests to look up on the
+    keys: they find actions of the same content or origin, or with the contrary side. ``floor`` is the lowest tier that
+    counts in ``KeyView.latest``; 0 means only the newest action. ``live`` asks for open, queued and unknown actions,
+    and ``waits`` for ``View.wanted``. ``durable`` means that the change must survive a power loss before ``transact``
+    returns. If ``asks`` is set, ``KeyView.more`` holds open actions in groups.
     """
 
     namespace: str
@@ -475,9 +484,9 @@ class Scope(Struct, frozen=True, gc=False):
 
 
 class More(Struct, frozen=True, gc=False):
-    """Open actions that a view holds by sort: all are in the call's way as ``action`` is, which stands for them.
+    """A group of open actions that all conflict with the call in the same way as ``action``, which represents them.
 
-    ``ids`` and ``actions`` are theirs, oldest first. ``related``: their content has to do with the call's.
+    ``ids`` and ``actions`` list the group, oldest first. ``related`` is True if their content is related to the call's.
     """
 
     action: Action
@@ -487,17 +496,20 @@ class More(Struct, frozen=True, gc=False):
 
 
 class KeyView(Struct, frozen=True, gc=False):
-    """One key of the scope, with every key that covers it or is covered by it.
+    """One key of the scope, with all actions on keys that cover it or that it covers.
 
-    ``mark`` is this session's. ``live``: all queued, asked and open actions of anybody but those in ``more``, and of
-    the unknown ones at least the newest ``LATEST``; oldest first. ``more``: open actions by sort, which neither
-    ``live`` nor ``latest`` shows.
-    ``latest``: the newest action of each other session that was neither failed nor cancelled, and
-    behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
-    another; newest change first, cut at ``LATEST``. ``own``: this session's newest; where nobody
-    else is about, no more of it than its id need be filled in. ``stale``: the others' newest change of
-    something below a tree that this session has read before it. ``above``: the session never looked at the
-    key itself, nor acted on it; ``mark.read`` is its last look at a tree that ``sees`` it.
+    ``mark`` is this session's mark. ``live`` holds the queued, asked and open actions of every session except those in
+    ``more``, and at least the newest ``LATEST`` unknown ones, oldest first. ``more`` holds open actions in groups,
+    which appear in neither ``live`` nor ``latest``.
+
+    ``latest`` holds, for each other session, its newest action that neither failed nor was cancelled. If that one does
+    not count, the newest that does follows it: one of tier ``floor`` or more with a mode that conflicts with this
+    key's. The newest change comes first, and the list is cut at ``LATEST``.
+
+    ``own`` is this session's newest action; if no other session has acted here, only its id need be filled in.
+    ``stale`` holds the newest change by others to something inside a tree that this session had read before. ``above``
+    is True if the session has neither read the key itself nor acted on it; ``mark.read`` is then its last read of a
+    tree that ``sees`` it.
     """
 
     key: Key
@@ -511,30 +523,31 @@ class KeyView(Struct, frozen=True, gc=False):
 
 
 LATEST: Final = 12
-"""How many other sessions' newest actions a view holds for one key."""
+"""Number of other sessions whose newest actions a view holds for one key."""
 LAPSED: Final = 64
-"""How many actions on one key whose time ran out a view shows at least, the newest; a decision settles no more."""
+"""Minimum number of lapsed actions on one key that a view shows, newest first. One decision settles no more."""
 
 
 Bodies = Callable[[Sequence[int]], Mapping[int, bytes]]
-"""Returns the bodies of the journal entries that opened these actions, as ``Store.bodies`` does."""
+"""Return the bodies of the journal entries that opened these actions, as ``Store.bodies`` does."""
 Lately = Callable[[str], Sequence["Action"]]
-"""Returns the newest calls of a session, newest first and without content, as far as the journal's last entries go."""
+"""Return the newest calls of a session, newest first and without content, from the last entries of the journal."""
 MAX_KEPT: Final = 65_536
-"""Longest body of a journal entry that is read for a summary, in characters."""
+"""Maximum length of a journal entry's body that is read for a summary, in characters."""
 
 
 class View(Struct, frozen=True, gc=False):
-    """What a step is shown: one consistent look at the store, inside its transaction.
+    """What a step is shown: one consistent snapshot of the store, taken inside the step's transaction.
 
-    ``now`` is the moment of the step. ``earlier``: the action that this call's identity opened.
-    ``found``: what ``Scope.find`` asked for. ``twins``: actions with one of the scope's prints on a
-    shared key (without keys: by digest alone), newest first. ``ancestors``: the sessions from which
-    this one descends. ``superseded``: the actions that ``found`` repeats. ``wanted``: sessions that
-    wait for something this session holds, or for something that one of those sessions holds, and so on.
-    ``observe_until``: until when the whole gate only observes, 0 if it does not. ``bodies`` returns what the journal
-    keeps of the view's actions, by id as JSON, which never changes; those that are not there are left out. ``lately``
-    returns what a session did last, on whichever keys.
+    ``now`` is the moment of the step. ``earlier`` is the action that this call's identity opened. ``found`` is the
+    result of ``Scope.find``, and ``superseded`` holds the actions that ``found`` repeats. ``twins`` holds actions with
+    one of the scope's prints on a shared key, or by digest alone for calls without keys, newest first. ``ancestors``
+    are the sessions from which this one descends. ``wanted`` are the sessions that wait for something that this session
+    holds, or for something that one of those sessions holds, and so on.
+
+    ``observe_until`` is the moment until which the whole gate only observes, 0 if it does not. ``bodies`` returns what
+    the journal keeps of the view's actions: JSON by action id, without those that are missing; a body never changes.
+    ``lately`` returns the newest actions of a session on any key.
     """
 
     now: int
@@ -551,14 +564,18 @@ class View(Struct, frozen=True, gc=False):
 
 
 class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Evidence that another session (or this one's own past) is in the way.
+    """Evidence that another session, or this session's own past, is in the way.
 
-    ``age`` is in seconds since the other acted, or since it began where it is ``running`` still: no outcome is known
-    yet, and its time is not up. ``expires_in`` is in seconds until the lease of a ``held`` runs out.
-    An ``opposed`` names what was ``decided`` ("accepted", "accepts" while it is running) and what this call ``decides``
-    ("declines"); ``until``, in Unix seconds, is when a commitment stops counting, and ``what`` is how the other session
-    described it. ``summary`` says in one line what the action did, every piece of it in quotes; ``purpose`` is what the
-    other session was asked to do, in the words of its person.
+    ``age`` is in seconds since the other session acted, or since it started if the action is still ``running``: its
+    outcome is not known and its time is not up. ``expires_in`` is in seconds until the lease of a ``held`` conflict
+    runs out.
+
+    An ``opposed`` conflict says what the other session ``decided`` ("accepted", or "accepts" while it is running) and
+    what this call ``decides`` ("declines"). ``until``, in Unix seconds, is when a commitment stops counting, and
+    ``what`` is the other session's description of it.
+
+    ``summary`` says in one line what the action did, with every piece of it in quotes. ``purpose`` is what a person
+    asked the other session to do, in that person's words.
     """
 
     kind: Kind
@@ -581,10 +598,10 @@ class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
 
 class Lease(Struct, frozen=True, gc=False, rename="camel"):
-    """An open action of tier 3 or 4. ``expires`` is in Unix seconds; ``token`` is the fencing token.
+    """The lease of an open action of tier 3 or 4. ``expires`` is in Unix seconds; ``token`` is the fencing token.
 
-    ``ttl``: for how many seconds it was given without regard to its host's process, which may keep it for
-    longer; it is to be renewed well within that.
+    ``ttl`` is the length of the lease in seconds, not counting that a living host process may keep it for longer. The
+    session should renew the lease well before ``ttl`` is over.
     """
 
     token: int
@@ -593,14 +610,15 @@ class Lease(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """The answer to one call.
+    """The gate's answer to one call.
 
-    ``id`` is the action's where it may run, else the journal entry's (what a person approves).
-    ``conflicts`` holds at most ten, gravest first; ``conflict_count`` counts them all. ``warning`` is
-    the paragraph for the agent. ``observed`` is the verdict that stood before ``observe`` let it
-    pass. ``params`` are set where an approved call is to run with the params that were shown, or a write with those
-    into which another session's changes were ``merged``. ``state`` is set where the call id was answered before: what
-    has become of that action, ``open`` while nobody has reported its end.
+    ``id`` is the action's id if the call may run, otherwise the id of the journal entry, which a person approves.
+    ``conflicts`` holds at most ten, gravest first; ``conflict_count`` counts them all. ``warning`` is the paragraph for
+    the agent. ``observed`` is the verdict before observe mode let the call run.
+
+    ``params`` are set if the call must run with other params: those that a person approved, or those of a write into
+    which another session's changes were ``merged``. ``state`` is set if the call id was answered before: it is the
+    current state of that action, ``open`` while no outcome was reported.
     """
 
     proceed: bool
@@ -623,7 +641,7 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
 
 class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """The answer to ``lock``: whether it was acquired, and by whom it is held if it was not."""
+    """The answer to ``lock``: whether the key was acquired, and if not, the session that holds it."""
 
     acquired: bool
     conflict: Conflict | None = None
@@ -632,10 +650,10 @@ class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
 
 
 class Report(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """The answer to ``complete``, ``release``, ``renew``, ``resolve``, ``approve``, ``deny``.
+    """The answer to ``complete``, ``release``, ``renew``, ``resolve``, ``approve`` and ``deny``.
 
-    ``ok`` is whether it took effect; ``note`` says in words what was odd (late, second report, ...). ``warning`` is a
-    paragraph for the agent: what its merged write has overwritten.
+    ``ok`` says whether the request took effect. ``note`` explains anything unusual, such as a late or second report.
+    ``warning`` is a paragraph for the agent: what its merged write has overwritten.
     """
 
     ok: bool
@@ -648,11 +666,11 @@ class Report(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
 
 
 class Entry(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """One line of the journal. ``seq`` is its place and its moment (0 until the store has filled it).
+    """One entry of the journal. ``seq`` is its position and its moment, 0 until the store sets it.
 
-    ``action`` is the action it speaks of (the entry's own ``seq`` where it opened one). ``body``
-    holds what was asked and answered: ``params`` (summarised, redacted), ``conflicts``, ``warning``,
-    ``result``, ``note``, ... as far as they apply.
+    ``action`` is the id of the action that the entry is about, or the entry's own ``seq`` if it opened one. ``body``
+    holds details of the request and its answer, if they apply: ``params`` (summarised and redacted), ``conflicts``,
+    ``warning``, ``result``, ``note`` and others.
     """
 
     event: Event
@@ -671,10 +689,10 @@ class Entry(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
 
 
 class Opening(Struct, frozen=True, gc=False):
-    """Makes the change's last entry an action. Moments as in ``Action``.
+    """Turns the change's last entry into an action. Moments are as in ``Action``.
 
-    ``prints`` are the digests under which later calls find it. ``params`` (JSON) are kept only while
-    an approval is pending.
+    ``prints`` are the digests by which later calls find the action. ``params`` (JSON) are kept only while an approval
+    is pending.
     """
 
     state: State
@@ -691,9 +709,9 @@ class Opening(Struct, frozen=True, gc=False):
 class Settle(Struct, frozen=True, gc=False):
     """Moves an existing action to ``state``. ``ended`` 0 leaves it without a report.
 
-    ``expires`` and ``approved`` are kept where they are None. The store takes back what a failed or
-    cancelled action left: it is nobody's latest any more, and a read mark that it set returns to
-    what it was. Of an entry that opened nothing (a blocked call) it makes an action.
+    ``expires`` and ``approved`` stay as they are if they are None. The store undoes the traces of an action that failed
+    or was cancelled: it no longer counts as a session's latest, and a read mark that it set returns to its previous
+    value. If ``action`` comes from an entry that opened nothing (a blocked call), the store makes it an action.
     """
 
     action: Action
@@ -704,9 +722,9 @@ class Settle(Struct, frozen=True, gc=False):
 
 
 class Revision(Struct, frozen=True, gc=False):
-    """Replaces what is remembered of an action's content; its state stays.
+    """Replaces what is stored about an action's content; its state stays.
 
-    ``also`` is one more key on which its commitment is found, ``""`` for none.
+    ``also`` is one more key by which its commitment is found, ``""`` for none.
     """
 
     action: Action
@@ -722,11 +740,11 @@ class Move(Struct, frozen=True, gc=False):
 
 
 class Change(Struct, frozen=True, gc=False):
-    """What a step wants done, all of it or nothing. An empty change writes nothing.
+    """What a step wants written: all of it or nothing. An empty change writes nothing.
 
-    The last entry is the decision's own; with ``open`` it becomes an action.
-    ``content`` is kept with the last entry where it opens nothing, so that a person can still
-    approve it. ``answer`` is handed back untouched. ``merged``: a merged write has ended.
+    The last entry is that of the decision itself; with ``open`` it becomes an action. ``content`` is kept with the last
+    entry if it opens nothing, so that a person can still approve the call. ``answer`` is returned untouched. ``merged``
+    is True if a merged write has ended.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -741,14 +759,14 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class Applied(Struct, frozen=True, gc=False):
-    """A change that is in the store. ``ids`` are the entries' places, in order."""
+    """A change that the store has written. ``ids`` are the positions of its entries, in order."""
 
     change: Change
     ids: tuple[int, ...]
     now: int
 
     def entries(self) -> list[Entry]:
-        """Return the entries as they stand in the journal, with their places."""
+        """Return the entries with their positions, as the journal holds them."""
         change = self.change
         last = len(change.entries) - 1 if change.open is not None else -1
         return [
@@ -758,15 +776,15 @@ class Applied(Struct, frozen=True, gc=False):
 
 
 Step = Callable[[View], Change]
-"""A pure function. It may be run more than once, so it must not have effects of its own."""
+"""A pure function. The store may run it more than once, so it must have no side effects."""
 
 
 class Observation(Struct, frozen=True, gc=False):
-    """What an observer is handed, after it is in the store: what was done, with the entries that the journal got.
+    """What an observer receives after the store has written it: the operation, with the journal entries it made.
 
-    ``took`` is how long the gate needed, in seconds. ``entries`` may be none (a repeated answer) or several (a lease
-    that was found to have run out). The other facts are those of a decision (``call``, ``classification``,
-    ``decision``) or a report.
+    ``took`` is the time that the gate needed, in seconds. ``entries`` may be empty (a repeated answer) or hold several
+    (a lease was found to have run out). The other fields belong to a decision (``call``, ``classification``,
+    ``decision``) or to a report.
     """
 
     event: Event
@@ -783,10 +801,10 @@ class Observation(Struct, frozen=True, gc=False):
 
 
 class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A live lease, waiter, question or unknown as ``status`` shows it.
+    """A live lease, waiter, question or unknown action, as ``status`` shows it.
 
-    ``at`` and ``expires`` are Unix seconds; ``token`` is the fencing token. ``summary`` says what it does, where it is
-    among the newest.
+    ``at`` and ``expires`` are in Unix seconds; ``token`` is the fencing token. ``summary`` says what the action does;
+    only the newest ones have it.
     """
 
     context_key: str | None
@@ -804,9 +822,9 @@ class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
 
 
 class StandingCommitment(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A commitment that counts. ``id`` is its action's; ``at`` and ``until`` are in Unix seconds.
+    """A commitment that still counts. ``id`` is its action's id; ``at`` and ``until`` are in Unix seconds.
 
-    ``decided`` says in a word what the session did. ``owner`` is the instance once the session has ended.
+    ``decided`` says in one word what the session did. ``owner`` is the instance once the session has ended.
     """
 
     id: int
@@ -823,7 +841,7 @@ class StandingCommitment(Struct, frozen=True, gc=False, rename="camel", omit_def
 
 
 class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """An action as ``status`` shows it. ``at`` is in Unix seconds; ``summary`` says what it did."""
+    """An action as ``status`` shows it. ``at`` is in Unix seconds; ``summary`` says what the action did."""
 
     context_key: str | None
     instance: str
@@ -845,10 +863,10 @@ class Farewell(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
 
 class Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """The answer to ``status``: live leases, and what was done lately, newest first.
+    """The answer to ``status``: live leases and recent actions, newest first.
 
-    ``unknown``, ``waiting`` and ``asked`` are the other live actions. ``observing_until`` is in Unix
-    seconds, where the gate only observes for a while. ``farewells`` are of the sessions that ended last.
+    ``unknown``, ``waiting`` and ``asked`` hold the other live actions. ``observing_until`` is in Unix seconds, and set
+    if the gate only observes for a while. ``farewells`` lists the sessions that ended last.
     """
 
     locks: tuple[Holding, ...]
