@@ -34,7 +34,7 @@ DEFAULT_NAMESPACE: Final = "default"
 MAX_NAME: Final = 256
 """Maximum length of the name of a session, tool, namespace or run, and of a call id, in characters."""
 MAX_KEY: Final = 1024
-"""Maximum length of a context key, in characters. The rules shorten longer keys with a digest; other longer keys fail."""
+"""Maximum length of a context key, in characters. The rules shorten longer keys with a digest; others are refused."""
 
 TRACE: Final = ("traceparent", "tracestate")
 """Names in a call's ``meta`` that identify the trace it belongs to (W3C Trace Context)."""

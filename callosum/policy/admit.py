@@ -1,15 +1,15 @@
-"""Deciding a call: one view in, one change out. The heart of the gate.
+"""Decide a call: one view in, one change out. The heart of the gate.
 
-The timeline of a call that meets another session::
+The timeline of a call that conflicts with another session::
 
-    mira intercepts   evidence: doug did something on the key 40 s ago, mira was never told
-                      table: recent at tier 3 warns; mira's host pauses, doug is fresh: confirm
-                      change: a journal entry; mira's mark on the key now says "told of doug's"
-    mira repeats      (another call id, made after the answer) the evidence is at or before her
-                      mark and no graver: allow; the action opens with a lease and a token
-    mira completes    see ``settle``
+    mira intercepts   evidence: doug wrote to the key 40 s ago, and mira was never notified
+                      table: recent at tier 3 warns; mira's host pauses and doug's action is fresh: confirm
+                      change: a journal entry; mira's mark on the key now covers doug's action
+    mira repeats      (another call id, made after the answer) her mark covers the evidence, which is
+                      no graver: allow; the action opens with a lease and a token
+    mira completes    see ``lifecycle``
 
-A mark, not a token, is what confirms: models reword, so the repeat is known by session and key.
+A mark, not a token, confirms the call: models reword their calls, so the repeat is recognised by session and key.
 """
 
 from __future__ import annotations
@@ -84,14 +84,15 @@ from callosum.redact import quote
 from callosum.rules.protected import GUARDS
 
 WAITER_TTL: Final = 3 * SECOND
-"""How long a waiter that stopped polling still keeps its place."""
+"""Microseconds for which a waiter that stopped polling keeps its place in the queue."""
 APPROVAL_TTL: Final = HOUR
-"""How long a question waits for a person, and how long the person's answer holds."""
+"""Microseconds for which a question waits for a person, and for which the person's answer holds."""
 HOST_LIMIT: Final = HOUR
-"""How long a living host process keeps a lease, where the tool names no limit of its own."""
+"""Microseconds for which a living host process keeps a lease, if the tool has no limit of its own."""
 MAX_WORD: Final = 300
-"""How much of a person's word to the agent is told, in characters."""
+"""Maximum length of a person's note that is shown to the agent, in characters."""
 MOST_CONFLICTS: Final = 10
+"""Maximum number of conflicts in a decision."""
 
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
 _OPENED, _DONE, _CANCELLED, _FAILED = State.OPEN, State.DONE, State.CANCELLED, State.FAILED
@@ -100,7 +101,7 @@ _CLEAR: Final = Assessment(_ALLOW)
 
 
 def admit(facts: CallFacts, view: View) -> Change:
-    """Decides the call; the change's answer is a ``Decided``. Pure."""
+    """Decide the call. The change's answer is a ``Decided``. Pure."""
     earlier = view.earlier
     if earlier is not None:
         if view.now - earlier.started >= DAY:
@@ -116,10 +117,10 @@ def admit(facts: CallFacts, view: View) -> Change:
 
 
 def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Change:
-    """Decide the call as ``admit`` does, unless an action in its way may have been refused by a person.
+    """Decide the call as ``admit`` does, unless a person may have refused one of the conflicting actions.
 
-    Then nothing is written and the ``Decided`` names these actions, except those in ``looked``: the gate looks at the
-    host's transcript and decides again. Pure.
+    In that case nothing is written and the ``Decided`` names these actions, except those in ``looked``: the gate reads
+    the host's transcript and decides again. Pure.
     """
     change = admit(facts, view)
     decided: Decided = change.answer
@@ -159,7 +160,7 @@ def _unreported(decided: Decided, view: View) -> set[int]:
 
 
 def _alone(view: View) -> bool:
-    """Whether nothing in the view can be in the way."""
+    """Return True if nothing in the view can conflict with the call."""
     if view.twins or view.earlier is not None:
         return False
     for key_view in view.keys:  # noqa: SIM110 - on the way of every call
@@ -169,6 +170,7 @@ def _alone(view: View) -> bool:
 
 
 def _weigh(facts: CallFacts, view: View) -> Change:
+    """Decide a call that may have conflicts: gather evidence, then queue the call or assess it."""
     call, classification = facts.call, facts.classification
     if facts.waiter and _own_waiter(facts, view) is None:
         facts = replace(facts, waiter=0)  # it was given up: who came meanwhile comes first
@@ -225,7 +227,7 @@ def _assess(
     prepared: Prepared | None,
     note: str,
 ) -> Change:
-    """Decide by what the session is to be told of, and by ``more`` that is only counted."""
+    """Decide by the evidence that the session is notified of; ``more`` counts evidence beyond it."""
     classification = facts.classification
     verdict = max(map(_second, shown), key=_gravity, default=_ALLOW)
     floor = classification.verdict
@@ -262,10 +264,7 @@ def _to_show(
     many: Sequence[tuple[EvidenceGroup, Verdict]],
     prepared: Prepared | None,
 ) -> tuple[list[tuple[Evidence, Verdict]], int]:
-    """Return the evidence that the session is to be told of, each with the verdict that it alone would get.
-
-    And how much more there is that is only counted.
-    """
+    """Return the evidence to notify the session of, each with the verdict it would cause alone, and how much more there is."""
     shown = []
     for item, verdict in cells:
         if must_wait(facts, view, prepared, item):
@@ -289,9 +288,9 @@ def _to_show(
 
 
 def _to_show_of_group(facts: CallFacts, view: View, many: EvidenceGroup, *, pauses: bool) -> tuple[list[Evidence], int]:
-    """Return the newest evidence of many actions that the session is to be told of, and how many more there are.
+    """Return the newest evidence of a group to notify the session of, and how much more there is.
 
-    ``pauses``: the call is paused for it, so a change that replacing a file would undo may have to be shown again.
+    ``pauses`` says that the call is paused for it; a change that a replaced file would undo may then be shown again.
     """
     told = newest_notified_id(facts, view, many.item)
     if pauses and replaces(facts, many.item):
@@ -303,7 +302,7 @@ def _to_show_of_group(facts: CallFacts, view: View, many: EvidenceGroup, *, paus
 
 
 def _required(classification: Classification, verdict: Verdict) -> str:
-    """Return the note about a verdict that a rule requires. The note of a guard's rule says what it protects."""
+    """Return the note about a verdict that a rule requires. The note of a guard's rule says what the guard protects."""
     why = classification.why[0] if classification.why else ""
     if why.startswith(GUARDS):
         protected = why.removeprefix(GUARDS)
@@ -313,7 +312,7 @@ def _required(classification: Classification, verdict: Verdict) -> str:
 
 
 def _has_groups(view: View) -> bool:
-    """Whether the view holds open actions by sort."""
+    """Return True if the view holds open actions in groups."""
     for key_view in view.keys:  # noqa: SIM110 - on the way of most calls
         if key_view.more:
             return True
@@ -327,7 +326,7 @@ _key_index, _action_id, _kind_gravity = attrgetter("key_index"), attrgetter("act
 
 
 def expire(facts: CallFacts, view: View) -> Change:
-    """Journal a call that nobody waits for any more. It opens nothing, notifies nobody and leaves the queue. Pure."""
+    """Journal a call that no client waits for any more. It opens nothing, notifies no session and leaves the queue. Pure."""
     settles: list[Settle] = []
     if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
@@ -342,13 +341,14 @@ def expire(facts: CallFacts, view: View) -> Change:
 
 
 def _deadlocks(held: list[Evidence], view: View) -> bool:
+    """Return True if a holder waits for something that this session holds."""
     return any(item.action.session in view.wanted for item in held)
 
 
 def _queue(facts: CallFacts, view: View, *, takes_up: bool) -> Change:
-    """Takes, takes up or keeps a place in the queue: a waiter is an action in state ``queued``.
+    """Put the call in the queue, take over its old waiter there, or keep its place. A waiter is a ``queued`` action.
 
-    Who takes one up prolongs it, so that whoever had it sees that it is not theirs to give up.
+    A call that takes over a waiter prolongs it, so that its previous server sees that it must not end the waiter.
     """
     settles, entries = lapses(view)
     waiting = draft(facts, Assessment(Verdict.BLOCK), 0)
@@ -365,6 +365,7 @@ def _queue(facts: CallFacts, view: View, *, takes_up: bool) -> Change:
 
 
 def _own_waiter(facts: CallFacts, view: View) -> Action | None:
+    """Return the call's waiter in the queue, None if it has none or its time is up."""
     if not facts.waiter:
         return None
     for key_view in view.keys:
@@ -375,7 +376,7 @@ def _own_waiter(facts: CallFacts, view: View) -> Action | None:
 
 
 def _abandoned_waiter(facts: CallFacts, view: View) -> Action | None:
-    """The place that an earlier try of the same call left when its server stopped or its connection was lost."""
+    """Return the waiter that an earlier try of this call left when its server stopped or its connection was lost."""
     print_ = _waiter_print(facts)
     for key_view in view.keys if print_ else ():
         for action in key_view.live:
@@ -386,14 +387,14 @@ def _abandoned_waiter(facts: CallFacts, view: View) -> Action | None:
 
 
 def _waiter_print(facts: CallFacts) -> bytes:
-    """What tells a waiting call from the session's others: its call id and content; nothing without a call id."""
+    """Return a digest of call id and content that identifies a waiting call in its session; empty without a call id."""
     if not facts.call_print:
         return b""
     return blake2b(facts.call_print + facts.classification.content.digest, digest_size=16, person=b"waiting").digest()
 
 
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
-    """``facts`` or ``block``: passes if a person agreed to just this, asks if it must."""
+    """Decide a call with the verdict ``ask`` or ``block``: let it run if a person approved exactly this, or ask."""
     answer = _answered_question(facts, view)
     if answer is None:
         return _conclude(facts, view, assessment)
@@ -419,7 +420,7 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
 
 
 def _refusal_note(refused: Action, view: View) -> str:
-    """What the person said who refused: it stands in the entry of the refusal, whose moment the action has."""
+    """Return what the person who refused the call said. The entry of the refusal holds it, at the action's moment."""
     moment = -refused.approved
     body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
     note = note_in(body) if body is not None else ""
@@ -427,9 +428,9 @@ def _refusal_note(refused: Action, view: View) -> str:
 
 
 def _answered_question(facts: CallFacts, view: View) -> Action | None:
-    """This session's question about just this call, else about one that this is reworded from: the newest.
+    """Return the session's newest question about exactly this call, otherwise about one that this call rewords.
 
-    Expired ones are gone.
+    Expired questions are ignored.
     """
     questions: dict[tuple[bool, int], Action] = {}
     for key_view in view.keys:
@@ -443,10 +444,9 @@ def _answered_question(facts: CallFacts, view: View) -> Action | None:
 
 
 def _reworded(facts: CallFacts, question: Action) -> bool:
-    """Whether the call may run in place of the one that a person was asked about: with the params that were shown.
+    """Return True if the call may run in place of the one that a person was asked about, with the params that were shown.
 
-    They are kept for a question of a host that can replace params; without them nothing but that very call was agreed
-    to.
+    Those params are kept if the host can replace params. Without them a person has approved nothing but that very call.
     """
     if not facts.call.rewrite or question.tool != facts.call.tool or _names(question) != _names(facts):
         return False
@@ -458,7 +458,7 @@ def _names(of: Action | CallFacts) -> list[str]:
 
 
 def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
-    """The answer as it stands: lets the call through, or says no and opens nothing."""
+    """Apply the verdict: let the call run, or refuse it and open nothing."""
     verdict = assessment.verdict
     if verdict.proceed:
         change = _open(facts, view, assessment)
@@ -493,9 +493,9 @@ def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
 def _open(
     facts: CallFacts, view: View, assessment: Assessment, *, used: Action | None = None, observed: Verdict | None = None
 ) -> Change:
-    """Lets the call through: an open action with a lease at tiers 3 and 4, a done one below.
+    """Let the call run: open an action with a lease at tiers 3 and 4, and a done action below.
 
-    ``used`` is the approval that it runs on, ``observed`` the verdict that ``observe`` let pass.
+    ``used`` is the approval that lets the call run; ``observed`` is the verdict that observe mode overrides.
     """
     classification, call, now = facts.classification, facts.call, view.now
     settles: list[Settle] = []
@@ -540,7 +540,7 @@ def _open(
 
 
 def _is_news(view: View) -> bool:
-    """Return True if the session was not yet told that the tool's calls have no key; ``keys_of`` asks for the mark."""
+    """Return True if the session was not yet notified that the tool's calls have no key; ``keys_of`` asks for the mark."""
     key_view = view.keys[-1] if view.keys else None
     return (
         key_view is not None
@@ -551,14 +551,14 @@ def _is_news(view: View) -> bool:
 
 
 def _leave_queue(facts: CallFacts, view: View, settles: list[Settle]) -> None:
-    """The place in the queue ends with the decision; the action that opens is a newer one."""
+    """End the call's waiter: its decision was made, and the action that opens is a newer one."""
     mine = _own_waiter(facts, view)
     if mine is not None:
         settles.append(Settle(mine, State.CANCELLED, ended=view.now))
 
 
 def _supersedes(facts: CallFacts, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
-    """The unknown actions that this one repeats: once it is done, they are settled."""
+    """Return the ids of unknown actions that this call repeats. Once it is done, they are settled."""
     return tuple(
         {
             item.action.id

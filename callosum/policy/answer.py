@@ -1,4 +1,4 @@
-"""The answer: the decision as the caller gets it, and the entry that the journal keeps of it."""
+"""The decision as the caller gets it, and the entry that the journal keeps of it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _ALLOW: Final = Verdict.ALLOW
 _HAPPENED: Final = (State.OPEN, State.DONE, State.UNKNOWN)
 _KNOWN: Final = ("description", "schema", "annotations")
 NEAR_IN_TIME: Final = 10 * MINUTE
-"""Actions of one session that are further apart than this, in microseconds, are not told together."""
+"""Microseconds between two actions of one session that are still shown together."""
 MAX_CWD: Final = 1024
-"""A longer working directory is not journalled."""
+"""Maximum length of a working directory that is journalled, in characters."""
 
 
 def repeated_decision(earlier: Action) -> Decision:
-    """The answer that was given to this very call, from what was kept of it.
+    """Return the decision that this call already got, from what the store kept of it.
 
-    Where it let the call run with the params that a person had approved, these are gone: the call's own, which nobody
-    has seen, may not run in their place, so it is blocked.
+    If the call ran with other params that a person had approved, those params are no longer kept. The call's own
+    params, which nobody approved, must not run in their place, so the call is blocked.
     """
     body = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
     if body.reworded:
@@ -99,7 +99,7 @@ def _lease(action: Action) -> Lease:
 def draft(
     facts: CallFacts, assessment: Assessment, id: int, observed: Verdict | None = None, lease: Lease | None = None
 ) -> Decision:
-    """The answer; ``id`` is the place of the entry that tells of it."""
+    """Return the decision. ``id`` is the position of its journal entry."""
     verdict, count = assessment.verdict, len(assessment.items) + assessment.more
     names = tuple([key.name for key in facts.classification.keys])
     silent = observed is not None or (verdict is _ALLOW and not assessment.note)
@@ -139,9 +139,10 @@ def _warning(sentence: str | None, details: str) -> str | None:
 def conflicts_and_details(
     view: View, items: tuple[Evidence, ...], facts: CallFacts, compared: str = ""
 ) -> tuple[tuple[Conflict, ...], str]:
-    """Return evidence as it is shown, in its order, and what is told of it below the sentence.
+    """Return the conflicts that the evidence shows, in the same order, and the text that follows the sentence.
 
-    ``compared`` are lines of a change that are shown below all that; without any, those that the journal has are told.
+    ``compared`` holds lines of a change that are shown last; if it is empty, the lines that the journal keeps are
+    shown.
     """
     if not items:
         return (), ""
@@ -156,10 +157,11 @@ def conflicts_and_details(
 
 
 def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: str) -> list[Beside]:
-    """Return what the session of the gravest evidence did beside it, where that helps to judge the call.
+    """Return what else the session of the gravest conflict did, where that helps to judge the call.
 
-    It helps if it was done within ``NEAR_IN_TIME`` of it and is about the same thing: first what is on one of the
-    call's keys, then what is next to one of them (a file of the same folder), then what serves the same ``purpose``.
+    An action helps if it happened within ``NEAR_IN_TIME`` of the conflicting one and is about the same thing. Actions
+    on one of the call's keys come first, then those next to one (a file of the same folder), then those with the same
+    ``purpose``.
     """
     gravest, now = items[0].action, view.now
     if view.lately is None or view.bodies is None or items[0].own or now - change_moment(gravest, now) > NEAR_IN_TIME:
@@ -191,7 +193,7 @@ _ELSEWHERE: Final = 2
 
 
 def _nearness(keys: Sequence[str], others: Sequence[str]) -> int:
-    """Return 0 for keys that meet others, 1 for keys that are next to others, else ``_ELSEWHERE``."""
+    """Return 0 if any keys overlap, 1 if any are next to each other, otherwise ``_ELSEWHERE``."""
     if any(overlap(one, other) for one in keys for other in others):
         return 0
     containers = {container for key in keys if (container := _container(key))}
@@ -203,7 +205,7 @@ def _changed_by(of: CallFacts | Action) -> list[str]:
 
 
 def _container(key: str) -> str:
-    """Return what a key is in: the folder of a file, the chat of a thread; ``""`` if its name does not tell."""
+    """Return what contains a key: the folder of a file, the chat of a thread; ``""`` if its name does not say."""
     name = key.partition("|")[0]
     if name.startswith("file:"):
         folder = name.rstrip("/").rpartition("/")[0]
@@ -212,7 +214,7 @@ def _container(key: str) -> str:
 
 
 def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Conflict:
-    """Evidence as it is shown: ages and remaining times in seconds."""
+    """Return evidence as a conflict, with ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
     running = may_be_running(action, now)
@@ -250,12 +252,12 @@ def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Confli
 
 
 def _are_of_one(session: str, other: str) -> bool:
-    """Return True for sessions of one instance."""
+    """Return True if both sessions belong to one instance."""
     return session.partition("/")[0] == other.partition("/")[0]
 
 
 def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str, Any]:
-    """What the journal keeps beside the facts of the entry. ``details`` is the end of the decision's warning."""
+    """Return the body of the journal entry. ``details`` is the end of the decision's warning, stored separately."""
     body: dict[str, Any] = origin_of(facts.call)
     if facts.summary is not None:
         body["params"] = facts.summary
@@ -286,7 +288,7 @@ def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str
 
 
 def origin_of(call: Call) -> dict[str, Any]:
-    """The host's own names for the call and its task, as far as it has any, and where it was made."""
+    """Return the host's names for the call and its task, as far as the host has any, and the folder it was made in."""
     body: dict[str, Any] = {}
     if call.call_id is not None:
         body["callId"] = call.call_id
@@ -320,7 +322,7 @@ def _worktree(worktree: Worktree) -> dict[str, str]:
 
 
 def entry_of(facts: CallFacts, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
-    """The journal entry of a decision; the store fills in its place."""
+    """Return the journal entry of a decision; the store sets its position."""
     return Entry(
         event,
         facts.actor,

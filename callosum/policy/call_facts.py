@@ -1,4 +1,4 @@
-"""What a decision is made of: the call with all that is known of it, and how its case was weighed."""
+"""What a decision is based on: the facts of a call, and how the evidence was weighed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from callosum.rules.content import contrary
 from callosum.rules.keys import merge
 
 _FLOORS: Final = (0, 0, 0, 2, 1)
-"""By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
+"""By the call's tier: the lowest tier of an action that can be ``recent``. Below tier 3 nothing is ``recent``."""
 
 
 class CallFacts(Struct, frozen=True, gc=False):
-    """All that a decision needs beside the view.
+    """All that a decision needs besides the view.
 
-    ``call_print`` is the call id as bytes (empty without one). ``summary`` is what the journal
-    shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
-    ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
-    ``waiter`` is its place in the queue. ``full``: the journal keeps all that is known of the call.
-    ``shares``: purposes are shown to sessions of other instances too. ``here``: its files are this machine's, and
-    ``prepared`` is what was found out about its write over unread changes. ``hunk``: the lines of a file that it
-    changes, where the journal keeps them.
+    ``call_print`` is the call id as bytes, empty if there is none. ``summary`` is what the journal shows of the params.
+    ``params`` (JSON) are set if an approval must be able to run them. ``ttl`` is the length of a lease in microseconds.
+    ``waits`` says that the caller would still wait, and ``waiter`` is the id of the call's waiter in the queue.
+    ``full`` says that the journal keeps all that is known of the call. ``shares`` says that purposes are shown to
+    sessions of other instances too. ``here`` says that the call's files are on this machine, ``prepared`` holds what
+    the gate found out about a write over unread changes, and ``hunk`` holds the lines of a file that the call changes,
+    if the journal keeps them.
     """
 
     call: Call
@@ -63,13 +63,13 @@ class CallFacts(Struct, frozen=True, gc=False):
 
 
 class Assessment(Struct, frozen=True, gc=False):
-    """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
+    """How a call was weighed: the verdict, the conflicts shown for it, all evidence, and a note of the gate.
 
-    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten. ``more`` is how much
-    milder or older evidence there is beside ``items``, of actions that the view holds as numbers. ``wait`` is how many
-    microseconds must pass before a repeat confirms. ``attempt`` counts the pauses of a call that would replace a
-    changed file unread, from 1; 0 for other calls. ``details`` is what follows the sentence: what others did.
-    ``passed`` is set where the call runs over unread changes.
+    ``items`` is the evidence that the session is notified of, gravest first, and ``conflicts`` its first ten. ``more``
+    counts milder or older evidence besides ``items``: actions that the view holds only in groups. ``wait`` is the
+    number of microseconds that must pass before a repeat confirms the call. ``attempt`` counts the pauses of a call
+    that would replace a changed file unread, from 1; it is 0 for other calls. ``details`` follows the sentence and says
+    what others did. ``passed`` is set if the call runs over unread changes.
     """
 
     verdict: Verdict
@@ -85,14 +85,14 @@ class Assessment(Struct, frozen=True, gc=False):
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits.
+    """The answer of a step: a decision without the store's ids, or the ``waiter_id`` of the call in the queue.
 
-    ``doubtful`` are the ids of actions that are in the way, and that a person may have refused in the host's dialog.
-    While there are any, nothing was decided, nor while there are changes ``unread``, over which the call would write
-    and which the gate is to compare with it; ``own`` are the ids of the session's newest acts on the changed files. In
-    both cases, and for a repeated merge, the ruling is ``undecided``: the gate finds something out first.
-    ``expired``: nobody waits for the decision any more, and nothing was
-    opened.
+    If ``undecided`` is True, nothing was decided and the gate has to find something out first, for one of three
+    reasons. ``doubtful`` lists ids of conflicting actions that a person may have refused in the host's dialog.
+    ``unread`` holds changes that the call would overwrite and that the gate must compare with it; ``own`` holds the ids
+    of the session's newest actions on the changed files. Or the answer repeats a merge.
+
+    ``expired`` says that the client no longer waits for the decision, so nothing was opened.
     """
 
     decision: Decision
@@ -105,12 +105,12 @@ class Decided(Struct, frozen=True, gc=False):
 
     @property
     def queued(self) -> bool:
-        """Whether the call waits."""
+        """Return True if the call waits in the queue."""
         return self.waiter_id > 0
 
 
 def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
-    """What ``admit`` needs to see for this call."""
+    """Return the scope that ``admit`` needs for this call."""
     classification, call = facts.classification, facts.call
     tier = classification.tier
     return Scope(
@@ -131,11 +131,12 @@ def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
 
 
 def keys_of(classification: Classification, tool: str) -> tuple[Key, ...]:
-    """The keys the store works with: the call's own, or the hidden one of its content.
+    """Return the keys that the store works with: the call's own, or the hidden key of its content.
 
-    With a push comes the key on which looks at the whole remote are marked: ``callosum.policy.evidence``. Below tier 2
-    a call without keys is nobody's concern, unless what it was told must be found when it is repeated.
-    At tiers 3 and 4 a second hidden key, of the tool, is marked as read once the session was told that it has none.
+    A push also gets the key on which reads of the whole remote are marked (``callosum.policy.evidence``). Below tier 2
+    a call without keys conflicts with nothing and gets none, unless the gate must recognise its repeat. At tiers 3 and
+    4 such a call gets a second hidden key, that of its tool, which is marked as read once the session was notified that
+    the tool's calls have no key.
     """
     if classification.tier >= 2 and classification.keys:
         for key in classification.keys:
@@ -156,7 +157,7 @@ def keys_of(classification: Classification, tool: str) -> tuple[Key, ...]:
 
 
 def _may_need_a_person(classification: Classification) -> bool:
-    """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
+    """Return True if the rule itself can have the call approved, at any tier: its questions must be found again."""
     if classification.verdict is not None:
         return classification.verdict in (Verdict.ASK, Verdict.BLOCK)
     return classification.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(
@@ -165,13 +166,13 @@ def _may_need_a_person(classification: Classification) -> bool:
 
 
 def prints_of(content: Content) -> tuple[bytes, ...]:
-    """The digests under which later calls can find this act."""
+    """Return the digests by which later calls can find this action."""
     prints = (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
     return prints if content.commitment is None else (*prints, COMMITTED)
 
 
 def _lookups(content: Content) -> tuple[bytes, ...]:
-    """The digests under which this call looks for earlier acts."""
+    """Return the digests by which this call looks for earlier actions."""
     prints = _repeatable(content)
     if content.stance:
         prints = (*prints, _stance_print(contrary(content.stance)))

@@ -1,8 +1,8 @@
-"""Commitments of other sessions: which still count, which a call contradicts, and which it ends.
+"""Commitments of other sessions: which ones still count, which a call contradicts, and which it ends.
 
-A commitment is kept with the content of its action, found by one digest on each key that the action wrote, and looked
-up only by calls that make one themselves. It counts until the moment that its content names. That is moved to an
-earlier one when a contrary action went through, or when what was booked was moved elsewhere.
+A commitment is stored with the content of its action. One digest finds it on each key that the action wrote, and only
+calls that make a commitment themselves look it up. It counts until the moment that its content names. That moment moves
+to an earlier one when a contrary action went through, or when what was booked was moved elsewhere.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from callosum.model import DAY, Action, Classification, Content, Key, Mode, Revi
 from callosum.rules.commitments import contradicts, is_slot, takes, thing_of, told
 
 LASTS: Final = 30 * DAY
-"""How long a commitment counts whose end is not known."""
+"""Microseconds for which a commitment counts whose end is not known."""
 MOST_AHEAD: Final = 400 * DAY
+"""Microseconds for which a commitment counts at most."""
 COMMITTED: Final = blake2b(b"commitment", digest_size=8, person=b"stance").digest()
-"""The digest under which every commitment is found on its keys."""
+"""The digest that finds every commitment on its keys."""
 
 _MADE: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 
@@ -35,7 +36,7 @@ def with_end_date(content: Content, now: int) -> Content:
 
 
 def is_in_force(action: Action, now: int) -> bool:
-    """Return True if the action made a commitment that is neither over nor ended."""
+    """Return True if the action made a commitment that still counts."""
     made = action.content.commitment
     return made is not None and now < made.until and action.state in _MADE and not action.lock
 
@@ -43,7 +44,7 @@ def is_in_force(action: Action, now: int) -> bool:
 def contradicted_by_call(
     classification: Classification, actor: str, instance: str, view: View
 ) -> Iterator[tuple[Action, int]]:
-    """Return others' commitments that a call contradicts, each with the number of the key on which it does."""
+    """Yield other sessions' commitments that a call contradicts, each with the number of the call's key there."""
     for action in view.twins:
         if not is_in_force(action, view.now) or _owns(actor, instance, action) or is_ended(action, view):
             continue
@@ -53,7 +54,7 @@ def contradicted_by_call(
 
 
 def lookup_keys(action: Action) -> tuple[Key, ...]:
-    """Return the keys on which an action is found by its digests: its own, and that of what it has made."""
+    """Return the keys on which an action is found by its digests: its own, and that of the thing it created."""
     made = action.content.commitment
     return (*action.keys, Key(made.thing)) if made is not None and made.thing else action.keys
 
@@ -72,7 +73,7 @@ def is_ended(action: Action, view: View) -> bool:
 
 
 def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]:
-    """Return the ids of commitments, anybody's, that end once a call is done: it contradicts or moves them."""
+    """Return the ids of commitments, of any session, that end once the call is done: it contradicts or moves them."""
     mine = classification.content.commitment
     if mine is None:
         return ()
@@ -92,14 +93,14 @@ def ended_by_call(classification: Classification, view: View) -> tuple[int, ...]
 
 
 def revisions_ending(view: View, by: Action) -> tuple[Revision, ...]:
-    """Return what ends the commitments that an action has contradicted, now that it is done."""
+    """Return the revisions that end the commitments that an action has contradicted, now that it is done."""
     if by.content.commitment is None:
         return ()
     return tuple(_until(other, view.now) for other in view.superseded if is_in_force(other, view.now))
 
 
 def revisions_from_result(action: Action, result: object, now: int) -> tuple[Revision, ...]:
-    """Return what the result of a call tells about its commitment: when it is over, and the id of what was made."""
+    """Return the revisions that follow from a call's result: the end of its commitment, the id of what was created."""
     made = action.content.commitment
     if made is None or not result:
         return ()
@@ -111,7 +112,7 @@ def revisions_from_result(action: Action, result: object, now: int) -> tuple[Rev
 
 
 def handed_on(action: Action) -> Revision | None:
-    """Return what hands a commitment on to the other sessions of its instance, once its own session has ended."""
+    """Return the revision that hands a commitment to the other sessions of its instance once its session ended."""
     made = action.content.commitment
     if made is None or made.left:
         return None
@@ -145,7 +146,7 @@ def _contradicted(classification: Classification, action: Action) -> int | None:
 
 
 def _on(keys: tuple[Key, ...], action: Action, side: str) -> int | None:
-    """Return the number of the key on which an action took the contrary of a side, None if on none."""
+    """Return the number of the key on which an action took the contrary of a side, None if there is none."""
     made = action.content.commitment
     if made is None or not contradicts(made.side, side):
         return None

@@ -1,15 +1,16 @@
-"""Evidence: what in a view stands in a call's way, as conflicts with a kind.
+"""Evidence: the conflicts of a call with the actions in a view, each with a kind.
 
-Who counts
-    Other sessions, on any shared key, but not what an ancestor still runs; of the session's own past only an action
-    without an outcome and the same content. A second run of the session that is open at the same time is a stranger.
-What counts
-    Every write for ``stale``; actions of tier 2 or more for the rest (of tier 1 where tier 4 asks).
-    Reads are no evidence. Two appends do not meet. A failed or cancelled action is none either.
-When
-    A change is dated by its report. Without one it is "still changing" until it can no longer be
-    running (``Action.expires``), and dated by that moment from then on.
-    A running action that holds a lease is ``held``, not ``stale``, wherever the policy says something of ``held``.
+Whose actions count
+    Those of other sessions on any shared key, except what an ancestor of the session still runs. Of the session's own
+    past, only actions without an outcome and actions with the same content. A second run of the session that is open at
+    the same time counts as another session.
+Which actions count
+    Every write for ``stale``; actions of tier 2 or more for the other kinds (tier 1 or more if the call has tier 4).
+    Reads never count, and two appends do not conflict. Actions that failed or were cancelled do not count.
+When an action counts as changed
+    At its report. Without a report it is "still changing" until it can no longer be running (``Action.expires``), and
+    counts as changed at that moment from then on. A running action that holds a lease is ``held`` and not ``stale``,
+    unless the policy ignores ``held``.
 """
 
 from __future__ import annotations
@@ -42,26 +43,30 @@ from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
 
 SAME_CONTENT: Final = DAY
-"""How far back the same content counts at tiers 3 and 4."""
+"""Microseconds for which an action with the same content counts, for calls of tiers 3 and 4."""
 SAME_ORIGIN: Final = 7 * DAY
+"""Microseconds for which an action with the same origin counts."""
 OWN_REPEAT: Final = 10 * MINUTE
-"""How long after its own finished act the same content of a session counts, at tiers 3 and 4."""
+"""Microseconds for which a session's own finished action with the same content counts, for calls of tiers 3 and 4."""
 UNSEEN_CHANGE: Final = 10 * MINUTE
-"""How young another's change must be to make replacing a never-read resource stale."""
+"""Maximum age of another session's change that makes replacing a never-read resource stale, in microseconds."""
 LONGEST_LOOK: Final = SAME_ORIGIN
-"""The farthest any fixed look-back reaches; a rule's window may reach farther."""
+"""The longest fixed period for which an action counts, in microseconds. A rule's window may be longer."""
 
 _WHILE_RUNNING: Final = "build:"
-"""What disturbs only as long as it runs: the next run makes again what it leaves."""
+"""Prefix of keys on which an action conflicts only while it runs: the next run makes the same results again."""
 _COUNTED_IN_EACH: Final = "thread:|"
-"""A thread without its chat: two sessions that both name a chat as well (``append``) may mean two threads."""
+"""A thread without its chat. Two sessions that both name a chat as well (``append``) may mean different threads."""
 REMOTE: Final = "|remote:"
-"""What the keys of a remote's branches hold: ``git:/repo|remote:origin/main``, ``git:/repo|remote:origin/``."""
+"""Part of the keys of a remote's branches: ``git:/repo|remote:origin/main``, ``git:/repo|remote:origin/``."""
 _SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
 
 
 def horizon(now: int, window: int) -> int:
-    """The moment before which nothing is evidence any more. ``now`` is the store's, ``window`` the rules' longest."""
+    """Return the moment before which no action is evidence any more.
+
+    ``now`` is the store's moment and ``window`` the longest window of the rules, in microseconds.
+    """
     return now - max(LONGEST_LOOK, window)
 
 
@@ -72,11 +77,11 @@ class _Add(Protocol):
 
 
 class Evidence(Struct, frozen=True, gc=False):
-    """One reason not to go on: ``action`` stands in the way as ``kind``, seen through ``place``.
+    """One conflict of a call: ``action`` is in the way as ``kind``, on the call's key number ``key_index``.
 
-    ``place`` is the number of the asking call's key. ``age`` is in microseconds since the other acted.
-    ``unread``: a ``stale`` of what this session never read. ``changes``: a ``held`` that would be ``stale`` if the
-    action had ended. ``committed``: it counts only as a commitment, for it is older than the rule's window.
+    ``age`` is in microseconds since the other session acted. ``unread`` marks a ``stale`` conflict about something that
+    this session never read. ``changes`` marks a ``held`` conflict that would be ``stale`` if the action had ended.
+    ``committed`` marks an action that counts only as a commitment, because it is older than the rule's window.
     """
 
     action: Action
@@ -90,7 +95,7 @@ class Evidence(Struct, frozen=True, gc=False):
 
 
 class CallContext(Struct, frozen=True, gc=False):
-    """Who asks, and for what."""
+    """The session that makes the call, and the call's classification."""
 
     actor: str
     run: str
@@ -100,10 +105,10 @@ class CallContext(Struct, frozen=True, gc=False):
 
 
 def has_lapsed(action: Action, now: int) -> bool:
-    """Whether an open, queued or asked action's time ran out.
+    """Return True if the time of an open, queued or asked action has run out.
 
-    A lease tied to a host process ends with that process, and stands while it lives up to the
-    tool's own limit.
+    A lease that is tied to a host process ends with that process; while the process lives, it lasts up to the tool's
+    own limit.
     """
     if action.alive is False and action.state is State.OPEN:
         return True
@@ -112,21 +117,21 @@ def has_lapsed(action: Action, now: int) -> bool:
 
 
 def holds_lease(action: Action, now: int) -> bool:
-    """Whether the action excludes or warns others now: an open lease, or a waiter that still polls."""
+    """Return True if the action holds off or warns others now: it has an open lease, or is a waiter that polls."""
     return action.state in (State.OPEN, State.QUEUED) and not has_lapsed(action, now)
 
 
 def may_be_running(action: Action, now: int) -> bool:
-    """Whether the action may still be running: no outcome, and not out of time."""
+    """Return True if the action may still be running: it has no outcome and its time is not up."""
     if action.state is State.OPEN:
         return not has_lapsed(action, now)
     return action.state is State.DONE and not action.ended and now < action.expires
 
 
 def shown_as_held(classification: Classification, action: Action) -> bool:
-    """Return True if the call meets the action, while that holds a lease, as ``held`` and not as ``stale``.
+    """Return True if an action that holds a lease conflicts with the call as ``held`` and not as ``stale``.
 
-    It does unless the policy lets ``held`` pass or is stricter about ``stale``.
+    It does unless the policy ignores ``held`` or is stricter about ``stale``.
     """
     held = cell(classification.tier, Kind.HELD, action.tier, classification.cells)
     return (
@@ -138,33 +143,33 @@ def shown_as_held(classification: Classification, action: Action) -> bool:
 def holds_file(action: Action) -> bool:
     """Return True for a merged write that has not ended: other writes of its file wait for it.
 
-    No other call below tier 3 holds a lease.
+    No other action below tier 3 holds a lease.
     """
     return action.state is State.OPEN and action.tier < Tier.HIGH and action.key.startswith("file:")
 
 
 def has_unknown_outcome(action: Action, now: int) -> bool:
-    """Whether nobody knows if the action happened."""
+    """Return True if it is unknown whether the action happened."""
     return action.state is State.UNKNOWN or (action.state is State.OPEN and has_lapsed(action, now))
 
 
 def change_moment(action: Action, now: int) -> int:
-    """When the action changed what it acts on; ``now`` while it may still be doing so."""
+    """Return the moment at which the action made its change; ``now`` while it may still be running."""
     if action.ended:
         return action.ended
     return min(now, action.expires) if action.expires else action.started
 
 
 def modes_conflict(context: Mode, acting: Mode) -> bool:
-    """Whether two modes on one key can disturb one another."""
+    """Return True if two modes on one key can conflict."""
     return Mode.READ not in (context, acting) and not context is acting is Mode.APPEND
 
 
 def last_read(key_view: KeyView, window: int) -> int:
-    """When the session last looked at the resource, as a moment; 0 if it never did.
+    """Return the moment at which the session last read the resource; 0 if it never did.
 
-    Its own finished write counts, as of that write's intercept, unless the report was late. Where
-    only the present counts (a window of 0) its own writes do not stand for looking.
+    A finished write of its own counts as a read at the moment of its intercept, unless it was reported late. With a
+    window of 0 only the present counts, so the session's own writes do not count as reads.
     """
     own = key_view.own
     if own and window and own.state is State.DONE and 0 < own.ended <= own.expires:
@@ -173,7 +178,7 @@ def last_read(key_view: KeyView, window: int) -> int:
 
 
 def remote_of(key: str) -> str:
-    """Return the key on which looks at all of a remote are marked, ``""`` for a key that is of no remote's branch.
+    """Return the key on which reads of a whole remote are marked, or ``""`` if the key is not of a remote's branch.
 
     ``git:/repo|remote:origin/main`` gives ``git:/repo|remote:origin``.
     """
@@ -186,9 +191,10 @@ def remote_of(key: str) -> str:
 
 
 def _last_look_at_remote(view: View, key_view: KeyView) -> int:
-    """When the session last looked at the branch or the whole of a remote, 0 if never or for any other key.
+    """Return the moment at which the session last read the branch or its whole remote.
 
-    Its own push shows it nothing of what others have pushed.
+    The result is 0 if it never did, and for any other key. The session's own push shows it nothing of what others have
+    pushed.
     """
     if REMOTE not in key_view.key.name or not (whole := remote_of(key_view.key.name)):
         return 0
@@ -196,12 +202,11 @@ def _last_look_at_remote(view: View, key_view: KeyView) -> int:
 
 
 def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, related: bool = True) -> list[Evidence]:
-    """All evidence of the actions shown against the call, unordered. ``gather_groups`` has that of the others.
+    """Return all evidence from single actions against the call, unordered. ``gather_groups`` returns that from groups.
 
-    Another kind replaces ``recent``, and ``held`` replaces ``stale``.
-
-    ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then. ``related``: the
-    content of some actions may have to do with the call's.
+    Any other kind replaces ``recent``, and ``held`` replaces ``stale``. ``waiter`` is the id of the call's own waiter
+    in the queue; then only earlier waiters count. ``related`` says that the content of some actions may be related to
+    the call's.
     """
     if not (view.twins or any(key_view.live or key_view.latest or key_view.stale for key_view in view.keys)):
         return []
@@ -244,9 +249,9 @@ def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, relate
 
 
 class EvidenceGroup(Struct, frozen=True, gc=False):
-    """Evidence of many actions of one sort: ``item`` is that of one which stands for them.
+    """Evidence from a group of actions that conflict in the same way. ``item`` represents the group.
 
-    ``ids`` and ``actions`` are theirs, oldest first.
+    ``ids`` and ``actions`` list the group, oldest first.
     """
 
     item: Evidence
@@ -254,7 +259,7 @@ class EvidenceGroup(Struct, frozen=True, gc=False):
     actions: tuple[Action, ...]
 
     def each(self, actions: Iterable[Action], now: int) -> list[Evidence]:
-        """Return the evidence of some of the actions."""
+        """Return the evidence from some of the group's actions."""
         item = self.item
         return [replace(item, action=action, age=now - change_moment(action, now)) for action in actions]
 
@@ -262,7 +267,7 @@ class EvidenceGroup(Struct, frozen=True, gc=False):
 def gather_groups(
     context: CallContext, view: View, evidence: Sequence[Evidence], waiter: int = 0
 ) -> list[EvidenceGroup]:
-    """Return the evidence of the actions that a view holds by sort, without what ``evidence`` already has."""
+    """Return the evidence from the groups in a view, without actions that are already in ``evidence``."""
     groups: list[EvidenceGroup] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
     for item, more in _of_each_sort(context, view, waiter):
@@ -281,7 +286,7 @@ def gather_groups(
 
 
 def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
-    """Yield each sort with the evidence of the action that represents it."""
+    """Yield each group with the evidence from the action that represents it."""
     bare = [replace(key_view, live=(), latest=(), stale=(), more=()) for key_view in view.keys]
     sorts = {
         (more.action.id, key_index): more for key_index, key_view in enumerate(view.keys) for more in key_view.more
@@ -312,7 +317,7 @@ def _hidden(context: CallContext, view: View, key_view: KeyView, key_index: int,
 
 
 def _of_family(view: View, action: Action) -> bool:
-    """Return True if an ancestor of the session still runs the action: this session may be a part of it."""
+    """Return True if an ancestor of the session still runs the action: this session may be a part of that action."""
     return action.session in view.ancestors and (may_be_running(action, view.now) or holds_lease(action, view.now))
 
 
@@ -321,7 +326,7 @@ def _floor(context: CallContext) -> int:
 
 
 def _own(context: CallContext, view: View, action: Action, key_index: int, add: _Add) -> None:
-    """The session's own action without an outcome; of another run or process, at once."""
+    """Add the session's own action that has no outcome. An action of another run or process counts at once."""
     if action.lock or action.tier < _floor(context) or action.state in _SETTLED_AWAY:
         return
     if has_unknown_outcome(action, view.now):
@@ -339,7 +344,7 @@ def _elsewhere(context: CallContext, action: Action) -> bool:
 
 
 def _other(context: CallContext, view: View, action: Action, key_index: int, waiter: int, add: _Add) -> None:
-    """Another session's action: held, unknown, recent or opposed."""
+    """Add another session's action as held, unknown, recent or opposed."""
     now, classification = view.now, context.classification
     if action.tier < _floor(context) or action.state in _SETTLED_AWAY:
         return
@@ -367,7 +372,7 @@ def _opposed(context: CallContext, view: View, action: Action, key_index: int, a
 
 
 def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
-    """Others' changes to what this session read before them, or never read and would replace."""
+    """Add other sessions' changes to what this session read before them, or would replace without reading it."""
     now, classification = view.now, context.classification
     look = last_read(key_view, classification.window)
     replaces = not classification.content.repeats
@@ -406,19 +411,19 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
 
 
 def _names_seen(view: View, key_view: KeyView) -> int:
-    """When the session last saw which names there are where the call makes one: this one was not among them."""
+    """Return when the session last listed the folder in which the call creates a name that was not there then."""
     directory = key_view.key.name.rstrip("/").rpartition("/")[0]
     names = f"{directory}/|names"
     return next((other.mark.read for other in view.keys if other.key.name == names), 0) if directory else 0
 
 
 def _hangs_on(action: Action) -> bool:
-    """Whether what was changed is no more than something put into the thing, or a facet of it: no list shows it."""
+    """Return True if the action only added something to the thing, or changed a facet of it. No list shows that."""
     return action.mode is Mode.APPEND or "|" in action.key
 
 
 def _same_content(context: CallContext, view: View, add: _Add) -> None:
-    """The same act again: equal or nearly equal content, or the same origin."""
+    """Add actions that the call would repeat: with equal or nearly equal content, or with the same origin."""
     classification, now = context.classification, view.now
     if classification.tier < Tier.MEDIUM:
         return
@@ -441,7 +446,7 @@ def _same_content(context: CallContext, view: View, add: _Add) -> None:
 
 
 def _commitments(context: CallContext, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
-    """Add the commitments that the call contradicts; leave out those that a contrary action has ended."""
+    """Add the commitments that the call contradicts, and remove those that a contrary action has ended."""
     classification, now = context.classification, view.now
     ended = {action.id for action in view.twins if is_ended(action, view)}
     for spot in [spot for spot, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
@@ -483,7 +488,10 @@ def _repeats(classification: Classification, action: Action, now: int, *, own: b
 
 
 def _shared(key_views: tuple[KeyView, ...], action: Action, *, meeting: bool = False) -> int | None:
-    """The number of the asking call's key that the action shares; with ``meeting`` not where both only append."""
+    """Return the number of the call's key that the action shares, None if it shares none.
+
+    With ``meeting``, keys that both only append to do not count.
+    """
     for key_index, key_view in enumerate(key_views):
         if key_view.key.mode is Mode.READ:
             continue

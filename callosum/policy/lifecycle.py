@@ -1,16 +1,16 @@
-"""Ending, keeping and resolving actions. Every function is a pure step: a view in, a change out.
+"""End, renew and resolve actions. Every function is a pure step: a view in, a change out.
 
 The life of a lease::
 
     intercept (tier 3, 4) or lock     open, expires = now + ttl
-    renew                             expires moves on; also late, while nobody else has opened
-    complete / release                the outcome stands, the lease is free
-    nothing by then                   the first step that meets it turns it to unknown and says so
+    renew                             expires moves on; also late, if no other session has opened since
+    complete / release                the outcome is stored, the lease is free
+    nothing by then                   the first step that sees it turns it to unknown and journals that
     a late report, resolve, or        the unknown ends; the journal says how
     a repeat that is done
 
-A lease is tied to its own action: nobody else's report frees it, and ending an older action of a
-session does not free the newer one.
+A lease belongs to one action: the report of another action does not free it, and ending an older action of a session
+does not free a newer one.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ _STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
 
 
 HOST: Final = "host"
-"""Channel of an answer that came through a framework's own means: the host's word, not a person's."""
+"""Channel of an answer that came through a framework's own dialog: the host gives it, not a person."""
 
 
 class Requester(Struct, frozen=True, gc=False):
-    """Requester speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
+    """The session or person that makes a request.
 
-    ``channel`` says through what a person spoke, ``ancestry`` which processes that person's program descends from.
-    ``instance``: the only one whose questions may be answered, "" for any.
+    ``session`` is the actor. ``by`` names a person, and ``force`` lets that person act for others. ``channel`` is the
+    channel of the person's answer, and ``ancestry`` lists the parent processes of the person's program. ``instance`` is
+    the only instance whose questions may be answered, "" for any.
     """
 
     session: str
@@ -81,11 +82,12 @@ class Requester(Struct, frozen=True, gc=False):
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
-    """What ran out of time among the live actions, each with its journal entry.
+    """Return what ends live actions whose time has run out: the settles, and a journal entry for each.
 
-    Done by whoever sees it first, in the same transaction, so that a crashed session leaves no pile
-    of open actions behind: a lease becomes ``unknown``, a waiter or a question ``cancelled``. Of very many on one key
-    the newest ``LAPSED`` are settled, so that nobody pays for all; the others count as lost until their turn.
+    The first step that sees such an action does this in its own transaction, so that a crashed session leaves no pile
+    of open actions behind. A lease becomes ``unknown``; a waiter or a question becomes ``cancelled``. On one key only
+    the newest ``LAPSED`` are settled at a time, so that no single call pays for a long backlog; the others already
+    count as ended.
     """
     settles: list[Settle] = []
     entries: list[Entry] = []
@@ -158,14 +160,15 @@ NOTHING_OPEN: Final = "nothing of this session is open there"
 def finish(
     who: Requester, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "", told: Any = None
 ) -> Change:
-    """Records how an action ended and frees its lease. Answers a ``Report``.
+    """Record how an action ended and free its lease. The change's answer is a ``Report``.
 
-    The first report stands and a second is told so; another session's is refused; a late one counts
-    and says that it was late. An ``unknown`` is ended by any later definite report, also where it was itself reported.
+    The first report counts; a second one gets a note that says so. A report by another session is refused. A late
+    report counts and is noted as late. Any later definite report ends an ``unknown``, also one that was itself
+    reported.
 
-    ``ended`` is the moment at which a spooled report says that the tool ended (0: now), and ``note`` says in the
-    journal why the report comes only now. ``told`` is the result as the tool gave it: what it says about a commitment
-    is remembered.
+    ``ended`` is the moment at which the tool ended according to a spooled report (0: now), and ``note`` says in the
+    journal why the report is late. ``told`` is the result exactly as the tool returned it: what it says about a
+    commitment is stored.
     """
     action = view.found
     if action is None:
@@ -209,13 +212,13 @@ def finish(
 
 
 def _repeats(action: Action, other: Action) -> bool:
-    """Return True if the action did again what the other may have done; a contrary one says nothing of that."""
+    """Return True if the action did again what the other may have done. A contrary action does not."""
     own = action.session == other.session and action.tool == other.tool
     return own or action.content.digest == other.content.digest
 
 
 def hand_on_commitment(view: View) -> Change:
-    """Hand the commitment of the action that was found on to the other sessions of its instance. Pure."""
+    """Hand the commitment of the action that was found to the other sessions of its instance. Pure."""
     revision = handed_on(view.found) if view.found is not None else None
     return Change(revisions=(revision,) if revision is not None else ())
 
@@ -224,7 +227,7 @@ REFUSED_IN_DIALOG: Final = "refused in the host's permission dialog, says its tr
 
 
 def refuse(view: View) -> Change:
-    """End an action whose call was refused before it ran as ``cancelled``; a definite report stands."""
+    """End an action as ``cancelled`` because its call was refused before it ran. A definite report stays."""
     action = view.found
     if action is None or action.state not in (_OPEN, _DONE, _UNKNOWN) or (action.ended and action.state is _DONE):
         return Change(answer=Report(ok=False))
@@ -236,21 +239,21 @@ def refuse(view: View) -> Change:
 # --- requests that got no answer ---------------------------------------------------------------
 
 EXPIRED: Final = "expired"
-"""``reason`` in the journal's entry of a request that nobody waited for any more."""
+"""``reason`` in the journal's entry for a request that no client waited for any more."""
 
 
 def expire_lock(who: Requester, key: Key, tier: int, _view: View) -> Change:
-    """Journal a request for a lock that nobody waits for any more. It opens nothing. Answers None."""
+    """Journal a request for a lock that no client waits for any more. It opens nothing; the change's answer is None."""
     body = {"reason": EXPIRED, "lock": True}
     entry = Entry(Event.REFUSE, who.session, who.namespace, tool="lock", tier=tier, keys=(key,), body=body)
     return Change((entry,))
 
 
 def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
-    """Undo the decision made at ``change_moment``, because its session never got it.
+    """Undo the decision made at ``moment``, because its session never received it.
 
-    Closes the action or the question that the decision ``opened``, and withdraws the session's
-    notifications, so that its next attempt is told the same again. Answers None.
+    The step ends the action or question that the decision ``opened``, and withdraws the session's notifications, so
+    that its next attempt is notified of the same again. The change's answer is None.
     """
     moves = tuple(
         [
@@ -271,7 +274,7 @@ def undo_decision(opened: bool, moment: int, note: str, view: View) -> Change:
 
 
 def _without_notice(mark: Mark, moment: int) -> Mark:
-    """The mark as if the session had not been notified at ``change_moment``."""
+    """Return the mark as if the session had not been notified at ``moment``."""
     before = coverage(mark)[1]
     pauses = with_coverage(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
     return replace(
@@ -289,11 +292,11 @@ def _without_notice(mark: Mark, moment: int) -> Mark:
 
 
 def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view: View) -> Change:
-    """Opens a lease on a key without a tool call. Answers a ``LockResult``.
+    """Open a lease on a key without a tool call. The change's answer is a ``LockResult``.
 
-    Refused while another session holds or waits for the key, or anything it covers. Locking again
-    what the session has locked prolongs the same lease; at a higher tier it is a new one, in place of that.
-    The view's other keys are further spellings of ``key`` and are locked with it.
+    A lock is refused while another session holds or waits for the key, or for anything the key covers. If the session
+    has already locked the key, the same lease is prolonged; at a higher tier a new lease replaces it. The view's other
+    keys are alternative spellings of ``key`` and are locked with it.
     """
     tier = max(tier, Tier.HIGH)
     settles, entries = lapses(view)
@@ -335,12 +338,12 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
 
 
 def _oldest(key_view: KeyView) -> list[Action]:
-    """Return what is live on a key, of what the view holds by sort the oldest of each, in order."""
+    """Return the live actions on a key in order, with only the oldest of each group."""
     return sorted((*key_view.live, *[more.actions[0] for more in key_view.more]), key=attrgetter("id"))
 
 
 def held_conflict(action: Action, now: int) -> Conflict:
-    """A live lease as a conflict; ages in seconds."""
+    """Return a live lease as a conflict, with ages in seconds."""
     return Conflict(
         kind=Kind.HELD,
         instance=action.session,
@@ -356,10 +359,10 @@ def held_conflict(action: Action, now: int) -> Conflict:
 
 
 def release(who: Requester, key: str, id: int | None, view: View) -> Change:
-    """Frees this session's leases on exactly this key, or just the one with this id. Answers a ``Report``.
+    """Free this session's leases on exactly this key, or only the one with this id. The change's answer is a ``Report``.
 
-    What ``lock`` opened is closed. An intercepted call loses its lease and counts as done: evidence
-    is never erased. ``who.force`` (a person) frees everybody's.
+    Leases that ``lock`` opened end. An intercepted call loses its lease and counts as done, because evidence is never
+    erased. With ``who.force`` (a person), the leases of all sessions are freed.
     """
     settles, entries = lapses(view)
     mine = [
@@ -387,10 +390,10 @@ def release(who: Requester, key: str, id: int | None, view: View) -> Change:
 
 
 def renew(who: Requester, ttl: int, view: View) -> Change:
-    """Moves a lease's end to now + ``ttl``. Answers a ``Report`` with the lease.
+    """Move the end of a lease to now + ``ttl``. The change's answer is a ``Report`` with the lease.
 
-    A late renewal is accepted while nobody else has opened on any of its keys since; then the action
-    is open again.
+    A late renewal is accepted if no other session has opened an action on any of its keys since; the action is then
+    open again.
     """
     action = view.found
     if action is None or action.session != who.session:
@@ -422,7 +425,7 @@ def renew(who: Requester, ttl: int, view: View) -> Change:
 def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:
     """End an ``unknown``: it happened (``done``) or it did not (``failed``). The change's answer is a ``Report``.
 
-    A person (``who.force``) may end any. A session (``who.session``) that has looked may end one of its own instance
+    A person (``who.force``) may end any. A session (``who.session``) that has checked may end one of its own instance,
     below tier 4.
     """
     action = view.found
@@ -445,9 +448,10 @@ def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:
 
 
 def answer(who: Requester, agrees: bool, ttl: int, note: str, view: View) -> Change:
-    """A person's yes or no to a question, or to overriding a block. Answers a ``Report``.
+    """Record a person's yes or no to a question, or to overriding a block. The change's answer is a ``Report``.
 
-    A yes holds once, for ``ttl``, for the content that was shown. ``note`` is journalled, and told with a no.
+    A yes holds once, for ``ttl`` microseconds, for the content that was shown. ``note`` is journalled, and the agent
+    reads it with a no.
     """
     action = view.found
     if action is None or action.verdict.proceed:
@@ -476,5 +480,5 @@ def answer(who: Requester, agrees: bool, ttl: int, note: str, view: View) -> Cha
 
 
 def shown_names(keys: tuple[Key, ...]) -> tuple[str, ...]:
-    """The key names that are shown: without the hidden one of a call without keys."""
+    """Return the names of the keys that are shown: all but the hidden key of a call without keys."""
     return tuple(key.name for key in keys if not key.name.startswith(NO_KEY))

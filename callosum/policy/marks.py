@@ -1,6 +1,7 @@
-"""What a session knows, as marks: what it has read, and what it was told.
+"""Read marks and notified marks: what a session has seen of a key, and what it has been notified of.
 
-A mark, not a token, is what confirms: models reword, so the repeat is known by session and key.
+A session confirms a call by repeating it. Models reword their calls, so the gate recognises the repeat by session and
+key, with the help of a mark, and not by a token.
 """
 
 from __future__ import annotations
@@ -29,22 +30,23 @@ from callosum.policy.evidence import Evidence, change_moment, may_be_running, sh
 from callosum.policy.table import TABLE, cell, pause
 
 ORDER: Final = SECOND
-"""How much later than the answer a call must be made to count as made after it, where nothing else tells."""
+"""Microseconds between an answer and a call that counts as made after it, if nothing else tells their order."""
 PAUSES: Final = 2
+"""Number of mild pauses on one key after which tier 3 is only warned."""
 PAUSE_SPAN: Final = 10 * MINUTE
-"""After two pauses for ``recent`` or ``held`` on one key in ten minutes, tier 3 is only warned."""
+"""Microseconds within which the mild pauses (``recent`` or ``held``) on one key are counted."""
 REPLACING: Final = 3
-"""Pauses that must have shown a change before a call that replaces the whole file goes through unread."""
+"""Pauses that must have shown a change before a call may replace the whole file without reading it."""
 
 _APPENDS: Final = 1
 _AGAINST_NO: Final = 128
 _BITS: Final = 8
 _PACKED: Final = 1 << 2 * _BITS
 _EVERY: Final = (1 << _BITS) - 1
-"""All bits of what a mark covers: one for each kind, ``1 << gravity``, and ``_APPENDS`` for actions that append.
+"""All coverage bits of a mark: one for each kind, ``1 << gravity``, and ``_APPENDS`` for actions that append.
 
-What is ``opposed`` to a call that takes a side with ``-`` has the bit ``_AGAINST_NO`` instead: it is not what is
-opposed to the other side, which the same session may take next.
+A conflict that is ``opposed`` to a call with a ``-`` side has the bit ``_AGAINST_NO`` instead. It is a different
+conflict from the one that is opposed to the other side, which the same session may take next.
 """
 
 _action_id, _gravity, _kind_and_mode = (
@@ -56,17 +58,21 @@ _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
 
 def already_notified(facts: CallFacts, view: View, item: Evidence) -> bool:
-    """Whether the session was told of it, no less gravely; tier 4 ignores what it was told.
+    """Return True if this session has already been notified of the conflict, at least as gravely.
 
-    So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone. Who was told that an action is
-    ``held`` is told of its change too, once that has happened, if it had read the resource before.
-    A commitment beyond the rule's window is confirmed by a repeat at any tier where no person can be asked.
+    A session confirms a call by repeating it: conflicts it was notified of do not stop the repeat. Two cases never
+    count as notified, because only time or a person may lift them: any conflict of a tier 4 call, and a tier 4 lease
+    that another session holds. A commitment that is older than the rule's window is the exception: where no person can
+    be asked, a repeat confirms it at any tier.
+
+    A session that was notified of a ``held`` action is notified of its change too, once the change has happened, if the
+    session had read the resource before.
     """
     return item.action.id <= newest_notified_id(facts, view, item)
 
 
 def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
-    """Return the id of the newest action of this kind or a graver one that the session was notified of; 0 for none."""
+    """Return the id of the newest action that the session was notified of as this kind or a graver one; 0 for none."""
     if (facts.classification.tier >= Tier.CRITICAL and (not item.committed or facts.call.pause)) or not view.keys:
         return 0
     if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
@@ -89,35 +95,42 @@ def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
 
 
 def coverage(mark: Mark) -> tuple[int, int]:
-    """Return the bits of what ``told`` and ``before`` of a mark cover: all, unless it says something else."""
+    """Return the coverage bits of ``notified`` and of ``notified_before``: all bits, unless the mark stores others."""
     packed = -mark.pauses[0] if mark.pauses else 0
     return (packed & _EVERY, packed >> _BITS) if 0 < packed < _PACKED else (_EVERY, _EVERY)
 
 
 def with_coverage(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, ...]:
-    """Return the pauses of a mark with what its notices cover, which a gate of the version before does not read."""
+    """Return a mark's pauses with its coverage bits packed in front.
+
+    The previous version of the gate ignores these bits.
+    """
     bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
     return bare if told == before == _EVERY else (-(before << _BITS | told), *bare)
 
 
 def _covers(facts: CallFacts, covered: int, item: Evidence, gravity: int) -> bool:
-    """Whether evidence of this sort was looked for when the session was told, as itself or as ``gravity`` says."""
+    """Return True if the gate looked for evidence of this sort when it notified the session.
+
+    It may have looked for the evidence's own kind or for the kind with this ``gravity``.
+    """
     if item.action.mode is Mode.APPEND and not covered & _APPENDS:
         return False
     return bool(covered & (_bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
 
 
 def _bit(facts: CallFacts, kind: Kind) -> int:
-    """Return the bit of what is in the way of this call as this kind."""
+    """Return the coverage bit of a conflict of this kind with this call."""
     if kind is Kind.OPPOSED and facts.classification.content.stance[:1] == "-":
         return _AGAINST_NO
     return 1 << kind.gravity
 
 
 def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int:
-    """Return the bits of what is shown to this call if it is in the way: not all that would stop a graver one.
+    """Return the coverage bits of all conflicts that would be shown to this call.
 
-    What was shown is always among it, so that a repeat of the call confirms.
+    A graver call may be stopped by more. The bits always include the conflicts that were shown, so that a repeat of the
+    call confirms.
     """
     classification = facts.classification
     bits = 0 if mode is Mode.APPEND else _APPENDS
@@ -132,7 +145,7 @@ def _shown_bits(facts: CallFacts, mode: Mode, on_key: Iterable[Evidence]) -> int
 
 
 def replaces(facts: CallFacts, item: Evidence) -> bool:
-    """Return True if the call would replace a whole file that another session has changed, or is changing."""
+    """Return True if the call would replace a whole file that another session has changed or is changing."""
     return (
         item.kind is Kind.STALE
         and bool(facts.classification.content.whole)
@@ -141,7 +154,7 @@ def replaces(facts: CallFacts, item: Evidence) -> bool:
 
 
 def pauses_that_showed(mark: Mark, item: Evidence) -> int:
-    """Return how many pauses have shown this change to a session that would replace the file, since it last read it."""
+    """Return how often a pause has shown this change to a session that would replace the file, since it last read it."""
     since = max(item.action.id, mark.read)
     return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
 
@@ -154,16 +167,17 @@ def pauses_suffice(facts: CallFacts, view: View, item: Evidence) -> bool:
 
 
 def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
-    """Return which attempt to replace a file unread the paused call is, from 1; 0 if it replaces none."""
+    """Return the number of the paused call's attempt to replace a file unread, from 1; 0 if it replaces none."""
     marks = {key_view.key.name: key_view.mark for key_view in view.keys} | {move.key: move.mark for move in moves}
     replacing = [item for item in items if replaces(facts, item)]
     return max((pauses_that_showed(marks[view.keys[item.key_index].key.name], item) for item in replacing), default=0)
 
 
 def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
-    """Whether this call was made after the mark's answer was given, and is another call.
+    """Return True if this is another call than the notified one, made after the session got that answer.
 
-    A host may tell (``after``, or another ``run``); where it cannot, a second later is after.
+    The host may tell the order, with ``after`` or another ``run``. If it does not, a call made a second later counts as
+    made after the answer.
     """
     if facts.call_print and facts.call_print == mark.notified_call:
         return False
@@ -175,10 +189,10 @@ def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
 
 
 def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
-    """Return how many microseconds must pass before a repeat of the paused call confirms it.
+    """Return the number of microseconds that must pass before a repeat of the paused call confirms it.
 
-    None have to where the host says what the model had seen when it called; a repeat of another turn need not wait
-    either. Otherwise a repeat that comes at once may be a second call of the turn in which the first was made.
+    The number is 0 where the host says what the model had seen when it made the call. A repeat from another turn need
+    not wait either. Any other repeat that follows at once may be a second call of the turn in which the first was made.
     """
     if facts.call.after is not None:
         return 0
@@ -189,7 +203,7 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
 
 
 def confirms_rule(facts: CallFacts, view: View) -> bool:
-    """Whether a rule's own ``confirm`` was answered by this repeat."""
+    """Return True if this call repeats one that a rule's own ``confirm`` has paused."""
     return any(
         key_view.mark.notified_at
         and view.now - key_view.mark.notified_at < PAUSE_SPAN
@@ -199,7 +213,7 @@ def confirms_rule(facts: CallFacts, view: View) -> bool:
 
 
 def verdict_with_pause(facts: CallFacts, view: View, item: Evidence, verdict: Verdict) -> Verdict:
-    """The verdict for a host that pauses; at tier 3 only a warning after two mild pauses in ten minutes."""
+    """Return the verdict for a host that pauses. Tier 3 only gets a warning after two mild pauses in ten minutes."""
     result = pause(verdict, item.kind, item.age)
     if result is not Verdict.CONFIRM or facts.classification.tier != Tier.HIGH:
         return result
@@ -210,12 +224,12 @@ def verdict_with_pause(facts: CallFacts, view: View, item: Evidence, verdict: Ve
 
 
 def _is_mild(item: Evidence) -> bool:
-    """Whether the evidence is no reason to pause a session again and again."""
+    """Return True if the evidence is no reason to pause a session again and again."""
     return item.kind in (Kind.RECENT, Kind.HELD) and not item.changes
 
 
 def marks_after(facts: CallFacts, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
-    """The marks as they stand after this answer: what was told, what was read."""
+    """Return the marks to set after this answer: what the session was notified of, and what it read."""
     moves = []
     for key_index, key_view in enumerate(view.keys):
         mark = key_view.mark
@@ -261,23 +275,23 @@ def _with_notification(
 
 
 def _coverage_after(facts: CallFacts, key_view: KeyView, on_key: list[Evidence], notified: int) -> int:
-    """Return the bits of what the mark covers after this answer, which tells of actions up to ``notified``.
+    """Return the coverage bits of the mark after this answer, which notifies of actions up to the id ``notified``.
 
-    What an earlier answer covered beyond this one still counts as long as no newer action is told of.
+    Bits of an earlier answer stay, as long as this answer notifies of no newer action.
     """
     bits = _shown_bits(facts, key_view.key.mode, on_key)
     return bits | coverage(key_view.mark)[0] if notified == key_view.mark.notified else bits
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
-    """Return the pauses with one more, as far as they are needed. The mild ones come last, as an older gate expects."""
+    """Return the pauses with one more, without those no longer needed. Mild pauses come last, as older gates expect."""
     every = (*pauses, pause)
     replacing, mild = [one for one in every if one <= -_PACKED], [one for one in every if one > 0]
     return (*replacing[-REPLACING:], *mild[-PAUSES:])
 
 
 def _is_worth_marking(key_view: KeyView, view: View) -> bool:
-    """Whether this read says more than the last one did: something changed in between."""
+    """Return True if this read shows more than the previous one did, because something changed in between."""
     if not key_view.mark.read or key_view.key.name[-1:] == "/":
         return True  # what changed in a tree is not looked up for who only looks
     if any(not more.action.lock and may_be_running(more.action, view.now) for more in key_view.more):
@@ -291,7 +305,7 @@ def _is_worth_marking(key_view: KeyView, view: View) -> bool:
 
 
 def mark_as_read(moment: int, view: View) -> Change:
-    """Marks the keys of a view as looked at by its session at ``moment``. A mark never moves back. A pure step."""
+    """Mark the keys of a view as read by its session at ``moment``. A mark never moves back. A pure step."""
     return Change(
         moves=tuple(
             [

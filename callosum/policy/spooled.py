@@ -1,7 +1,8 @@
-"""Taking in what a spool holds: calls that ran, reports and cancellations that no gate could be told of in time.
+"""Enter what a spool holds: calls that ran, reports and cancellations that no gate received in time.
 
-Every function is a pure step. The id and the place in the journal are those of the arrival. Only the moments at which
-a call started and ended are the caller's, clamped between ``since`` (its session's last answer from the gate) and now.
+Every function is a pure step. The id and the position in the journal are those of the time of entering. Only the
+moments at which a call started and ended come from the caller, clamped between ``since`` (the session's last answer
+from the gate) and now.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ GIVEN_UP: Final = "the caller gave up before it had an answer"
 
 
 class SpooledCall(Struct, frozen=True, gc=False):
-    """A spooled call with all that is known of it.
+    """A call from a spool, with everything known about it.
 
-    ``outcome`` is None while nobody has reported one. ``started`` and ``ended`` are the caller's moments, 0 where it
-    did not say; ``since`` is the moment of its session's last answer from the gate, and ``ttl`` a lease's length.
+    ``outcome`` is None until one is reported. ``started`` and ``ended`` are the caller's moments, 0 if it gave none.
+    ``since`` is the moment of the session's last answer from the gate, and ``ttl`` the length of a lease in
+    microseconds.
     """
 
     call: Call
@@ -58,17 +60,21 @@ class SpooledCall(Struct, frozen=True, gc=False):
     ttl: int
 
     def moments(self, now: int) -> tuple[int, int]:
-        """Return when the call started and ended, clamped. A start that was not said is the earliest possible."""
+        """Return the clamped moments at which the call started and ended.
+
+        If the caller gave no start, it is the earliest possible moment.
+        """
         since = min(self.since, now)
         ended = min(max(self.ended or now, since), now)
         return min(max(self.started, since), ended), ended
 
 
 def enter(spooled: SpooledCall, view: View) -> Change:
-    """Opens a spooled call as an action, unless its identity has opened one before. Answers the action's id.
+    """Open a spooled call as an action, unless its identity has opened one. The change's answer is the action's id.
 
-    The action is dated by the caller's moments: other sessions meet it as of its end, and its own session has seen the
-    resource as of its start. So ``expires`` lies before the end: the arrival never counts as a look.
+    The action is dated by the caller's moments: for other sessions it changed the resource at its end, and its own
+    session has read the resource as of its start. That is why ``expires`` lies before the end: entering the call never
+    counts as a read.
     """
     earlier = view.earlier
     if earlier is not None and (earlier.state is not State.CANCELLED or spooled.outcome is Outcome.CANCELLED):
@@ -106,14 +112,15 @@ def enter(spooled: SpooledCall, view: View) -> Change:
 
 
 def conclude(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
-    """Settles a call that has just been entered, at the moment ``ended``. Answers a ``Report``."""
+    """Settle a call that was just entered, at the moment ``ended``. The change's answer is a ``Report``."""
     return lifecycle.finish(who, outcome, None, view, ended=ended, note=NOTE)
 
 
 def report(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
-    """Settles the action of a spooled report. Answers a ``Report``; ``id`` is None where there is no such action.
+    """Settle the action of a spooled report. The change's answer is a ``Report``.
 
-    The action is the one that the scope looked for, else the one that the call's identity opened.
+    Its ``id`` is None if there is no such action. The action is the one that the scope looked for, otherwise the one
+    that the call's identity opened.
     """
     found = view.found or view.earlier
     if found is not None and found.state is State.CANCELLED and outcome is not Outcome.CANCELLED:
@@ -124,9 +131,9 @@ def report(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
 
 
 def withdraw(who: Requester, gave_up: int, view: View) -> Change:
-    """Cancels what a call opened whose caller has given up at the moment ``gave_up``. Answers a ``Report``.
+    """Cancel what a call opened whose caller gave up at the moment ``gave_up``. The change's answer is a ``Report``.
 
-    What was opened later is a repeat of the call, which has had its answer. What was reported stands.
+    An action that was opened later belongs to a repeat of the call, which got its answer. A reported outcome stays.
     """
     found = view.found or view.earlier
     if found is None or found.started > gave_up or found.ended or not _may_run(found):

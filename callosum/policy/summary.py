@@ -1,9 +1,9 @@
-"""What an action did, in one line, out of what the journal keeps of its params.
+"""One line that says what an action did, made from what the journal keeps of its params.
 
-The line is made when somebody reads it, never when a call is made: most calls are read by nobody. The params are those
-that redaction left, so a summary shows no more than the journal does, and nothing where the journal keeps none.
+The line is made when it is read and never when a call is made, because most calls are never read. The params are those
+left by redaction, so a summary shows no more than the journal does, and nothing if the journal keeps no params.
 
-Every piece of a param is quoted: it is another session's data and must not read like a sentence of the gate's.
+Every piece of a param is quoted: it is another session's data and must not look like a sentence of the gate.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from callosum.model import MAX_SUMMARY, Entry
 from callosum.redact import MARKER, quote
 
 _SHORT: Final = 60
-"""Longest piece of a summary that has several, in characters."""
+"""Maximum length of one piece of a summary that has several, in characters."""
 _DEPTH: Final = 3
 _VALUES: Final = 64
 _OTHERS: Final = 3
-"""How many params are shown of a call of no kind that is known."""
+"""Number of params shown for a call of no known kind."""
 HUNK: Final = 20
-"""Most lines of a hunk."""
+"""Maximum number of lines in a hunk."""
 _WIDTH: Final = 160
-"""Longest line of a hunk, in characters."""
+"""Maximum length of a line of a hunk, in characters."""
 _COMPARED: Final = 200
-"""Lines of an edit's texts that are compared; a journal that keeps params whole has more."""
+"""Lines of an edit's texts that are compared. A journal that keeps whole params has more."""
 _CONTEXT: Final = 2
-"""Most unchanged lines that a hunk shows before a change, and after it."""
+"""Maximum number of unchanged lines that a hunk shows before a change, and after it."""
 
 
 def _names(text: str) -> dict[str, int]:
@@ -57,22 +57,22 @@ _PAIRS: Final = (
     ("oldstring", "newstring"), ("oldstr", "newstr"), ("oldtext", "newtext"), ("oldcontent", "newcontent"),
     ("search", "replace"),
 )  # fmt: skip
-"""The params with which tools name what an edit replaces, and by what."""
+"""Names of the params in which tools put the text that an edit replaces, and its replacement."""
 _EDITS: Final = ("edits", "changes", "replacements", "operations")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 _CUT: Final = re.compile(r"… \((\d+) characters\)\Z")
-"""How redaction ends a text that it cut."""
+"""The end that redaction puts on a text that it cut."""
 _SCOPE: Final = re.compile(
     r"^[ \t]*(?:(?:export|default|pub(?:\([a-z]+\))?|async|static|public|private|protected|final|abstract)[ \t]+)*"
     r"(?:(def|function|func|fn|sub)|class|struct|interface|impl|trait|enum)[ \t]+(?:\([^()\n]{0,80}\)[ \t]*)?"
     r"([A-Za-z_][A-Za-z0-9_]{0,39})",
     re.MULTILINE,
 )
-"""The head of a function (with the first group) or of a class, in most languages."""
+"""The first line of a function (then the first group matches) or of a class, in most languages."""
 
 
 class JournalledCall(Struct, frozen=True, gc=False):
-    """What of a journal entry's body says what an action did."""
+    """The parts of a journal entry's body that say what an action did."""
 
     params: Any = None
     summary: str = ""
@@ -82,12 +82,12 @@ class JournalledCall(Struct, frozen=True, gc=False):
 
 NOTHING_JOURNALLED: Final = JournalledCall()
 _REMEMBERED_LENGTH: Final = 4096
-"""Longest body whose summary is remembered, in bytes: the actions that a call meets are mostly met by the next."""
+"""Maximum length of a body whose summary is cached, in bytes. The next call mostly conflicts with the same actions."""
 _kept_of = msgspec.json.Decoder(JournalledCall).decode
 
 
 def journalled_call(body: bytes) -> JournalledCall:
-    """Return what a body (JSON) says of its action; nothing where it cannot be read."""
+    """Return what a body (JSON) says about its action; empty if the body cannot be read."""
     try:
         return _kept_of(body)
     except msgspec.DecodeError:
@@ -95,13 +95,13 @@ def journalled_call(body: bytes) -> JournalledCall:
 
 
 def note_in(body: bytes) -> str:
-    """Return the note of an entry, whose body is given as JSON."""
+    """Return the note of an entry whose body is given as JSON."""
     note = msgspec.json.decode(body).get("note", "")
     return note if isinstance(note, str) else ""
 
 
 def summary_and_purpose(body: bytes, key: str) -> tuple[str, str]:
-    """Return the summary of the action of which a body tells, as it stands beside ``key``, and its purpose."""
+    """Return an action's summary, as it is shown beside ``key``, and its purpose, from the body of its entry."""
     return _remembered(body, key) if len(body) <= _REMEMBERED_LENGTH else _said_in(body, key)
 
 
@@ -114,7 +114,7 @@ _remembered: Final = lru_cache(maxsize=1024)(_said_in)
 
 
 def journalled_call_of(body: Mapping[str, Any]) -> JournalledCall:
-    """Return what an entry's body says of its action."""
+    """Return what an entry's body says about its action."""
     summary, purpose = body.get("summary"), body.get("purpose")
     return JournalledCall(
         body.get("params"),
@@ -124,9 +124,9 @@ def journalled_call_of(body: Mapping[str, Any]) -> JournalledCall:
 
 
 def summary_of(kept: JournalledCall, key: str = "", limit: int = MAX_SUMMARY) -> str:
-    """Return what the action did in at most ``limit`` characters; ``""`` where nothing is known of it.
+    """Return what the action did in at most ``limit`` characters; ``""`` if nothing is known about it.
 
-    ``key`` is shown beside it, so what it says already is left out where other params tell more.
+    ``key`` is shown beside the summary, so params that only repeat it are left out if others say more.
     """
     if kept.summary:
         return shown(kept.summary, limit - 2)
@@ -137,7 +137,7 @@ def summary_of(kept: JournalledCall, key: str = "", limit: int = MAX_SUMMARY) ->
 
 
 def shown(text: str, limit: int) -> str:
-    """Return text from elsewhere as data: on one line, in quotes, its hidden characters escaped."""
+    """Return text from elsewhere as data: on one line, in quotes, with its hidden characters escaped."""
     return quote(escaped(" ".join(text[: 8 * limit].split())), limit)
 
 
@@ -145,7 +145,7 @@ _SAID: Final = ("summary", "purpose", "details", "hunk")
 
 
 def forgetting(entry: Entry) -> Entry:
-    """Return an entry that is evidence no more: without what sessions said of themselves, and told others."""
+    """Return an entry that is no longer evidence, without what sessions said of themselves and what others were told of it."""
     body = entry.body
     conflicts = body.get("conflicts")
     if not conflicts and not any(name in body for name in _SAID):
@@ -158,7 +158,7 @@ def forgetting(entry: Entry) -> Entry:
 
 
 class _Fields:
-    """The texts and numbers of params by their names, without case and signs; the outermost of a name counts."""
+    """The texts and numbers of params by name, ignoring case and punctuation. Of equal names the outermost counts."""
 
     def __init__(self, params: Mapping[str, Any], key: str) -> None:
         self.params = params
@@ -174,7 +174,7 @@ class _Fields:
             self.values.setdefault(_bare(outer), value)  # {"start": {"dateTime": ...}}
 
     def first(self, names: Mapping[str, int]) -> str:
-        """Return the value under the first of these names that has any."""
+        """Return the value under the first of these names that has one."""
         found = min(names.keys() & self.values.keys(), key=names.__getitem__, default="")
         return self.values.get(found, "")
 
@@ -209,7 +209,7 @@ def _bare(name: str) -> str:
 
 
 def _edit(fields: _Fields) -> str:
-    """``+3 -1 in checkout()``."""
+    """Return a summary such as ``+3 -1 in checkout()``."""
     changes = changes_in(fields.params)
     if not changes:
         return ""
@@ -259,7 +259,7 @@ def _message(fields: _Fields) -> str:
 
 
 def _other(fields: _Fields) -> str:
-    """The first params with their names."""
+    """Return the first params with their names."""
     pieces = []
     for name, value in fields.values.items():
         if name in fields.named and value != MARKER and value.lower() not in fields.key:
@@ -274,7 +274,7 @@ _KINDS: Final = (_edit, _command, _payment, _file, _event, _message, _other)
 
 
 def _uncut(text: str) -> str:
-    """Return a text as far as redaction left it, with an ellipsis if it cut it."""
+    """Return a text as far as redaction kept it, with an ellipsis if redaction cut it."""
     return _CUT.sub("…", text)
 
 
@@ -283,7 +283,7 @@ def _count(number: int, of: str) -> str:
 
 
 def _fitted(line: str, limit: int) -> str:
-    """Return a summary that is no longer than it may be, its quotes closed."""
+    """Return a summary cut to ``limit`` characters, with its quotes closed."""
     if len(line) <= limit:
         return line
     kept = line[: limit - 2].rstrip()
@@ -294,10 +294,11 @@ def _fitted(line: str, limit: int) -> str:
 
 
 class Edit(NamedTuple):
-    """One place that an edit changes: lines before it, those it takes away, those it puts there, and lines after it.
+    """One place that an edit changes: the lines before it, the removed lines, the added lines, and the lines after it.
 
-    ``scope`` is the function (``checkout()``) or the class around it, as far as the text shows one. ``cut``: the lines
-    were not all kept. ``near``: between the change before it and this one lie few lines, which are ``before``.
+    ``scope`` is the function (``checkout()``) or class around it, if the text shows one. ``cut`` says that not all
+    lines were kept. ``near`` says that only a few lines separate this place from the previous one; ``before`` holds
+    them.
     """
 
     before: tuple[str, ...]
@@ -310,7 +311,7 @@ class Edit(NamedTuple):
 
 
 def changes_in(params: Mapping[str, Any]) -> list[Edit]:
-    """Return the places that an edit changes; none for params of anything else."""
+    """Return the places that an edit changes; empty for the params of any other call."""
     plain = {_bare(name): value for name, value in list(params.items())[:_VALUES]}
     for old, new in _PAIRS:
         if isinstance(plain.get(old), str) and isinstance(plain.get(new), str):
@@ -346,7 +347,7 @@ def _changed(old: str, new: str) -> list[Edit]:
 
 
 def _patched(text: str) -> Edit | None:
-    """Read a patch as one change: its lines that begin with a plus and a minus."""
+    """Parse a patch as one change: its lines that begin with a plus or a minus."""
     lines = _lines(text)
     if not any(line.startswith(("@@", "--- ", "*** ")) for line in lines):
         return None
@@ -368,7 +369,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _scope_in(text: str) -> str:
-    """Return the function or class whose head stands last in a text."""
+    """Return the last function or class whose first line is in a text."""
     found = None
     for found in _SCOPE.finditer(text):  # noqa: B007 - the last one
         pass
@@ -378,9 +379,9 @@ def _scope_in(text: str) -> str:
 
 
 def hunk_of(kept: JournalledCall) -> tuple[str, ...]:
-    """Return what an edit changed as lines of a unified diff, at most ``HUNK``; none for anything else.
+    """Return what an edit changed as lines of a unified diff, at most ``HUNK`` lines; empty for any other call.
 
-    Each begins with ``| ``, so that no line of a file is taken for one of the gate's.
+    Each line begins with ``| ``, so that a line of a file cannot be taken for one of the gate's.
     """
     if kept.hunk:
         return tuple(kept.hunk.split("\n"))
@@ -400,7 +401,7 @@ def hunk_of(kept: JournalledCall) -> tuple[str, ...]:
 
 
 def _line(text: str) -> str:
-    """Return one line of somebody's file, indented as it is, with what nobody would see escaped."""
+    """Return one line of a file with its indentation, and with invisible characters escaped."""
     seen = escaped(text[: 2 * _WIDTH].removesuffix("\r").expandtabs(4))
     seen = with_hidden(seen, lambda char: " " if char.isspace() else "\ufffd")
     return seen if len(seen) <= _WIDTH else f"{seen[: _WIDTH - 1]}…"

@@ -1,7 +1,7 @@
-"""The policy as data: tier by kind -> verdict, and the three functions laid over the result.
+"""The policy as data: tier and conflict kind give a verdict. Three functions adjust the result.
 
-A missing cell is ``allow``. ``held`` at tiers 2 and 3 depends on the
-tier of the holder: a tier 4 lease is a hard one.
+A missing cell means ``allow``. At tiers 2 and 3 the verdict for ``held`` depends on the tier of the holder: a tier 4
+lease blocks.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ TABLE: Final[tuple[Mapping[Kind, Verdict], ...]] = (
     dict.fromkeys(Kind, Verdict.BLOCK),
 )
 HARD_HOLD: Final = frozenset({Tier.MEDIUM, Tier.HIGH})
-"""Tiers that a tier 4 lease of another session blocks outright."""
+"""Tiers of calls that another session's tier 4 lease blocks outright."""
 PAUSE_RECENT: Final = 2 * MINUTE
-"""A ``recent`` act pauses only if it is younger: what this session could not know."""
+"""Maximum age of a ``recent`` action that pauses a call, in microseconds. The session could not have known of it."""
 
 
 def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
-    """The verdict of one conflict: ``overlay`` (a rule's own cells) first, then the table.
+    """Return the verdict for one conflict: from ``overlay`` (a rule's own cells) if it has the cell, else from the table.
 
-    ``holder`` is the tier of the action that holds the key; it matters for ``held`` alone. No overlay
-    softens the block by a tier 4 lease that calls of tiers 2 and 3 meet (``HARD_HOLD``).
+    ``holder`` is the tier of the action that holds the key; it matters only for ``held``. No overlay softens the block
+    that a tier 4 lease means for calls of tiers 2 and 3 (``HARD_HOLD``).
     """
     if kind is Kind.HELD and holder >= Tier.CRITICAL and tier in HARD_HOLD:
         return Verdict.BLOCK
@@ -38,9 +38,10 @@ def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict]
 
 
 def committed(tier: int, *, asks: bool, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
-    """The verdict of a commitment that is older than the rule's window: a pause, never a block.
+    """Return the verdict for a commitment that is older than the rule's window: a pause, never a block.
 
-    ``asks``: the host can have a person asked, which a call of tier 4 does. ``overlay`` may soften it.
+    ``asks`` says that the host can ask a person, which it does for a call of tier 4. ``overlay`` may soften the
+    verdict.
     """
     said = overlay.get(Kind.OPPOSED) if overlay else None
     if said is not None and said.proceed:
@@ -49,9 +50,9 @@ def committed(tier: int, *, asks: bool, overlay: Mapping[Kind, Verdict] | None =
 
 
 def pause(verdict: Verdict, kind: Kind, age: int) -> Verdict:
-    """For hosts that can show a warning only by not running the tool: ``warn`` becomes ``confirm``.
+    """Turn ``warn`` into ``confirm``, for hosts that can show a warning only by not running the tool.
 
-    ``age`` is how long ago the other acted, in microseconds; a ``recent`` of two minutes or more
+    ``age`` is in microseconds since the other session acted; a ``recent`` conflict that is two minutes old or older
     stays a warning.
     """
     if verdict is not Verdict.WARN or (kind is Kind.RECENT and age >= PAUSE_RECENT):
@@ -60,13 +61,13 @@ def pause(verdict: Verdict, kind: Kind, age: int) -> Verdict:
 
 
 def observe(verdict: Verdict) -> Verdict:
-    """Lets everything pass; the caller keeps ``verdict`` beside it as what would have been."""
+    """Let every call run. The caller keeps ``verdict`` as what the verdict would have been."""
     return verdict if verdict.proceed else Verdict.ALLOW
 
 
 def fallback(tier: int, highest: int = Tier.MEDIUM) -> Verdict:
-    """The answer while the gate cannot be asked: tiers up to ``highest`` go on, graver ones do not.
+    """Return the verdict while the gate is unreachable: tiers up to ``highest`` run, higher tiers are blocked.
 
-    Nobody is locked out of reading files because a gate is down.
+    Agents can still read files while a gate is down.
     """
     return Verdict.ALLOW if tier <= highest else Verdict.BLOCK

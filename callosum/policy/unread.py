@@ -1,8 +1,8 @@
 """Writes over changes that their session has not read: what is known of them, and what follows. Pure.
 
-What a file holds is no concern of a step. So the step that meets such a write names the changes and decides nothing;
-the gate compares and merges texts (``callosum.merging``) and asks again, with what it found. The step takes that only
-if the changes are still the same ones.
+A step does not see the content of files. So the step that meets such a write names the changes and decides nothing. The
+gate compares and merges the texts (``callosum.merging``) and runs the step again with the result. The step accepts the
+result only if the changes are still the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from callosum.policy.call_facts import CallFacts
 
 MERGE_LEASE: Final = 30 * SECOND
-"""How long a merged write holds its file, unless it is reported before or renewed."""
+"""Microseconds for which a merged write holds its file, unless it is reported earlier or renewed."""
 _FILE: Final = "file:"
 _OPEN, _STALE, _WRITE = State.OPEN, Kind.STALE, Mode.WRITE  # an enum's attributes are slow
 
@@ -31,12 +31,14 @@ Unread = tuple[str, int, int, str]
 class Prepared(Struct, frozen=True, gc=False):
     """What the gate found out about a write over ``changes``.
 
-    ``passes``: they are no obstacle, because the write lies apart from them, or because it runs with ``params`` into
-    which they were merged (``whole`` is then the digest of the merged text). ``conflicting``: the write was compared
-    with them and does not merge. ``note`` says so in a sentence, without a word of any file. Without any of the three
-    there is no proven base. ``shown`` are lines of the file that the session is shown; they go into no journal.
-    ``kept`` is the name under which the texts of a merge are kept until its id is known. ``changing``: the changes were
-    others each time that they were compared, so nothing is known of them.
+    ``passes`` says that the changes are no obstacle, because the write does not touch the same lines, or because it
+    runs with ``params`` into which they were merged (``whole`` is then the digest of the merged text). ``conflicting``
+    says that the write was compared with the changes and cannot be merged. ``note`` explains the result in a sentence
+    without any text of the files. If none of these is set, no base for a merge could be proven.
+
+    ``shown`` holds lines of the file for the session; they never go into the journal. ``kept`` is the name under which
+    the texts of a merge are kept until its id is known. ``changing`` says that the changes were different ones at every
+    comparison, so nothing is known of them.
     """
 
     changes: frozenset[Unread] = frozenset()
@@ -51,9 +53,9 @@ class Prepared(Struct, frozen=True, gc=False):
 
 
 def unread_changes(facts: CallFacts, view: View, evidence: Iterable[Evidence]) -> frozenset[Unread]:
-    """Return the changes of files that the call would write over, if the gate can compare them with the call's.
+    """Return the changes to files that the call would overwrite, if the gate can compare them with the call's.
 
-    It cannot while one of them is still being made.
+    It cannot do so while one of the changes is still being made.
     """
     if not facts.here or facts.classification.tier >= Tier.HIGH or facts.observes or view.now < view.observe_until:
         return frozenset()
@@ -69,14 +71,15 @@ def is_unread_change(facts: CallFacts, changes: frozenset[Unread], item: Evidenc
 
 
 def does_not_merge(facts: CallFacts, prepared: Prepared | None, item: Evidence) -> bool:
-    """Return True if a pause must show the change, where another session is only warned: it does not merge."""
+    """Return True if the change cannot be merged, so that a pause must show it instead of a warning."""
     return prepared is not None and prepared.conflicting and is_unread_change(facts, prepared.changes, item)
 
 
 def must_wait(facts: CallFacts, view: View, prepared: Prepared | None, item: Evidence) -> bool:
-    """Return True if the call is paused however often that was said, because what it waits for ends soon.
+    """Return True if the call is paused however often it is repeated, because the obstacle soon ends.
 
-    Another call's merged write holds the file; or the call could run merged, as soon as the change is made.
+    The obstacle is another call's merged write that holds the file, or a running change into which the call could be
+    merged once it is made.
     """
     action = item.action
     if item.kind is Kind.HELD:
@@ -104,10 +107,10 @@ def _is_unread(facts: CallFacts, item: Evidence) -> bool:
 
 
 def open_over_changes(change: Change, prepared: Prepared, view: View, window: int) -> Change:
-    """Return the change that opens a write, for one that goes over unread changes.
+    """Return the change that opens a write, adapted for a write over unread changes.
 
-    The session's last look at the file stays what it was: it is put into the mark, because its own newer write hides
-    it. A merged write holds its file until it is reported, or for a short time.
+    The session's last read of the file stays what it was: it is stored in the mark, because the session's own newer
+    write would hide it. A merged write holds its file until it is reported, or for ``MERGE_LEASE``.
     """
     opening, decided, entry = change.open, change.answer, change.entries[-1]
     if opening is None:

@@ -1,7 +1,7 @@
-"""Looking for a line of waiting calls, and ending a place in it. Every function is pure.
+"""Looking for a queue of waiting calls, and ending a waiter. Every function is pure.
 
-A server's calls that wait for the same keys look one after another, and the first looks for those behind it: its
-transaction keeps their places from running out.
+The calls of one server that wait for the same keys look one after another, and the first looks for those behind it: its
+transaction keeps their waiters alive.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from callosum.policy.lifecycle import lapses
 PARKED: Final[Any] = object()
 """The answer of a step whose call waits outside the store."""
 _RENEWED: Final = WAITER_TTL * 2 // 3
-"""A place that lasts no longer than this is prolonged."""
+"""Microseconds of remaining life below which a waiter is prolonged."""
 
 
 def looking_step(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[float | None], None]) -> Step:
-    """Return the step of a call that looks for its line.
+    """Return the step of a call that looks for its queue.
 
-    ``behind``: the call takes no place in the store if it must wait. ``places``: the ids of the places of its line,
-    which are kept. ``due`` is told in how many seconds the first of what is in the way runs out of time, None if
-    nothing does.
+    ``behind`` says that the call gets no waiter in the store if it must wait. ``places`` holds the ids of the waiters
+    in its queue, which are kept alive. ``due`` is called with the number of seconds until the first conflicting action
+    runs out of time, None if none does.
     """
 
     def look(view: View) -> Change:
@@ -43,9 +43,10 @@ def looking_step(step: Step, *, behind: bool, places: frozenset[int], due: Calla
 
 
 def give_up_waiter(waiter_id: int, expires_then: int, view: View) -> Change:
-    """End a place whose call nobody waits for.
+    """End a waiter whose call is no longer waited for.
 
-    ``lasts`` is until when its server had it last. Who has prolonged it since has taken it up, and keeps it.
+    ``expires_then`` is the waiter's end when its server last saw it. If another server has prolonged the waiter since,
+    it has taken the waiter over and keeps it.
     """
     for key_view in view.keys:
         for action in key_view.live:
@@ -68,7 +69,7 @@ def _soonest(view: View, waiters: frozenset[int]) -> float | None:
 
 
 def _kept(view: View, waiters: frozenset[int], settled: set[int]) -> list[Settle]:
-    """Return what prolongs the places that would run out soon."""
+    """Return what prolongs the waiters that would run out soon."""
     kept: dict[int, Settle] = {}
     for key_view in view.keys:
         for action in key_view.live:
