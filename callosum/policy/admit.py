@@ -105,9 +105,9 @@ def admit(facts: CallFacts, view: View) -> Change:
     earlier = view.earlier
     if earlier is not None:
         if view.now - earlier.started >= DAY:
-            view = replace(view, earlier=None)  # the identity of a call is good for a day
+            view = replace(view, earlier=None)  # the identity of a call is valid for a day
         elif earlier.state in (_CANCELLED, _FAILED):
-            view = replace(view, earlier=None)  # nothing happened, so this attempt is decided anew
+            view = replace(view, earlier=None)  # nothing happened, so decide this attempt again
         elif not has_unknown_outcome(earlier, view.now):
             decision = repeated_decision(earlier)
             return Change(answer=Decided(decision, undecided=decision.merged))
@@ -173,7 +173,7 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     """Decide a call that may have conflicts: gather evidence, then queue the call or assess it."""
     call, classification = facts.call, facts.classification
     if facts.waiter and _own_waiter(facts, view) is None:
-        facts = replace(facts, waiter=0)  # it was given up: who came meanwhile comes first
+        facts = replace(facts, waiter=0)  # its waiter was given up, so later waiters now come first
     left = None
     if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
@@ -190,7 +190,9 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         if prepared.passes:
             evidence = [item for item in evidence if not is_unread_change(facts, unread, item)]
     earlier = view.earlier
-    if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
+    if earlier is not None and not any(
+        group.action.id == earlier.id and group.kind is Kind.UNKNOWN for group in evidence
+    ):
         evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
     cells = [
         (
@@ -202,13 +204,13 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         for item in evidence
     ]
     many = [
-        (one, verdict)
-        for one in (gather_groups(context, view, evidence, facts.waiter) if _has_groups(view) else ())
-        if (verdict := cell(classification.tier, one.item.kind, one.item.action.tier, classification.cells))
+        (group, verdict)
+        for group in (gather_groups(context, view, evidence, facts.waiter) if _has_groups(view) else ())
+        if (verdict := cell(classification.tier, group.item.kind, group.item.action.tier, classification.cells))
         is not Verdict.ALLOW
     ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
-    held += [one.item for one, _ in many if one.item.kind is Kind.HELD]
+    held += [group.item for group, _ in many if group.item.kind is Kind.HELD]
     note = ""
     if held and facts.waits:
         if not _deadlocks(held, view):
@@ -241,7 +243,7 @@ def _assess(
     if shown:
         by_key_index = sorted(map(_first, shown), key=_key_index)
         items = tuple(sorted(sorted(by_key_index, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
-        compared = prepared.shown if prepared is not None else ""  # which is more than the journal has
+        compared = prepared.shown if prepared is not None else ""  # the journal has fewer lines
         conflicts, details = conflicts_and_details(view, items[:MOST_CONFLICTS], facts, compared)
     passed = None
     if prepared is not None:
@@ -264,7 +266,10 @@ def _to_show(
     many: Sequence[tuple[EvidenceGroup, Verdict]],
     prepared: Prepared | None,
 ) -> tuple[list[tuple[Evidence, Verdict]], int]:
-    """Return the evidence to notify the session of, each with the verdict it would cause alone, and how much more there is."""
+    """Return the evidence to notify the session of, and how much more there is.
+
+    Each evidence comes with the verdict that it would cause alone.
+    """
     shown = []
     for item, verdict in cells:
         if must_wait(facts, view, prepared, item):
@@ -279,9 +284,9 @@ def _to_show(
             continue
         shown.append((item, answer))
     more = 0
-    for one, verdict in many:
-        answer = verdict_with_pause(facts, view, one.item, verdict) if facts.call.pause else verdict
-        unseen, others = _to_show_of_group(facts, view, one, pauses=answer is Verdict.CONFIRM)
+    for group, verdict in many:
+        answer = verdict_with_pause(facts, view, group.item, verdict) if facts.call.pause else verdict
+        unseen, others = _to_show_of_group(facts, view, group, pauses=answer is Verdict.CONFIRM)
         shown += [(item, answer) for item in unseen]
         more += others
     return shown, more
@@ -326,7 +331,10 @@ _key_index, _action_id, _kind_gravity = attrgetter("key_index"), attrgetter("act
 
 
 def expire(facts: CallFacts, view: View) -> Change:
-    """Journal a call that no client waits for any more. It opens nothing, notifies no session and leaves the queue. Pure."""
+    """Journal a call that no client waits for any more. Pure.
+
+    The step opens nothing, notifies no session and takes the call out of the queue.
+    """
     settles: list[Settle] = []
     if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
@@ -337,7 +345,7 @@ def expire(facts: CallFacts, view: View) -> Change:
     return Change((entry,), settles=tuple(settles), answer=Decided(decision, expired=True))
 
 
-# --- the ways a decision ends ----------------------------------------------------------------------
+# --- How a decision ends ----------------------------------------------------------------------
 
 
 def _deadlocks(held: list[Evidence], view: View) -> bool:
@@ -395,21 +403,21 @@ def _waiter_print(facts: CallFacts) -> bytes:
 
 def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     """Decide a call with the verdict ``ask`` or ``block``: let it run if a person approved exactly this, or ask."""
-    answer = _answered_question(facts, view)
-    if answer is None:
+    question = _answered_question(facts, view)
+    if question is None:
         return _conclude(facts, view, assessment)
-    if answer.approved > 0 and view.now - answer.approved < APPROVAL_TTL:
-        if not any(item.action.id > answer.id for item in assessment.items):
+    if question.approved > 0 and view.now - question.approved < APPROVAL_TTL:
+        if not any(item.action.id > question.id for item in assessment.items):
             verdict = Verdict.WARN if assessment.items else Verdict.ALLOW
-            agreed = replace(assessment, verdict=verdict, note=f"A person approved this call ({answer.id}).")
-            return _open(facts, view, agreed, used=answer)
-    elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
-        note = f"A person refused this call ({answer.id}). Do not repeat it; do something else."
-        note += _refusal_note(answer, view)
+            agreed = replace(assessment, verdict=verdict, note=f"A person approved this call ({question.id}).")
+            return _open(facts, view, agreed, used=question)
+    elif question.approved < 0 and view.now + question.approved < APPROVAL_TTL:
+        note = f"A person refused this call ({question.id}). Do not repeat it; do something else."
+        note += _refusal_note(question, view)
         return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
-    elif assessment.verdict is Verdict.ASK and not answer.approved:
-        note = f"Nobody has answered the question yet ({answer.id})."
-        decision = draft(facts, replace(assessment, note=note), answer.id)
+    elif assessment.verdict is Verdict.ASK and not question.approved:
+        note = f"Nobody has answered the question yet ({question.id})."
+        decision = draft(facts, replace(assessment, note=note), question.id)
         settles, entries = lapses(view)
         _leave_queue(facts, view, settles)
         entries.append(
@@ -444,9 +452,9 @@ def _answered_question(facts: CallFacts, view: View) -> Action | None:
 
 
 def _reworded(facts: CallFacts, question: Action) -> bool:
-    """Return True if the call may run in place of the one that a person was asked about, with the params that were shown.
+    """Return True if the call may run in place of the one that a person was asked about, with those params.
 
-    Those params are kept if the host can replace params. Without them a person has approved nothing but that very call.
+    They are kept if the host can replace params. Without them a person has approved nothing but that very call.
     """
     if not facts.call.rewrite or question.tool != facts.call.tool or _names(question) != _names(facts):
         return False
@@ -478,7 +486,7 @@ def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
             wait=until_repeat(facts, view, moves),
             attempt=replace_attempt(facts, view, assessment.items, moves),
         )
-    decision = draft(facts, assessment, view.now + len(entries))  # its entry follows what lapsed
+    decision = draft(facts, assessment, view.now + len(entries))  # its entry follows those of the lapsed actions
     opening = None
     if verdict is Verdict.ASK:
         opening = Opening(
@@ -514,7 +522,7 @@ def _open(
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
     content, params = classification.content, None
     if used is not None and call.rewrite and used.answer and used.content.digest != content.digest:
-        content, params = used.content, msgspec.json.decode(used.answer)  # what others meet is what runs
+        content, params = used.content, msgspec.json.decode(used.answer)  # others must see what runs
     if content.commitment is not None:
         content = with_end_date(content, now)
     opening = Opening(
@@ -540,7 +548,10 @@ def _open(
 
 
 def _is_news(view: View) -> bool:
-    """Return True if the session was not yet notified that the tool's calls have no key; ``keys_of`` asks for the mark."""
+    """Return True if the session was not yet notified that the tool's calls have no key.
+
+    ``keys_of`` asks for the mark.
+    """
     key_view = view.keys[-1] if view.keys else None
     return (
         key_view is not None

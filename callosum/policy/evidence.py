@@ -293,7 +293,7 @@ def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tup
     }
     keys = list(bare)
     for (_, key_index), more in sorts.items():
-        if not more.related:  # on its own key alone, so all of these are weighed at once
+        if not more.related:  # it conflicts on its own key only, so weigh all of these at once
             keys[key_index] = replace(keys[key_index], live=(*keys[key_index].live, more.action))
     for item in gather_evidence(context, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
         yield item, sorts[item.action.id, item.key_index]
@@ -401,7 +401,7 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
         if seen and look == genuine:
             stale = changed > look
         elif seen and replaces:
-            # Known only by its own write. At tier 4, where no mark lifts a block, time must.
+            # The session knows the resource only from its own write. At tier 4 no mark lifts a block, so time must.
             stale = changed > look and (classification.tier < Tier.CRITICAL or now - changed < classification.window)
         else:
             young = now - changed < min(UNSEEN_CHANGE, classification.window)
@@ -437,7 +437,7 @@ def _same_content(context: CallContext, view: View, add: _Add) -> None:
         own = action.session == context.actor
         if action.tier < floor or (own and not classification.content.repeats):
             continue
-        # Of a thousand open actions hardly one has such content: keys are compared only for those.
+        # Hardly one of a thousand open actions has such content, so compare keys only for those that do.
         against = not own and opposite and action.content.stance == opposite
         if against and (met := _shared(view.keys, action, meeting=True)) is not None:
             _opposed(context, view, action, met, add)

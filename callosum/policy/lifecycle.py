@@ -152,7 +152,7 @@ def _entry(
     )
 
 
-# --- complete ------------------------------------------------------------------------------------
+# --- Complete ------------------------------------------------------------------------------------
 
 NOTHING_OPEN: Final = "nothing of this session is open there"
 
@@ -192,7 +192,7 @@ def finish(
     late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
     settles = [Settle(action, state, min(ended or view.now, view.now))]
-    if over := action.content.over:  # as if it came late: its session has not seen what the file holds now
+    if over := action.content.over:  # treat it as late: its session has not seen the current content of the file
         settles[0] = replace(settles[0], expires=min(action.expires, action.started))
     if late:
         why = "it was reported as unknown" if action.ended else "the lease had run out"
@@ -236,7 +236,7 @@ def refuse(view: View) -> Change:
     return Change((entry,), settles=(Settle(action, _CANCELLED, view.now),), answer=report)
 
 
-# --- requests that got no answer ---------------------------------------------------------------
+# --- Requests without an answer ---------------------------------------------------------------
 
 EXPIRED: Final = "expired"
 """``reason`` in the journal's entry for a request that no client waited for any more."""
@@ -288,7 +288,7 @@ def _without_notice(mark: Mark, moment: int) -> Mark:
     )
 
 
-# --- lock, release, renew ------------------------------------------------------------------------
+# --- Lock, release, renew ------------------------------------------------------------------------
 
 
 def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view: View) -> Change:
@@ -359,7 +359,7 @@ def held_conflict(action: Action, now: int) -> Conflict:
 
 
 def release(who: Requester, key: str, id: int | None, view: View) -> Change:
-    """Free this session's leases on exactly this key, or only the one with this id. The change's answer is a ``Report``.
+    """Free this session's leases on exactly this key, or only the lease with this id. Answer with a ``Report``.
 
     Leases that ``lock`` opened end. An intercepted call loses its lease and counts as done, because evidence is never
     erased. With ``who.force`` (a person), the leases of all sessions are freed.
@@ -419,7 +419,7 @@ def renew(who: Requester, ttl: int, view: View) -> Change:
     return Change((entry,), settles=(Settle(action, State.OPEN, expires=until),), answer=answer)
 
 
-# --- what a person, or a session that has looked, says --------------------------------------------
+# --- Resolve and answer ---------------------------------------------------------------------------
 
 
 def resolve(who: Requester, happened: bool, note: str, view: View) -> Change:

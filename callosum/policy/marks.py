@@ -83,15 +83,19 @@ def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
         if item.unread:
             gravity = Kind.HELD.gravity
         elif item.action.ended > mark.notified_at:
-            return 0  # whatever it was told of this action was said while that was running
-    now, then = coverage(mark)
+            return 0  # it was notified of this action only while the action was running
+    current_coverage, previous_coverage = coverage(mark)
     if _made_after_notification(facts, view, mark):
-        told, gravest, covered = mark.notified, mark.notified_kind, now
+        newest_notified, gravest_notified, covered_bits = mark.notified, mark.notified_kind, current_coverage
     else:
-        told, gravest, covered = mark.notified_before, mark.notified_before_kind, then
-    if gravity > gravest or (covered != _EVERY and not _covers(facts, covered, item, gravity)):
+        newest_notified, gravest_notified, covered_bits = (
+            mark.notified_before,
+            mark.notified_before_kind,
+            previous_coverage,
+        )
+    if gravity > gravest_notified or (covered_bits != _EVERY and not _covers(facts, covered_bits, item, gravity)):
         return 0
-    return told
+    return newest_notified
 
 
 def coverage(mark: Mark) -> tuple[int, int]:
@@ -100,23 +104,23 @@ def coverage(mark: Mark) -> tuple[int, int]:
     return (packed & _EVERY, packed >> _BITS) if 0 < packed < _PACKED else (_EVERY, _EVERY)
 
 
-def with_coverage(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, ...]:
+def with_coverage(pauses: tuple[int, ...], current: int, previous: int) -> tuple[int, ...]:
     """Return a mark's pauses with its coverage bits packed in front.
 
     The previous version of the gate ignores these bits.
     """
     bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
-    return bare if told == before == _EVERY else (-(before << _BITS | told), *bare)
+    return bare if current == previous == _EVERY else (-(previous << _BITS | current), *bare)
 
 
-def _covers(facts: CallFacts, covered: int, item: Evidence, gravity: int) -> bool:
+def _covers(facts: CallFacts, covered_bits: int, item: Evidence, gravity: int) -> bool:
     """Return True if the gate looked for evidence of this sort when it notified the session.
 
     It may have looked for the evidence's own kind or for the kind with this ``gravity``.
     """
-    if item.action.mode is Mode.APPEND and not covered & _APPENDS:
+    if item.action.mode is Mode.APPEND and not covered_bits & _APPENDS:
         return False
-    return bool(covered & (_bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
+    return bool(covered_bits & (_bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
 
 
 def _bit(facts: CallFacts, kind: Kind) -> int:
@@ -154,7 +158,7 @@ def replaces(facts: CallFacts, item: Evidence) -> bool:
 
 
 def pauses_that_showed(mark: Mark, item: Evidence) -> int:
-    """Return how often a pause has shown this change to a session that would replace the file, since it last read it."""
+    """Return how often a pause has shown this change to a session that would replace the file unread."""
     since = max(item.action.id, mark.read)
     return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
 
@@ -196,10 +200,10 @@ def until_repeat(facts: CallFacts, view: View, moves: Iterable[Move]) -> int:
     """
     if facts.call.after is not None:
         return 0
-    told = max((move.mark.notified_at for move in moves), default=0) or max(
+    notified_at = max((move.mark.notified_at for move in moves), default=0) or max(
         (key_view.mark.notified_at for key_view in view.keys), default=0
     )
-    return max(0, told + ORDER - view.now)
+    return max(0, notified_at + ORDER - view.now)
 
 
 def confirms_rule(facts: CallFacts, view: View) -> bool:
@@ -249,28 +253,32 @@ def _with_notification(
 ) -> Mark:
     mark = key_view.mark
     notified = max([mark.notified, *map(_action_id, on_key)])
-    kind = max([mark.notified_kind, *map(_gravity, on_key)])
-    now, then = coverage(mark)
-    covered = _coverage_after(facts, key_view, on_key, notified) if on_key else now
-    known = _made_after_notification(facts, view, mark)
-    same = (notified, kind, covered) == (mark.notified, mark.notified_kind, now)
-    if on_key and same and not (known and verdict is _CONFIRM):
-        return mark  # a sibling of the call that was told; the second runs from the first telling
+    gravest = max([mark.notified_kind, *map(_gravity, on_key)])
+    current_coverage, previous_coverage = coverage(mark)
+    covered = _coverage_after(facts, key_view, on_key, notified) if on_key else current_coverage
+    made_after = _made_after_notification(facts, view, mark)
+    same = (notified, gravest, covered) == (mark.notified, mark.notified_kind, current_coverage)
+    if on_key and same and not (made_after and verdict is _CONFIRM):
+        return mark  # a sibling of the notified call; the second of ``ORDER`` counts from the first notification
     pauses = mark.pauses
     if verdict is _CONFIRM and on_key and all(map(_is_mild, on_key)):
         pauses = _with_pause(pauses, view.now)
-    elif verdict is _CONFIRM and (known or notified > mark.notified) and any(replaces(facts, item) for item in on_key):
+    elif (
+        verdict is _CONFIRM
+        and (made_after or notified > mark.notified)
+        and any(replaces(facts, item) for item in on_key)
+    ):
         pauses = _with_pause(pauses, -view.now)
     return replace(
         mark,
         notified=notified,
-        notified_kind=kind,
+        notified_kind=gravest,
         notified_at=view.now,
         notified_call=facts.call_print,
         notified_run=facts.call.run or "",
-        notified_before=mark.notified if known else mark.notified_before,
-        notified_before_kind=mark.notified_kind if known else mark.notified_before_kind,
-        pauses=with_coverage(pauses, covered, now if known else then),
+        notified_before=mark.notified if made_after else mark.notified_before,
+        notified_before_kind=mark.notified_kind if made_after else mark.notified_before_kind,
+        pauses=with_coverage(pauses, covered, current_coverage if made_after else previous_coverage),
     )
 
 
@@ -286,14 +294,14 @@ def _coverage_after(facts: CallFacts, key_view: KeyView, on_key: list[Evidence],
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
     """Return the pauses with one more, without those no longer needed. Mild pauses come last, as older gates expect."""
     every = (*pauses, pause)
-    replacing, mild = [one for one in every if one <= -_PACKED], [one for one in every if one > 0]
+    replacing, mild = [number for number in every if number <= -_PACKED], [number for number in every if number > 0]
     return (*replacing[-REPLACING:], *mild[-PAUSES:])
 
 
 def _is_worth_marking(key_view: KeyView, view: View) -> bool:
     """Return True if this read shows more than the previous one did, because something changed in between."""
     if not key_view.mark.read or key_view.key.name[-1:] == "/":
-        return True  # what changed in a tree is not looked up for who only looks
+        return True  # a read does not look up what changed in a tree
     if any(not more.action.lock and may_be_running(more.action, view.now) for more in key_view.more):
         return True
     if not (key_view.latest or key_view.live):

@@ -140,7 +140,7 @@ def no_key(tier: int, tool: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A duration in words: ``3 s``, ``12 min``, ``5 h``, ``2 d``; never negative."""
+    """Return a duration in words: ``3 s``, ``12 min``, ``5 h``, ``2 d``. It is never negative."""
     seconds = max(0, seconds)
     for unit, name, limit in ((1, "s", 120), (60, "min", 7200), (3600, "h", 172_800)):
         if seconds < limit:
@@ -149,7 +149,7 @@ def ago(seconds: float) -> str:
 
 
 def since(seconds: float) -> str:
-    """When something was, in words: ``just now``, ``3 s ago``."""
+    """Return an age in words: ``just now``, ``3 s ago``."""
     return "just now" if seconds < 1 else f"{ago(seconds)} ago"
 
 
@@ -172,7 +172,7 @@ _IRREGULAR: Final = {"buy": "bought", "sell": "sold", "leave": "left", "withdraw
 
 @lru_cache(maxsize=512)
 def _verb(tool: str, side: str, key: str) -> str:
-    """The verb in which a side is told: the tool's own where that says it, else the side's."""
+    """Return the verb that names a side: the tool's own verb if it says the side, otherwise the side's."""
     if side[1:] == "attend" and side[:1] == "+" and key.startswith("slot:"):
         return "book"
     own = read_name(tool if len(tool) <= 256 else tool[:256])

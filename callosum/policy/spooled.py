@@ -124,7 +124,7 @@ def report(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
     """
     found = view.found or view.earlier
     if found is not None and found.state is State.CANCELLED and outcome is not Outcome.CANCELLED:
-        found = None  # a cancellation settled it, and the tool ran all the same
+        found = None  # a cancellation settled it, but the tool ran anyway
     if found is not None and ended:
         ended = max(ended, found.started)
     return lifecycle.finish(who, outcome, None, replace(view, found=found), ended=ended, note=NOTE)

@@ -145,7 +145,10 @@ _SAID: Final = ("summary", "purpose", "details", "hunk")
 
 
 def forgetting(entry: Entry) -> Entry:
-    """Return an entry that is no longer evidence, without what sessions said of themselves and what others were told of it."""
+    """Return an entry that is no longer evidence, without the texts that sessions supplied.
+
+    Those are what sessions said of themselves and what others were told of it.
+    """
     body = entry.body
     conflicts = body.get("conflicts")
     if not conflicts and not any(name in body for name in _SAID):
@@ -205,7 +208,7 @@ def _bare(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-# --- kinds, in the order in which they are tried ------------------------------------------------------
+# --- Kinds of calls, in the order in which they are tried ------------------------------------------------------
 
 
 def _edit(fields: _Fields) -> str:
@@ -290,7 +293,7 @@ def _fitted(line: str, limit: int) -> str:
     return f'{kept}…"' if kept.count('"') % 2 else f"{kept}…"
 
 
-# --- edits --------------------------------------------------------------------------------------------
+# --- Edits --------------------------------------------------------------------------------------------
 
 
 class Edit(NamedTuple):

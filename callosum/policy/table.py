@@ -25,7 +25,7 @@ PAUSE_RECENT: Final = 2 * MINUTE
 
 
 def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
-    """Return the verdict for one conflict: from ``overlay`` (a rule's own cells) if it has the cell, else from the table.
+    """Return the verdict for one conflict: from ``overlay`` (a rule's own cells) if it has the cell, or the table.
 
     ``holder`` is the tier of the action that holds the key; it matters only for ``held``. No overlay softens the block
     that a tier 4 lease means for calls of tiers 2 and 3 (``HARD_HOLD``).
