@@ -252,7 +252,7 @@ def refuse_call(call: Call) -> None:
     from callosum.gate import check  # noqa: PLC0415
 
     check.check_call(call)
-    check.written(call)
+    check.with_json_params(call)
 
 
 def check_times(call: Call) -> None:

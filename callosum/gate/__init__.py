@@ -1,13 +1,12 @@
-"""The gate: what stands between a tool call and its execution.
+"""The gate: it decides whether a tool call may run.
 
-``Gate`` is what every gate does (``callosum.operations``); ``LocalGate`` is the embedded one, over a store in the state
-folder. What the methods do is written once, as generators of effects (``callosum.gate.operations``), which a server
-drives in its own way.
+``Gate`` describes what every gate does (``callosum.operations``). ``LocalGate`` is the embedded gate, over a store in
+the state folder. The operations are written once, as generators of effects (``callosum.gate.operations``), and a server
+runs the same generators in its own way.
 
-``intercept``, ``complete``, ``lock``, ``release``, ``renew``, ``resolve`` and ``approve`` are the same
-verb, ``Store.transact``, with different steps (``callosum.policy``). Each answers with a value and
-raises only when the gate itself failed (``StoreUnavailable``) or the input cannot be used
-(``ConfigError``).
+``intercept``, ``complete``, ``lock``, ``release``, ``renew``, ``resolve`` and ``approve`` all call ``Store.transact``
+with different steps (``callosum.policy``). Each returns a value. They raise only if the gate itself failed
+(``StoreUnavailable``) or the input cannot be used (``ConfigError``).
 """
 
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of

@@ -1,4 +1,4 @@
-"""What the gate takes: every fault in the input is named with its place, before anything happens."""
+"""Checks of the gate's input: every error names the field at fault, before anything happens."""
 
 from __future__ import annotations
 
@@ -32,37 +32,42 @@ from callosum.rules.keys import named
 from callosum.wire import MAX_WAIT
 
 MAX_ATTEMPT: Final = 1_000_000
+"""Highest number of an attempt."""
 MAX_FOLDER: Final = 4096
-"""Longest path of a worktree or a home, in characters."""
+"""Maximum length of the path of a worktree or a home folder, in characters."""
 MAX_PLACES: Final = 32
-"""Most folders, or homes, that a call tells of."""
+"""Maximum number of folders, and of home folders, in one call."""
 MAX_PARAMS: Final = 4_000_000
-"""Longest params of a call, in bytes as JSON."""
+"""Maximum size of a call's params, in bytes as JSON."""
 MAX_TTL: Final = 24 * 3600.0
-"""Longest lease, in seconds."""
+"""Maximum length of a lease, in seconds."""
 MAX_SAID: Final = 4096
-"""Characters of a summary or a purpose that are looked at."""
+"""Number of characters of a summary or a purpose that are read."""
 
 MAX_UNIX: Final = 2**33
-"""Before this a declared commitment ends, in Unix seconds; it counts for 400 days at most."""
+"""Upper limit for the end of a declared commitment, in Unix seconds. It counts for at most 400 days."""
 
 _encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>").encode
 
 
-def written(call: Call) -> tuple[Call, bytes]:
-    """Return the call with params that JSON can hold, and these as JSON; refuse what is too long."""
+def with_json_params(call: Call) -> tuple[Call, bytes]:
+    """Return the call with params that JSON can hold, and these params as JSON.
+
+    Raises:
+        ConfigError: The params are too long.
+    """
     try:
-        found = _encode(call.params)
+        encoded = _encode(call.params)
     except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
         call = replace(call, params=plain_params(call.params))
-        found = _encode(call.params)
-    if len(found) > MAX_PARAMS:
-        raise ConfigError(f"{len(found)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
-    return call, found
+        encoded = _encode(call.params)
+    if len(encoded) > MAX_PARAMS:
+        raise ConfigError(f"{len(encoded)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+    return call, encoded
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params that JSON can hold: what it cannot (a cycle, broken Unicode) is summarised, the rest stays."""
+    """Return params that JSON can hold. Values that it cannot hold (a cycle, broken Unicode) are summarised."""
     try:
         items = list(params.items())
     except Exception:  # noqa: BLE001 - a mapping of the caller's own
@@ -85,15 +90,19 @@ def _plain_value(value: Any, name: str) -> Any:
     return value
 
 
-def looked_into(call: Call, params: bytes) -> Call:
-    """Return the call with as many of its params' values as are looked into; ``params`` are its params as JSON."""
+def with_short_params(call: Call, params: bytes) -> Call:
+    """Return the call with only as many values in its params as the rules read. ``params`` are its params as JSON."""
     if len(params) <= budget.SMALL or budget.values_in(params) <= budget.MAX_VALUES:
         return call
     return replace(call, params=msgspec.json.decode(budget.shorter(params)))
 
 
 def check_call(call: Call) -> None:
-    """Refuses a call that cannot be used, naming the field."""
+    """Check that a call can be used.
+
+    Raises:
+        ConfigError: A field cannot be used; the error names it.
+    """
     check_name(call.instance, "instance")
     check_name(call.tool, "tool")
     if call.call_id is not None:
@@ -189,21 +198,21 @@ def _check_places(call: Call) -> None:
             raise ConfigError(f"expected an object, got {type(places).__name__}", at=name)
         if len(places) > MAX_PLACES:
             raise ConfigError(f"expected at most {MAX_PLACES}, got {len(places)}", at=name)
-        for place, found in places.items():
-            at = f"{name}.{place}"[:MAX_NAME] if is_shown(str(place)) else name
-            if type(place) is not str or not 0 < len(place) <= MAX_FOLDER:
+        for folder, value in places.items():
+            field = f"{name}.{folder}"[:MAX_NAME] if is_shown(str(folder)) else name
+            if type(folder) is not str or not 0 < len(folder) <= MAX_FOLDER:
                 raise ConfigError(f"expected names of 1 to {MAX_FOLDER} characters", at=name)
             if name == "homes":
-                _check_path(found, at)
-            elif found is not None:
-                _check_worktree(found, at)
+                _check_path(value, field)
+            elif value is not None:
+                _check_worktree(value, field)
 
 
-def _check_worktree(found: object, at: str) -> None:
-    if not isinstance(found, Worktree):
-        raise ConfigError(f"expected a worktree, got {type(found).__name__}", at=at)
-    _check_path(found.root, f"{at}.root")
-    _check_path(found.repository, f"{at}.repository")
+def _check_worktree(worktree: object, at: str) -> None:
+    if not isinstance(worktree, Worktree):
+        raise ConfigError(f"expected a worktree, got {type(worktree).__name__}", at=at)
+    _check_path(worktree.root, f"{at}.root")
+    _check_path(worktree.repository, f"{at}.repository")
 
 
 def _check_path(path: object, at: str) -> None:
@@ -214,7 +223,11 @@ def _check_path(path: object, at: str) -> None:
 
 
 def check_name(value: object, at: str) -> None:
-    """Refuses what is no name: text of 1 to ``MAX_NAME`` characters, all of which can be seen."""
+    """Check that a value is a name: text of 1 to ``MAX_NAME`` visible characters.
+
+    Raises:
+        ConfigError: It is not; the error names the field ``at``.
+    """
     if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= MAX_NAME:
         return  # nearly all
     if type(value) is not str:
@@ -225,7 +238,7 @@ def check_name(value: object, at: str) -> None:
         raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at=at)
 
 
-def who_of(
+def requester_of(
     instance: str,
     session: str | None,
     namespace: str,
@@ -234,7 +247,7 @@ def who_of(
     force: bool = False,
     secrets: SecretDigests | None = None,
 ) -> Requester:
-    """Return the actor of a report, without secrets in its names; a person who forces needs no instance."""
+    """Return the requester of a report, without secrets in its names. A person who forces needs no instance."""
     if not force or instance:
         check_name(instance, "instance")
     if session is not None:
@@ -248,11 +261,11 @@ def who_of(
     )
 
 
-def said_of(call: Call, field: Literal["summary", "purpose"]) -> str | None:
-    """Return what a call says of itself, without secrets and in as many characters as are ever shown.
+def own_text(call: Call, field: Literal["summary", "purpose"]) -> str | None:
+    """Return the text in which a call describes itself, without secrets, cut to the number of characters ever shown.
 
     Raises:
-        ConfigError: It is no text, or too long a one.
+        ConfigError: The value is not text, or is too long.
     """
     value = getattr(call, field)
     if value is None:
@@ -262,7 +275,11 @@ def said_of(call: Call, field: Literal["summary", "purpose"]) -> str | None:
 
 
 def check_note(value: str, at: str) -> str:
-    """Return a person's words for the journal, without secrets: any text that can be stored."""
+    """Return a person's note for the journal, without secrets. Any text that can be stored is allowed.
+
+    Raises:
+        ConfigError: The value is not text, is longer than 4096 characters, or is broken Unicode.
+    """
     if type(value) is not str or len(value) > 4096:
         raise ConfigError("expected a text of at most 4096 characters", at=at)
     try:
@@ -273,14 +290,17 @@ def check_note(value: str, at: str) -> str:
 
 
 NOT_IN_KEYS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
-"""What no key on the wire may hold, as the inside of a character class of Python and of JSON Schema."""
+"""Characters that no key on the wire may hold, as the inside of a character class of Python and of JSON Schema."""
 _CONTROLS: Final = re.compile(f"[{NOT_IN_KEYS}]")
 
 
 def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
-    """Return the key of that name, of at most ``MAX_KEY`` characters, in the spelling that calls have.
+    """Return the key with that name, of at most ``MAX_KEY`` characters, spelled as in calls.
 
     ``secrets`` replaces the secrets in it, as the rules do in the keys of calls.
+
+    Raises:
+        ConfigError: The name is not one key.
     """
     if type(name) is not str:
         raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
@@ -288,15 +308,19 @@ def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
         raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
     if not name.isprintable() and _CONTROLS.search(name):
         raise ConfigError("control characters, line breaks and broken Unicode are not allowed", at="contextKey")
-    found = named(name)
-    if len(found) > 1:
-        raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")
-    spelled = found[0] if found else name
+    spellings = named(name)
+    if len(spellings) > 1:
+        raise ConfigError(f"expected one key, got {len(spellings)}: {', '.join(spellings)}"[:200], at="contextKey")
+    spelled = spellings[0] if spellings else name
     return Key(secrets.key(spelled) if secrets is not None else spelled)
 
 
 def id_of(value: int) -> int:
-    """The id of a decision."""
+    """Return the id of a decision.
+
+    Raises:
+        ConfigError: The value cannot be an id.
+    """
     if type(value) is not int or not 0 < value < 2**63:
         raise ConfigError(f"expected the id of a decision, got {value!r}", at="id")
     return value
@@ -308,14 +332,17 @@ _LOST_WORDS: Final = re.compile(
     r"(?:reset|lost|closed|aborted|dropped|interrupted)|econn(?:reset|aborted)|epipe|broken pipe|socket hang up"
     r"|server disconnected|remote end closed"
 )
-"""What an error says where nobody knows how the act ended, in lower case."""
+"""Words in an error, in lower case, that mean that the outcome of the call is unknown."""
 
 
 def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
-    """What a report says: an ``error`` in the result is ``failed``, otherwise ``outcome``, else done.
+    """Return the outcome in a report: ``failed`` if the result has an ``error``, otherwise ``outcome`` or done.
 
-    Only a definite refusal is ``failed``: an error that speaks of a timeout or a lost connection
-    leaves it ``unknown``, as does an explicit ``unknown``. Raises ``ConfigError`` at ``outcome``.
+    Only a definite refusal is ``failed``. An error about a timeout or a lost connection makes the outcome ``unknown``,
+    and an explicit ``unknown`` or ``cancelled`` stays.
+
+    Raises:
+        ConfigError: ``outcome`` is none of the outcomes.
     """
     if outcome is not None and type(outcome) is not Outcome:
         try:
@@ -334,8 +361,8 @@ def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
     return Outcome.FAILED
 
 
-def kept_of(result: Any, mode: Literal["summary", "full", "none"]) -> Any:
-    """What the journal keeps of a result: like params."""
+def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> Any:
+    """Return what the journal keeps of a result, summarised as params are."""
     if result is None or mode == "none":
         return None
     if isinstance(result, dict):
@@ -345,11 +372,11 @@ def kept_of(result: Any, mode: Literal["summary", "full", "none"]) -> Any:
 
 _NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "call_id", "task_id", "cwd", "origin")
 _HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
-"""Ids that hosts make for calls: none has the shape of a secret."""
+"""Ids that hosts make for calls. None of them looks like a secret."""
 
 
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:
-    """Return a call whose names show no secret: each is replaced by a digest. Params stay as they are."""
+    """Return the call without secrets in its names: a digest replaces each. The params stay as they are."""
     name, tree = secrets.name, call.worktree
     if (
         secrets.are_plain(call.tool, call.instance, call.session, call.cwd)

@@ -1,7 +1,7 @@
-"""Follow symbolic links for the guard: a file may be Callosum's under another name.
+"""Follow symbolic links for the guard: a file may be one of Callosum's under another name.
 
-The rules compare paths by spelling and touch no disk. A gate in the process of a tool, and the hooks of a host on this
-machine, look at each file that a call writes. A server never looks at a path that a remote client names.
+The rules compare paths by spelling and read no disk. A gate in the process of a tool, and the hooks of a host on this
+machine, check each file that a call writes. A server never follows a path that a remote client names.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from callosum.model import Call, Classification, Key
     from callosum.rules import RuleSet
 
-KEPT: Final = 5.0
+KEEP_SECONDS: Final = 5.0
 """Seconds for which the resolved name of a path is kept."""
 _MOST: Final = 4096
+"""Maximum number of resolved names that are kept."""
 _FILE: Final = "file:"
 _READ: Final = Mode.READ  # an enum's attributes are slow
 
@@ -28,10 +29,12 @@ Writes = Callable[["Call", "Classification", "Key"], object]
 _known: dict[str, tuple[float, str]] = {}
 
 
-def guarded(rules: RuleSet, call: Call, found: Classification, writes: Writes | None = None) -> Classification:
+def guarded_classification(
+    rules: RuleSet, call: Call, found: Classification, writes: Writes | None = None
+) -> Classification:
     """Return a call's classification, or the guard's if the call writes a protected file under another name.
 
-    ``writes`` is handed each file that it does write.
+    ``writes`` is called with each file that the call does write.
     """
     for key in found.keys:
         name = key.name
@@ -48,7 +51,7 @@ def guarded(rules: RuleSet, call: Call, found: Classification, writes: Writes | 
 
 
 def _look(path: str) -> str:
-    """Return and keep what a path is without its links, ``""`` if it holds none that anybody can see."""
+    """Resolve the links of a path and keep the result; ``""`` if the path holds none that can be read."""
     full = os.path.expanduser(path) if path[:1] == "~" else path  # noqa: PTH111
     real = ""
     if full[:1] == "/":
@@ -59,5 +62,5 @@ def _look(path: str) -> str:
         real = found if found != full.rstrip("/") else ""
     if len(_known) >= _MOST:
         _known.clear()
-    _known[path] = (time.monotonic() + KEPT, real)
+    _known[path] = (time.monotonic() + KEEP_SECONDS, real)
     return real

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callosum import standing, wire
 from callosum.corpus.embedded_log import EmbeddedLog
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
-from callosum.gate import intake
+from callosum.gate import spool_records
 from callosum.gate.check import outcome_of
 from callosum.gate.operations import SERVED, UNKNOWN, Caller, Effects, Observer, Operations, Read, Sleep
 from callosum.journal import Journal, Rotation
@@ -53,14 +53,15 @@ logger = logging.getLogger("callosum")
 
 _SLEEP: Final = time.sleep
 UPKEEP_EVERY: Final = 1000
-"""One decision in so many also forgets what nobody can ask for, and rotates the journal.
+"""Number of decisions per upkeep, which forgets data that no call can need any more and rotates the journal.
 
-Which ones is told by their ids, so that processes which decide once and end do their share.
+The ids of the decisions select the ones that do it, so that processes that decide once and end do their share.
 """
 _BACKLOG: Final = 1000
+"""Maximum number of records kept in memory while the spool has no room."""
 
 _FOR_PEOPLE: Final = frozenset(("release", "resolve", "approve", "deny"))
-"""Operations of which some only a person may ask for."""
+"""Operations of which some requests are reserved for people."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -69,11 +70,12 @@ T = TypeVar("T")
 class LocalGate(Gate):
     """The gate embedded in this process, over a store that other processes may share.
 
-    ``state`` is the state folder (default: settings). ``settings`` replaces the configuration that
-    would be looked up, ``store`` the one that the settings name. ``observer`` is handed each
-    decision, each outcome and what else was journalled, after it is in the store; what it raises is logged and harms
-    nobody.
-    ``sleep`` is for tests. Close it, or use it as a context manager; usable from any thread.
+    ``state`` is the state folder (default: from the settings). ``settings`` replaces the configuration that would be
+    loaded, and ``store`` the one that the settings name. ``observer`` receives each decision, each outcome and
+    everything else that was journalled, after the store has written it; its exceptions are logged and harm nothing.
+    ``sleep`` is for tests.
+
+    Close the gate or use it as a context manager. It may be used from any thread.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class LocalGate(Gate):
         self.settings = settings
         folder = Path(settings.state)
         self.store: Store = store if store is not None else open_store(settings)
-        # A store of several machines wakes who waits; other sleeps are the tests'.
+        # A store of several machines wakes waiters; any other sleep comes from a test.
         self._sleep = self.store.pause if sleep is _SLEEP and isinstance(self.store, Waking) else sleep
         if rules is None:
             secret = content_secret(folder) if store is None else b""
@@ -103,7 +105,7 @@ class LocalGate(Gate):
             self.operations.merge_with(WriteMerger(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
-        """What hooks, clients and this gate could not tell a gate; taken in before each decision."""
+        """Holds what hooks, clients and this gate could not send to a gate. It is entered before each decision."""
         self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
         """Records for which the spool had no room."""
         self._told_of_keys = False
@@ -124,7 +126,7 @@ class LocalGate(Gate):
         self.store.close()
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
-        """Has one more handed what is decided and journalled, behind those before it; returns what ends that."""
+        """Add an observer behind the existing ones. Return a function that removes it."""
         operations = self.operations
         operations.observers = (*operations.observers, observer)
 
@@ -137,7 +139,10 @@ class LocalGate(Gate):
         return remove
 
     def leave_log(self) -> Callable[[], None]:
-        """Leave the daily log to whoever tells of this gate's calls from now on; return what takes it up again."""
+        """Stop writing the daily log, because another component now writes it.
+
+        Return a function that starts it again.
+        """
         self._end_log()
         return self._keep_log
 
@@ -156,11 +161,11 @@ class LocalGate(Gate):
             daily.close()
 
     located = staticmethod(located)
-    """What of a call this machine's disk tells is added here, since its tools run here."""
+    """Adds what this machine's disk says about a call, since its tools run here."""
     here: ClassVar[bool] = True
-    """The tools of its calls run on this machine, so that links may be followed for the guard."""
+    """The tools of its calls run on this machine, so links may be followed for the guard."""
 
-    # --- the gate's operations -------------------------------------------------------------------
+    # --- The gate's operations -------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
         if self._backlog or self.spool.waiting():
@@ -171,11 +176,17 @@ class LocalGate(Gate):
         return decision
 
     def explain(self, call: Call) -> tuple[Classification, Decision]:
-        """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
+        """Return a call's classification and the decision it would get now.
+
+        Nothing is recorded and nothing waits.
+        """
         return self._drive(self.operations.explain(self.located(call), here=self.here))
 
     def handle(self, request: GateRequest[R], caller: Caller = UNKNOWN) -> R:
-        """As in ``Gate``. ``caller`` is what is known of the caller besides; of a call's, what the call says counts."""
+        """Serve a request as ``Gate`` does.
+
+        ``caller`` is what else is known of the caller. For a call, only what the call itself says counts.
+        """
         if isinstance(request, Call):
             return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
         operation = request.operation
@@ -196,9 +207,10 @@ class LocalGate(Gate):
             raise StoreUnavailable(f"{error}; the report is kept and is entered before the next decision") from error
 
     def _proven(self, request: object, caller: Caller) -> Caller:
-        """Return the caller as a person where the request needs one.
+        """Return the caller as a person if the request needs one.
 
-        Raises ``NotAPerson`` in a process behind which an agent's host stands.
+        Raises:
+            NotAPerson: An agent's host is among the parent processes.
         """
         match request:
             case wire.Resolve() if caller.person is not False:
@@ -207,11 +219,11 @@ class LocalGate(Gate):
                 except NotAPerson:
                     if caller.person or not request.by:
                         raise
-                    return replace(caller, person=False)  # ``by`` names a session
+                    return replace(caller, person=False)  # then ``by`` names a session
             case wire.ReleaseAt(force=True):
                 ancestry = self.require_person("release another's lease")
             case wire.Approve(channel=lifecycle.HOST):
-                return caller  # no person's word; whether it counts is for the settings to say
+                return caller  # not a person's answer; the settings decide whether it counts
             case wire.Approve():
                 ancestry = self.require_person("approve a call" if request.agrees else "refuse a call")
             case _:
@@ -227,9 +239,9 @@ class LocalGate(Gate):
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
-        """Journals what a host tells that is no call, such as ``SessionEnd``.
+        """Journal a host event that is not a call, such as ``SessionEnd``.
 
-        Once a session has ended, any session of its instance owns what it has committed to.
+        Once a session has ended, any session of its instance owns its commitments.
         """
         self._drive(self.operations.heard(instance, what, details, session=session, namespace=namespace))
 
@@ -244,7 +256,7 @@ class LocalGate(Gate):
         force: bool = False,
         id: int | None = None,
     ) -> Report:
-        """As in ``Gate``; with ``id`` just that action's lease."""
+        """Free leases as ``Gate`` does; with ``id`` only that action's lease."""
         asked = wire.ReleaseAt(
             instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
         )
@@ -260,21 +272,27 @@ class LocalGate(Gate):
         namespace: str = DEFAULT_NAMESPACE,
         person: bool | None = None,
     ) -> Report:
-        """As in ``Gate``. ``person``: whether ``by`` is a person or a session; by default the proof decides."""
+        """End an unknown action as ``Gate`` does.
+
+        ``person`` says whether ``by`` is a person or a session; by default the gate checks.
+        """
         asked = wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace)
         return self.handle(asked, Caller(person=person))
 
     def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> float:
-        """Let everything pass for ``seconds`` (0 ends it, which anybody may do), in all processes.
+        """Let every call run for ``seconds``, in all processes. With 0 this ends, which needs no person.
 
-        Return until when, in Unix seconds. Everything is still decided and journalled, with what would have been
-        stopped.
+        Return the end in Unix seconds. Every call is still decided and journalled, with the verdict it would have got.
         """
         ancestry = self.require_person("switch the gate off") if seconds else ()
         return self._drive(self.operations.observe(seconds, by=by, namespace=namespace, ancestry=ancestry))
 
     def revoke(self, id: int, *, by: str, namespace: str = DEFAULT_NAMESPACE) -> StandingApproval:
-        """End a standing approval, and journal who did. Raises ``ConfigError`` if there is none of this id."""
+        """End a standing approval, and journal who ended it.
+
+        Raises:
+            ConfigError: No standing approval has this id.
+        """
         self.require_person("revoke a standing approval")
         found = standing.revoke(self.settings.state, id)
         self.rules.reload()
@@ -282,7 +300,11 @@ class LocalGate(Gate):
         return found
 
     def require_person(self, what: str) -> tuple[str, ...]:
-        """Return the names of this process's ancestors; raise ``NotAPerson`` if one of them runs an agent."""
+        """Return the names of this process's ancestors.
+
+        Raises:
+            NotAPerson: One of them runs an agent.
+        """
         return require_person(self.store, what)
 
     def entries(
@@ -295,19 +317,19 @@ class LocalGate(Gate):
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        """Returns a page of the journal, as ``Store.entries`` does (without rotated segments)."""
+        """Return a page of the journal, as ``Store.entries`` does (without rotated segments)."""
         return self.store.entries(
             after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest
         )
 
     def sweep(self) -> int:
-        """Settles leases, waiters and questions that ran out and that nobody has met since; returns how many."""
+        """Settle leases, waiters and questions whose time ran out. Return how many."""
         return self._drive(self.operations.sweep())
 
-    # --- when the store is away -------------------------------------------------------------------
+    # --- When the store is unreachable -------------------------------------------------------------------
 
     def fallback(self, call: Call, error: Exception) -> Decision:
-        """Decides by the call's tier alone, as ``Standby`` says: the rules are here, only the store is away."""
+        """Decide by the call's tier alone, as ``Standby`` says: the rules are here, only the store is unreachable."""
         tier = self.rules.current().classify(call).tier
         if not without_gate(tier).proceed:
             raise GateUnavailable(
@@ -326,18 +348,18 @@ class LocalGate(Gate):
         )
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Spools a call that ran while the store was away; it is entered before the next decision."""
+        """Spool a call that ran while the store was unreachable. It is entered before the next decision."""
         found = self._found(self.located(call))
         ended = Outcome(outcome)
         call = replace(call, params=self._summary(call), call_id=call.call_id or os.urandom(16).hex())
         self._keep(LateCall(call=call, outcome=ended, v=2, ended=time.time(), **found))
 
     def _spool_report(self, report: wire.Complete) -> None:
-        """Spools a report that the store did not take."""
+        """Spool a report that the store did not accept."""
         tool, key = report.tool, report.context_key
         call = Call(
             report.instance,
-            tool or intake.UNNAMED,
+            tool or spool_records.UNNAMED,
             report.params or {},
             report.action,
             report.session,
@@ -351,7 +373,9 @@ class LocalGate(Gate):
         call = replace(call, params=self._summary(call) if tool is not None else {})
         outcome = outcome_of(report.result, report.outcome)
         self._keep(
-            LateCall(call=call, outcome=outcome, kind=intake.REPORT, v=2, id=report.id, ended=time.time(), **found)
+            LateCall(
+                call=call, outcome=outcome, kind=spool_records.REPORT, v=2, id=report.id, ended=time.time(), **found
+            )
         )
 
     def _found(self, call: Call) -> dict[str, Any]:
@@ -371,7 +395,7 @@ class LocalGate(Gate):
         return summarise(call.params, mode=self.settings.journal_params) or {} if call.params else {}
 
     def keep(self, record: LateCall) -> bool:
-        """Spool a record, which is entered before the next decision. Return False if the spool takes none now."""
+        """Spool a record, which is entered before the next decision. Return False if the spool accepts none now."""
         return self.spool.add(_line(record))
 
     def _keep(self, record: LateCall) -> None:
@@ -380,10 +404,14 @@ class LocalGate(Gate):
             self._backlog.append(line)
 
     def take_in(self) -> None:
-        """Enters what the spool holds. Raises ``StoreError`` where the store does not take it; then it stays there."""
+        """Enter what the spool holds.
+
+        Raises:
+            StoreError: The store does not accept it; the records stay in the spool.
+        """
         while self._backlog:
             try:
-                line = self._backlog.popleft()  # another thread may be at it too
+                line = self._backlog.popleft()  # another thread may have emptied it
             except IndexError:
                 break
             try:
@@ -394,7 +422,7 @@ class LocalGate(Gate):
         self.spool.take(self._enter)
 
     def _enter(self, lines: Sequence[bytes]) -> None:
-        for record in intake.records_of(lines):
+        for record in spool_records.records_of(lines):
             try:
                 self._drive(self.operations.take_in(record))
             except StoreError:
@@ -402,10 +430,10 @@ class LocalGate(Gate):
             except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
                 logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- Internal ----------------------------------------------------------------------------------
 
     def _drive(self, effects: Effects[T]) -> T:
-        """Run an operation to its end, with calls that block."""
+        """Run an operation to its end, with blocking calls."""
         answer: Any
         try:
             need = effects.send(None)
@@ -420,7 +448,7 @@ class LocalGate(Gate):
                         if type(answer) is not Applied:
                             raise answer
                     except CallosumError as error:
-                        need = effects.throw(error)  # it may undo what it did, or keep what it could not say
+                        need = effects.throw(error)  # it may undo its change, or spool its report
                         continue
                 need = effects.send(answer)
         except StopIteration as end:
@@ -428,7 +456,7 @@ class LocalGate(Gate):
             return value
 
     def upkeep(self) -> None:
-        """Forgets a little and rotates the journal. A failure here is no failure of a call."""
+        """Forget a little old data and rotate the journal. An error here does not fail a call."""
         window = self.rules.current().longest_window
         try:
             before = horizon(self.store.now(), window)
@@ -441,7 +469,7 @@ class LocalGate(Gate):
         self.register()
 
     def register(self) -> None:
-        """Notes at the store that this gate works there, and warns once of others whose content key is another one."""
+        """Register this gate with its store, and warn once if other gates there use another content key."""
         fingerprint = self.rules.fingerprint
         if not fingerprint:
             return
@@ -456,7 +484,7 @@ class LocalGate(Gate):
 
 
 def _line(record: LateCall) -> bytes:
-    """Return a record as a line of the spool; one that is too long loses its summary."""
+    """Return a record as a line of the spool; if it is too long, its summary is left out."""
     line = encode(record)
     if len(line) <= MAX_LINE:
         return line

@@ -1,13 +1,13 @@
-"""What each operation of the gate does, written once for blocking and for async callers.
+"""The gate's operations, written once for blocking and for async callers.
 
 An **operation** is a generator of effects. It yields what it needs next and is sent the result:
 
 * a ``Request`` (scope, step): run the step in a transaction of the store and send the ``Applied``,
-* a ``Sleep``: let that many seconds pass; the result does not matter,
+* a ``Sleep``: wait for that many seconds; the result does not matter,
 * a ``Read``: call it (it reads from the store or from a transcript) and send what it returns.
 
-The generator's return value is the operation's. The embedded gate runs an operation with calls that block, a server
-with awaits, so there is no second gate to keep alike. The path of one call::
+The return value of the generator is that of the operation. The embedded gate runs an operation with blocking calls and
+a server with awaits, so there is no second gate to keep in step. The path of one call::
 
     Call ──classify──> Classification ──scope_of──> Scope ─┐
                                                            ├─ Request(scope, admit) ─> Decision
@@ -31,23 +31,23 @@ from callosum import wire
 from callosum.budget import SMALL, unread
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
-from callosum.gate import intake
+from callosum.gate import spool_records
 from callosum.gate.check import (
     MAX_TTL,
     check_call,
     check_name,
     check_note,
     id_of,
-    kept_of,
+    journalled_result,
     key_of,
-    looked_into,
     outcome_of,
-    said_of,
-    who_of,
+    own_text,
+    requester_of,
+    with_json_params,
+    with_short_params,
     without_secrets,
-    written,
 )
-from callosum.gate.links import Writes, guarded
+from callosum.gate.links import Writes, guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
@@ -99,23 +99,25 @@ from callosum.worktree import located
 logger = logging.getLogger("callosum")
 
 _POLL_FIRST: Final = 0.01
+"""Seconds before a waiting call looks for the first time."""
 _POLL_LAST: Final = 0.25
+"""Longest time between two looks of a waiting call, in seconds."""
 _TAIL_POLL: Final = 0.1
-"""Seconds between two looks for what is new in the journal."""
+"""Seconds between two looks for new entries of the journal."""
 _COMPARED: Final = 3
-"""How often a write is compared with unread changes that keep changing before it is paused."""
+"""Number of times that a write is compared with unread changes that keep changing, before it is paused."""
 _CHANGING: Final = "The file is changed again and again: what changed could not be compared with the call's text."
 _NOT_KEPT: Final = "the merge could not be kept on disk, so the call was not let through"
 _WITHOUT: Final = "ran while the gate could not be asked"
 
 Observer = Callable[[Observation], None]
-"""Is handed each decision, each outcome and whatever else was journalled; what it raises is logged."""
+"""Receives each decision, each outcome and everything else that was journalled. Its exceptions are logged."""
 Tail = Callable[[Sequence[Applied]], object]
-"""Is handed each change that is in the store. It must not raise."""
+"""Receives each change that the store has written. It must not raise."""
 
 
 class Sleep(NamedTuple):
-    """Let ``seconds`` pass."""
+    """Wait for ``seconds``."""
 
     seconds: float
 
@@ -127,7 +129,7 @@ class Read(NamedTuple):
 
 
 _ENDS: Final = frozenset(("SessionEnd", "session_end"))
-"""What hosts call the end of a session: from then on any session of its instance owns what it has committed to."""
+"""Hosts' names for the end of a session. After it, any session of its instance owns the session's commitments."""
 _DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
 
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
@@ -137,11 +139,11 @@ Effects = Generator[Request | Sleep | Read, Any, T]
 
 
 class Caller(Struct, frozen=True):
-    """What a gate knows of the caller besides the request.
+    """What a gate knows about the caller besides the request.
 
-    ``expiry`` tells whether the caller still waits (default: by the request's own deadline). ``person`` is whether a
-    person speaks, None where nobody has looked; ``ancestry`` are the names of the caller's parent processes.
-    ``instance`` is the only one for which the caller may speak, "" for any.
+    ``expiry`` tells whether the caller still waits (default: by the request's own deadline). ``person`` says whether a
+    person makes the request, None if that was not checked. ``ancestry`` lists the names of the caller's parent
+    processes. ``instance`` is the only instance for which the caller may speak, "" for any.
     """
 
     expiry: Expiry | None = None
@@ -151,14 +153,14 @@ class Caller(Struct, frozen=True):
 
 
 UNKNOWN: Final = Caller()
-"""A caller of whom nothing is known."""
+"""A caller of which nothing is known."""
 
 
 class Operations:
     """The operations of a gate as generators of effects. Requests, replies and errors are those of ``Gate``.
 
-    ``refused`` tells of an action and its call id whether a person refused the call in the host's dialog (see
-    ``callosum.refusals``). None: nobody is asked.
+    ``refused`` returns, for an action and its call id, whether a person refused the call in the host's dialog (see
+    ``callosum.refusals``). None means that nothing is checked.
     """
 
     refused: Callable[[Action, str], bool] | None = None
@@ -169,10 +171,10 @@ class Operations:
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
         self.writers: WriteMerger | None = None
-        """Compares and merges writes of files of this machine, where the gate does that."""
+        """Compares and merges writes to files of this machine, if the gate does that."""
         self._writes: Writes | None = None
         self.tail: Tail | None = None
-        """Is handed all that was journalled, before the observers and with as little ado as can be."""
+        """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
@@ -181,23 +183,22 @@ class Operations:
         self._keeps_hunks = settings.journal_hunks and settings.journal_params != "none"
         is_here = settings.store.partition(":")[0] in ("", "sqlite", "memory")
         self.keeps_purposes = settings.journal_purposes == "on" or (settings.journal_purposes == "auto" and is_here)
-        """Whether the journal keeps what sessions were asked to do."""
+        """True if the journal keeps the purposes of calls."""
 
     def merge_with(self, writers: WriteMerger) -> None:
-        """Compare writes over unread changes from now on, and merge them where their callers can replace params."""
+        """Compare writes over unread changes from now on, and merge them if their callers can replace params."""
         self.writers, self._writes = writers, writers.writes
 
-    # --- the decision ----------------------------------------------------------------------------
+    # --- The decision ----------------------------------------------------------------------------
 
     def intercept(self, call: Call, expiry: Expiry | None = None, *, here: bool = False) -> Effects[Decision]:
-        """Decides a call; waits in the queue if the call wants to.
+        """Decide a call. If the call wants to wait, it waits in the queue.
 
-        ``here``: its tool runs on this machine.
-        ``expiry`` tells whether the client still waits (default: by the call's own deadline). It is asked
-        inside the transaction and once more after it.
+        ``here`` says that its tool runs on this machine. ``expiry`` tells whether the client still waits (default: by
+        the call's own deadline). It is checked inside the transaction and once more after it.
 
         Raises:
-            Expired: Nobody waits for the decision any more. The call is journalled and nothing is open.
+            Expired: The client no longer waits for the decision. The call is journalled and nothing is open.
             Unconfirmed: The store could not confirm that the decision survives.
         """
         began = time.perf_counter()
@@ -213,7 +214,7 @@ class Operations:
             )
             applied: Applied = yield scope_of(facts, identity), step
             if applied.change.answer.undecided:
-                applied = yield from self._past_doubts(facts, identity, expiry, applied, looked)
+                applied = yield from self._resolve_doubts(facts, identity, expiry, applied, looked)
             steps.append(applied)
             decided: Decided = applied.change.answer
             if decided.queued:
@@ -223,8 +224,8 @@ class Operations:
                 yield from self._unconfirmed(error, Requester(facts.actor, call.namespace), facts.keys, began)
             ) from error
         if expiry is not None and (decided.expired or expiry.late()):
-            who = Requester(facts.actor, call.namespace)
-            raise (yield from self._expired(who, facts.keys, began, steps, decided=not decided.expired))
+            requester = Requester(facts.actor, call.namespace)
+            raise (yield from self._expired(requester, facts.keys, began, steps, decided=not decided.expired))
         decision = decided.decision
         if self.tail is not None:
             self.tail(steps)
@@ -241,11 +242,15 @@ class Operations:
         return decision
 
     def explain(self, call: Call, *, here: bool = False) -> Effects[tuple[Classification, Decision]]:
-        """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
+        """Return a call's classification and the decision it would get now.
+
+        Nothing is recorded and nothing waits.
+        """
         facts, identity = self._facts_of(replace(call, wait=0))
         if (
             here
-            and (found := guarded(self.rules.current(), facts.call, facts.classification)) is not facts.classification
+            and (found := guarded_classification(self.rules.current(), facts.call, facts.classification))
+            is not facts.classification
         ):
             facts = replace(facts, classification=found, keys=keys_of(found, call.tool))
         shown: list[Decision] = []
@@ -259,14 +264,14 @@ class Operations:
 
     def _facts_of(self, call: Call, *, here: bool = False) -> tuple[CallFacts, bytes | None]:
         check_call(call)
-        call, params = written(call)
+        call, params = with_json_params(call)
         if len(params) > SMALL:
-            call = looked_into(call, params)
+            call = with_short_params(call, params)
         rules = self.rules.current()
         found = rules.classify(call)
         hunk = ""
         if here and found.effect != "read":
-            found = guarded(rules, call, found, self._writes)
+            found = guarded_classification(rules, call, found, self._writes)
             if self._keeps_hunks and self.writers is not None:
                 hunk = self.writers.hunk(call, found)
         elif here and found.keys and self.writers is not None:
@@ -276,7 +281,7 @@ class Operations:
             shown = {"action": call.action, **shown}
         call = without_secrets(call, self._secrets)
         if call.summary is not None or call.purpose is not None:
-            call = self._told(call)
+            call = self._with_shown_texts(call)
         actor = call.actor
         identity = None
         call_print = b""
@@ -304,25 +309,25 @@ class Operations:
             identity,
         )
 
-    def _told(self, call: Call) -> Call:
-        """Return a call with as much of what it says of itself as the journal may keep."""
-        summary, purpose = said_of(call, "summary"), said_of(call, "purpose")
+    def _with_shown_texts(self, call: Call) -> Call:
+        """Return a call with as much of its own description as the journal may keep."""
+        summary, purpose = own_text(call, "summary"), own_text(call, "purpose")
         keeps = self.settings.journal_params != "none"
         return replace(call, summary=summary if keeps else None, purpose=purpose if self.keeps_purposes else None)
 
-    # --- what a person refused -------------------------------------------------------------------
+    # --- What a person refused -------------------------------------------------------------------
 
     def _step(self, facts: CallFacts, looked: set[int], expiry: Expiry | None) -> Step:
-        """Return the step that decides the call, or journals it as expired if nobody waits for it by then."""
+        """Return the step that decides the call, or journals it as expired if its client no longer waits by then."""
         step = partial(admit, facts) if self.refused is None else partial(admit_or_doubt, facts, looked)
-        return step if expiry is None else partial(_in_time, expiry, step, partial(expire, facts))
+        return step if expiry is None else partial(_unless_expired, expiry, step, partial(expire, facts))
 
-    def _past_doubts(
+    def _resolve_doubts(
         self, facts: CallFacts, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
     ) -> Effects[Applied]:
         """Find out what a step could not know, and decide again.
 
-        What a person refused among the doubtful actions is settled, and they are added to ``looked``. A write over
+        Actions that a person has refused are settled, and all doubtful actions are added to ``looked``. A write over
         unread changes is compared with them; if they keep changing meanwhile, it is paused.
         """
         compared = 0
@@ -332,7 +337,7 @@ class Operations:
                     looked.update(decided.doubtful)
                     yield from self._settle_refused(facts.call.namespace, decided.doubtful)
                 elif not decided.unread:
-                    return (yield from self._merged_again(facts, applied))
+                    return (yield from self._repeat_merge(facts, applied))
                 else:
                     compared += 1
                     if self.writers is not None:
@@ -356,13 +361,13 @@ class Operations:
     def _with_merge(
         self, facts: CallFacts, prepared: Prepared, applied: Applied, writers: WriteMerger
     ) -> Effects[Applied]:
-        """Keep the merge that a decision lets run, and show its session what was compared; the journal has no texts."""
+        """Keep the merge of a call that runs, and show its session what was compared. The journal holds no texts."""
         decided: Decided = applied.change.answer
         decision = decided.decision
         if not decision.merged:
             writers.drop(prepared)
         elif not (yield Read(partial(writers.keep, prepared, decision.id))):
-            undone = yield _taking_back(Requester(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
+            undone = yield _undoing(Requester(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
             self._observe(
                 Event.COMPLETE, Requester(facts.actor, facts.call.namespace), time.perf_counter(), applied, undone
             )
@@ -373,8 +378,8 @@ class Operations:
             applied = replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
         return applied
 
-    def _merged_again(self, facts: CallFacts, applied: Applied) -> Effects[Applied]:
-        """Answer a merged call that is asked once more with the same params, or block it where they are gone."""
+    def _repeat_merge(self, facts: CallFacts, applied: Applied) -> Effects[Applied]:
+        """Answer the repeat of a merged call with the same params, or block it if they are gone."""
         decided: Decided = applied.change.answer
         decision = decided.decision
         params = None
@@ -388,16 +393,16 @@ class Operations:
         return replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
 
     def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Effects[bool]:
-        """Cancel those of the actions that a person refused; return whether there were any."""
+        """Cancel those of the actions that a person refused. Return True if there were any."""
         refused: list[Action] = yield Read(partial(self._refused_among, namespace, doubtful))
         for action in refused:
             began = time.perf_counter()
-            who = Requester(action.session, namespace)
-            applied: Applied = yield _scope(who, Find(id=action.id)), lifecycle.refuse
+            requester = Requester(action.session, namespace)
+            applied: Applied = yield _scope(requester, Find(id=action.id)), lifecycle.refuse
             report: Report = applied.change.answer
             if report.ok:
                 self._observe(
-                    Event.COMPLETE, who, began, applied, report=report, outcome=Outcome.CANCELLED, result=None
+                    Event.COMPLETE, requester, began, applied, report=report, outcome=Outcome.CANCELLED, result=None
                 )
         return bool(refused)
 
@@ -407,14 +412,14 @@ class Operations:
             action = self.store.action(namespace, id)
             if action is None or self.refused is None:
                 continue
-            # An action's id is the place of the entry that opened it, which stays while the action lives.
+            # An action's id is the position of the entry that opened it, which is kept as long as the action.
             entry = next((one for one in self.store.entries(after=id - 1, limit=1) if one.seq == id), None)
             call_id = entry.body.get("callId") if entry is not None else None
             if isinstance(call_id, str) and self.refused(action, call_id):
                 found.append(action)
         return found
 
-    # --- waiting ---------------------------------------------------------------------------------
+    # --- Waiting ---------------------------------------------------------------------------------
 
     def _wait(
         self,
@@ -425,7 +430,10 @@ class Operations:
         waiter: int,
         looked: set[int],
     ) -> Effects[Decided]:
-        """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
+        """Poll from the call's place in the queue until its turn or until its time is up.
+
+        Add the changes that wrote entries to ``steps``.
+        """
         applied = steps[-1]
         looks_again = applied.now + SECOND
         ends = applied.now + int(min(facts.call.wait, MAX_WAIT) * SECOND)
@@ -440,7 +448,7 @@ class Operations:
                 looks_again = applied.now + SECOND
             applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
             if applied.change.answer.undecided:
-                applied = yield from self._past_doubts(facts, identity, expiry, applied, looked)
+                applied = yield from self._resolve_doubts(facts, identity, expiry, applied, looked)
             if applied.change.entries:
                 steps.append(applied)
             decided: Decided = applied.change.answer
@@ -448,30 +456,30 @@ class Operations:
                 if steps[-1] is not applied:
                     steps.append(applied)
                 return decided
-            waiter = decided.waiter_id  # another one, if the first was given up while this process slept too long
+            waiter = decided.waiter_id  # a new one, if the first was given up because this process slept too long
 
-    # --- decisions that nobody got ---------------------------------------------------------------
+    # --- Decisions that did not reach the client -------------------------------------------------
 
     def abandon(self, call: Call) -> Effects[None]:
-        """Journals a call as expired whose client disconnected while it waited outside the store."""
+        """Journal a call as expired whose client disconnected while the call waited outside the store."""
         began = time.perf_counter()
         facts, identity = self._facts_of(replace(call, wait=0))
         applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
         self._observe(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
 
     def _expired(
-        self, who: Requester, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
+        self, requester: Requester, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
     ) -> Effects[Expired]:
-        """Return the error to raise. A call that was ``decided`` while its deadline passed is taken back first."""
+        """Return the error to raise. A call that was ``decided`` while its deadline passed is undone first."""
         if decided and _can_be_undone(steps[-1]):
-            steps = [*steps, (yield _taking_back(who, keys, steps[-1], lifecycle.EXPIRED))]
-        self._observe(Event.REFUSE, who, began, *steps)
+            steps = [*steps, (yield _undoing(requester, keys, steps[-1], lifecycle.EXPIRED))]
+        self._observe(Event.REFUSE, requester, began, *steps)
         return Expired("the deadline has passed: the request was journalled as expired, and nothing was opened")
 
     def _unconfirmed(
-        self, error: Unconfirmed, who: Requester, keys: tuple[Key, ...], began: float
+        self, error: Unconfirmed, requester: Requester, keys: tuple[Key, ...], began: float
     ) -> Effects[Unconfirmed]:
-        """Return the error to raise. The decision is taken back if the store still writes, else the error names it."""
+        """Return the error to raise. The decision is undone if the store still writes; otherwise the error names it."""
         (applied,) = error.answers
         if not isinstance(applied, Applied):
             return error
@@ -479,23 +487,23 @@ class Operations:
         undone: Applied | None = None
         if error.reachable and _can_be_undone(applied):
             try:
-                undone = yield _taking_back(who, keys, applied, "taken back: the store could not confirm it")
+                undone = yield _undoing(requester, keys, applied, "taken back: the store could not confirm it")
             except StoreError:
                 logger.warning("decision %s may be in force, although its session was told an error", id)
-        self._observe(Event.COMPLETE, who, began, applied, *([undone] if undone is not None else []))
+        self._observe(Event.COMPLETE, requester, began, applied, *([undone] if undone is not None else []))
         if undone is None:
             return _in_force(error, id)
         return Unconfirmed(f"{error}; decision {id} was taken back, and nothing is open", error.answers)
 
-    # --- the outcome -----------------------------------------------------------------------------
+    # --- The outcome -----------------------------------------------------------------------------
 
     def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Effects[Report]:
-        """Reports how an action ended."""
+        """Record how an action ended."""
         began = time.perf_counter()
         namespace = asked.namespace
         session = asked.session
         result = asked.result
-        who = who_of(asked.instance, session, namespace, secrets=self._secrets)
+        requester = requester_of(asked.instance, session, namespace, secrets=self._secrets)
         ended = outcome_of(result, asked.outcome)
         if (id := asked.id) is not None:
             find = Find(id_of(id))
@@ -503,24 +511,24 @@ class Operations:
             call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
             if not all(type(one) in _PLAIN and (type(one) is not str or one.isascii()) for one in call.params.values()):
-                call = looked_into(*written(call))
+                call = with_short_params(*with_json_params(call))
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
             find = Find(key=key_of(asked.context_key, self._secrets).name if asked.context_key else "")
-        kept = kept_of(result, self.settings.journal_params)
-        scope = Scope(namespace, who.session, find=find)
-        applied: Applied = yield scope, partial(lifecycle.finish, who, ended, kept, told=result)
+        kept = journalled_result(result, self.settings.journal_params)
+        scope = Scope(namespace, requester.session, find=find)
+        applied: Applied = yield scope, partial(lifecycle.finish, requester, ended, kept, told=result)
         report: Report = applied.change.answer
         if self.tail is not None:
             self.tail((applied,))
         if self.observers:
-            self._tell(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
+            self._tell(Event.COMPLETE, requester, began, applied, report=report, outcome=ended, result=kept)
         if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
             look = applied.change.settles[0].action
             if look.keys and look.keys[0].mode is _LOOKS:
                 if self.writers is not None:
                     yield Read(partial(self.writers.has_read, look, result))
-                yield from self._saw(who, look, result)
+                yield from self._mark_results_read(requester, look, result)
         if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
             written_ = partial(self.writers.has_written, applied.change.settles[0].action, failed=ended is not _DONE)
             lost = yield Read(partial(written_, result))
@@ -528,59 +536,62 @@ class Operations:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report
 
-    def _saw(self, who: Requester, look: Action, result: Any) -> Effects[None]:
-        """Marks what a finished look brought back as looked at, as of its intercept; of the result only ids are taken.
+    def _mark_results_read(self, requester: Requester, look: Action, result: Any) -> Effects[None]:
+        """Mark what a finished read returned as read, as of its intercept. Only the ids in the result are used.
 
-        It has a transaction of its own: that of the report must not wait for a long result to be read.
+        This has its own transaction: that of the report must not wait until a long result is searched.
         """
-        if look.session != who.session or any(key.mode is not _LOOKS for key in look.keys):
+        if look.session != requester.session or any(key.mode is not _LOOKS for key in look.keys):
             return
         found = harvest(look.tool, look.keys, result)
         if found:
-            yield Scope(who.namespace, who.session, self._spelled(found)), partial(mark_as_read, look.started)
+            yield (
+                Scope(requester.namespace, requester.session, self._spelled(found)),
+                partial(mark_as_read, look.started),
+            )
 
-    # --- what a spool holds ----------------------------------------------------------------------
+    # --- Records of a spool ----------------------------------------------------------------------
 
     def take_in(self, record: LateCall, now: float | None = None) -> Effects[None]:
-        """Takes in one record of a spool, which ``check_record`` has let pass; a second time it changes nothing.
+        """Enter one record of a spool that ``check_record`` accepts. Entering it again changes nothing.
 
-        ``now`` is the clock of its writer in Unix seconds, None where that is the store's machine's.
+        ``now`` is the clock of its writer in Unix seconds, None if that is this store's machine.
         """
-        here = now is None  # the spool is this machine's, and so are the folders it names
+        here = now is None  # the spool and the folders it names are on this machine
         call = located(record.call) if here and record.found is None else record.call
         at: int = yield Read(self.store.now)
         offset = at - round(now * SECOND) if now is not None else 0
-        ended = min(intake.moment_of(record.ended, offset), at)
-        who = Requester(without_secrets(call, self._secrets).actor, call.namespace)
-        if record.kind == intake.CALL:
-            yield from self._enter(who, record, call, offset)
+        ended = min(spool_records.moment_of(record.ended, offset), at)
+        requester = Requester(without_secrets(call, self._secrets).actor, call.namespace)
+        if record.kind == spool_records.CALL:
+            yield from self._enter_late_call(requester, record, call, offset)
             return
         applied: Applied
         began = time.perf_counter()
-        scope = yield from self._meant(record, call)
-        if record.kind == intake.CANCEL:
-            applied = yield scope, partial(spooled.withdraw, who, ended or at)
+        scope = yield from self._scope_of_record(record, call)
+        if record.kind == spool_records.CANCEL:
+            applied = yield scope, partial(spooled.withdraw, requester, ended or at)
             outcome = Outcome.CANCELLED
         else:
             outcome = record.outcome
-            applied = yield scope, partial(spooled.report, who, outcome, ended)
+            applied = yield scope, partial(spooled.report, requester, outcome, ended)
         report: Report = applied.change.answer
         if applied.ids:
-            self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=outcome)
-        elif record.kind == intake.REPORT and report.id is None and call.tool != intake.UNNAMED:
-            yield from self._enter(who, record, call, offset)  # it was never opened
+            self._observe(Event.COMPLETE, requester, began, applied, report=report, outcome=outcome)
+        elif record.kind == spool_records.REPORT and report.id is None and call.tool != spool_records.UNNAMED:
+            yield from self._enter_late_call(requester, record, call, offset)  # it was never opened
 
-    def _enter(self, who: Requester, record: LateCall, call: Call, offset: int) -> Effects[None]:
-        """Enters a call that ran without the gate as an action, and its outcome as far as it is known."""
+    def _enter_late_call(self, requester: Requester, record: LateCall, call: Call, offset: int) -> Effects[None]:
+        """Enter a call that ran without the gate as an action, with its outcome if that is known."""
         began = time.perf_counter()
         rules = self.rules
-        found = intake.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
+        found = spool_records.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
         found = replace(found, keys=self._spelled(found.keys))
-        call = self._told(without_secrets(call, self._secrets))
-        since: int = yield Read(partial(intake.answered_at, self.store, call))
+        call = self._with_shown_texts(without_secrets(call, self._secrets))
+        since: int = yield Read(partial(spool_records.answered_at, self.store, call))
         outcome = None if record.running else record.outcome
         body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}
-        params = intake.shown(call, self.settings.journal_params)
+        params = spool_records.journalled_params(call, self.settings.journal_params)
         if params is not None:
             body["params"] = params
         arriving = spooled.SpooledCall(
@@ -589,8 +600,8 @@ class Operations:
             found,
             body,
             outcome,
-            intake.moment_of(record.started, offset),
-            intake.moment_of(record.ended, offset),
+            spool_records.moment_of(record.started, offset),
+            spool_records.moment_of(record.ended, offset),
             since,
             self._ttl,
         )
@@ -598,18 +609,18 @@ class Operations:
         durable = found.tier >= Tier.HIGH
         scope = Scope(call.namespace, call.actor, arriving.keys, identity, durable=durable, parent=call.parent or "")
         applied: Applied = yield scope, partial(spooled.enter, arriving)
-        self._observe(Event.LATE, who, began, applied, call=call, outcome=outcome)
+        self._observe(Event.LATE, requester, began, applied, call=call, outcome=outcome)
         if outcome is not None:
             _, ended = arriving.moments(applied.now)
             find = Find(id=applied.change.answer)
-            step = partial(spooled.conclude, who, outcome, ended)
-            settled: Applied = yield _scope(who, find, durable=durable), step
+            step = partial(spooled.conclude, requester, outcome, ended)
+            settled: Applied = yield _scope(requester, find, durable=durable), step
             if settled.ids:
                 report: Report = settled.change.answer
-                self._observe(Event.COMPLETE, who, began, settled, report=report, outcome=outcome)
+                self._observe(Event.COMPLETE, requester, began, settled, report=report, outcome=outcome)
 
-    def _meant(self, record: LateCall, call: Call) -> Effects[Scope]:
-        """Returns what shows the action that a report or a cancellation means: by id, call id, content or key."""
+    def _scope_of_record(self, record: LateCall, call: Call) -> Effects[Scope]:
+        """Return the scope that finds the action of a report or a cancellation: by id, call id, content or key."""
         shown = without_secrets(call, self._secrets)
         scope = Scope(call.namespace, shown.actor, durable=True)
         if record.id is not None:
@@ -617,11 +628,11 @@ class Operations:
         ours = record.found is not None and record.content_key == self.rules.fingerprint
         digest = record.found.content.digest if record.found is not None and ours else b""
         if call.call_id is not None:
-            seen: Action | None = yield Read(partial(intake.action_of_call, self.store, shown))
+            seen: Action | None = yield Read(partial(spool_records.action_of_call, self.store, shown))
             if seen is not None:
                 return replace(scope, find=Find(id=seen.id))
             return replace(scope, call=_identity(shown, shown.actor, digest)) if digest else scope
-        if record.found is None and record.v >= 2 and call.tool != intake.UNNAMED:
+        if record.found is None and record.v >= 2 and call.tool != spool_records.UNNAMED:
             digest = self.rules.current().classify(call).content.digest
         if digest:
             return replace(scope, find=Find(digest=digest))
@@ -629,9 +640,9 @@ class Operations:
         return replace(scope, find=Find(key=keys[0].name)) if keys else scope
 
     def refuse(self, reason: str, details: Mapping[str, Any]) -> Effects[None]:
-        """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
+        """Journal that a request was refused because of its sender. ``details`` must hold no secret."""
         entry = Entry(Event.REFUSE, "server", body={"reason": reason, **summarise(details, mode="summary")})
-        yield Scope(DEFAULT_NAMESPACE, "server"), partial(_just, Change((entry,)))
+        yield Scope(DEFAULT_NAMESPACE, "server"), partial(_fixed, Change((entry,)))
 
     def heard(
         self,
@@ -643,39 +654,46 @@ class Operations:
         namespace: str = DEFAULT_NAMESPACE,
         summary: str = "",
     ) -> Effects[None]:
-        """Journals what a host told that is no call: a session that begins, an event that nobody knows.
+        """Journal a host event that is not a call, such as the start of a session or an event of an unknown kind.
 
-        ``what`` is the host's name of it; ``details`` are summarised and redacted as params are. ``summary`` is what a
-        session that ends says it did.
+        ``what`` is the host's name for it; ``details`` are summarised and redacted as params are. ``summary`` is what
+        an ending session says it did.
         """
-        who = who_of(instance, session, namespace, secrets=self._secrets)
+        requester = requester_of(instance, session, namespace, secrets=self._secrets)
         body = {"what": check_note(what, "what"), "params": summarise(details, mode=self.settings.journal_params)}
         if summary and self.settings.journal_params != "none":
             body["summary"] = said(summary, MAX_SUMMARY)
-        entry = Entry(Event.HOST, who.session, namespace, body=body)
-        yield Scope(namespace, who.session), partial(_just, Change((entry,)))
+        entry = Entry(Event.HOST, requester.session, namespace, body=body)
+        yield Scope(namespace, requester.session), partial(_fixed, Change((entry,)))
         if what in _ENDS:
             made: list[Action] = yield Read(partial(self.store.commitments, namespace))
             for action in made:
-                if action.session == who.session:
-                    yield _scope(who, Find(id=action.id)), lifecycle.hand_on_commitment
+                if action.session == requester.session:
+                    yield _scope(requester, Find(id=action.id)), lifecycle.hand_on_commitment
 
-    # --- leases ----------------------------------------------------------------------------------
+    # --- Leases ----------------------------------------------------------------------------------
 
     def lock(self, asked: wire.Lock, caller: Caller = UNKNOWN) -> Effects[LockResult]:
-        """Takes a lease without a tool call. The caller's ``expiry`` and errors are as in ``intercept``."""
+        """Open a lease on a key without a tool call.
+
+        Raises:
+            ConfigError: A field cannot be used; the error names it. Expired: The client no longer waits; nothing is
+            open. Unconfirmed: The store could not confirm that the lock survives.
+        """
         began = time.perf_counter()
         namespace, tier, expiry = asked.namespace, asked.tier, caller.expiry
-        who = who_of(asked.instance, asked.session, namespace, secrets=self._secrets)
+        requester = requester_of(asked.instance, asked.session, namespace, secrets=self._secrets)
         key = key_of(asked.context_key, self._secrets)
         if expiry is None and (asked.deadline is not None or asked.timeout_ms is not None):
             expiry = Expiry(expires_at(asked.deadline, asked.timeout_ms))
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
-        scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True, asks=Asks())
-        step: Step = partial(lifecycle.lock, who, key, tier, self._duration(asked.ttl), asked.host)
+        scope = Scope(
+            namespace, requester.session, with_old_spelling((key,)), floor=2, live=True, durable=True, asks=Asks()
+        )
+        step: Step = partial(lifecycle.lock, requester, key, tier, self._duration(asked.ttl), asked.host)
         if expiry is not None:
-            step = partial(_in_time, expiry, step, partial(lifecycle.expire_lock, who, key, tier))
+            step = partial(_unless_expired, expiry, step, partial(lifecycle.expire_lock, requester, key, tier))
         try:
             applied: Applied = yield scope, step
             result: LockResult | None = applied.change.answer
@@ -688,19 +706,19 @@ class Operations:
                 applied = yield scope, step
                 result = applied.change.answer
         except Unconfirmed as error:
-            raise (yield from self._unconfirmed(error, who, (key,), began)) from error
+            raise (yield from self._unconfirmed(error, requester, (key,), began)) from error
         if result is None or (expiry is not None and expiry.late()):
-            raise (yield from self._expired(who, (key,), began, [applied], decided=result is not None))
-        self._observe(Event.LOCK, who, began, applied)
+            raise (yield from self._expired(requester, (key,), began, [applied], decided=result is not None))
+        self._observe(Event.LOCK, requester, began, applied)
         if result.lease is not None and not result.lease.token:
             id = applied.ids[-1]
             result = replace(result, id=id, lease=replace(result.lease, token=id))
         return result
 
     def release(self, asked: wire.ReleaseAt, caller: Caller = UNKNOWN, *, id: int | None = None) -> Effects[Report]:
-        """Free leases on a key, or just that of an action."""
+        """Free the leases on a key, or only that of one action."""
         began = time.perf_counter()
-        who = who_of(
+        requester = requester_of(
             asked.instance,
             asked.session,
             asked.namespace,
@@ -708,32 +726,37 @@ class Operations:
             force=asked.force,
             secrets=self._secrets,
         )
-        who = replace(who, ancestry=caller.ancestry)
+        requester = replace(requester, ancestry=caller.ancestry)
         key = key_of(asked.context_key, self._secrets)
-        scope = Scope(asked.namespace, who.session, (key,), live=True)
-        applied: Applied = yield scope, partial(lifecycle.release, who, key.name, id)
+        scope = Scope(asked.namespace, requester.session, (key,), live=True)
+        applied: Applied = yield scope, partial(lifecycle.release, requester, key.name, id)
         answer: Report = applied.change.answer
-        self._observe(Event.RELEASE, who, began, applied, report=answer)
+        self._observe(Event.RELEASE, requester, began, applied, report=answer)
         return answer
 
     def renew(self, asked: wire.Renew, _caller: Caller = UNKNOWN) -> Effects[Report]:
-        """Moves the end of a lease."""
+        """Move the end of a lease."""
         began = time.perf_counter()
         id, namespace = asked.id, asked.namespace
-        who = who_of(asked.instance, asked.session, namespace, secrets=self._secrets)
+        requester = requester_of(asked.instance, asked.session, namespace, secrets=self._secrets)
         wanted = self._duration(asked.ttl)
-        # An action's keys never change, so looking before the transaction is safe.
+        # An action's keys never change, so it is safe to read them before the transaction.
         action: Action | None = yield Read(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
-        scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True, asks=Asks())
-        with _naming(id):
-            applied: Applied = yield scope, partial(lifecycle.renew, who, wanted)
+        scope = Scope(
+            namespace, requester.session, keys, floor=2, live=True, find=Find(id=id), durable=True, asks=Asks()
+        )
+        with _naming_action(id):
+            applied: Applied = yield scope, partial(lifecycle.renew, requester, wanted)
         answer: Report = applied.change.answer
-        self._observe(Event.RENEW, who, began, applied, report=answer)
+        self._observe(Event.RENEW, requester, began, applied, report=answer)
         return answer
 
     def sweep(self, limit: int = 500) -> Effects[int]:
-        """Settles what ran out of time and nobody has met since: leases, waiters, questions; returns how many."""
+        """Settle leases, waiters and questions whose time ran out, and return how many.
+
+        At most ``limit`` actions are settled.
+        """
         began = time.perf_counter()
         count = 0
         actions: list[Action] = yield Read(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
@@ -745,52 +768,52 @@ class Operations:
             self._observe(Event.LAPSE, Requester("", action.namespace), began, applied)
         return count
 
-    # --- people ----------------------------------------------------------------------------------
+    # --- People ----------------------------------------------------------------------------------
 
     def resolve(self, asked: wire.Resolve, caller: Caller = UNKNOWN) -> Effects[Report]:
         """End an ``unknown`` action.
 
-        ``by`` names a person, or where the caller is none the session that has looked (``instance/session``).
+        ``by`` names a person, or, if the caller is no person, the session that has checked (``instance/session``).
         """
         person = caller.person is not False
         if not person:
             check_name(asked.by, "by")
         session = "" if person else asked.by
         by = check_note(asked.by, "by")
-        who = Requester(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
+        requester = Requester(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
         check_note(asked.note, "note")
         began = time.perf_counter()
-        step = partial(lifecycle.resolve, who, asked.happened, asked.note)
-        with _naming(asked.id):
-            applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
+        step = partial(lifecycle.resolve, requester, asked.happened, asked.note)
+        with _naming_action(asked.id):
+            applied = yield _scope(requester, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
-            self._observe(Event.RESOLVE, who, began, applied, report=report)
+            self._observe(Event.RESOLVE, requester, began, applied, report=report)
         return report
 
     def answer(self, asked: wire.Approve, caller: Caller = UNKNOWN) -> Effects[Report]:
-        """Record a person's yes or no to a call that was asked or blocked."""
+        """Record a person's yes or no to a call with the verdict ask or block."""
         began = time.perf_counter()
         check_note(asked.by, "by")
         check_note(asked.channel, "channel")
         note = check_note(asked.note, "note")
         if asked.channel == lifecycle.HOST and not self.settings.host_approvals:
             raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
-        who = Requester(
+        requester = Requester(
             "", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry, instance=caller.instance
         )
-        step = partial(lifecycle.answer, who, asked.agrees, APPROVAL_TTL, note)
-        with _naming(asked.id):
-            applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
+        step = partial(lifecycle.answer, requester, asked.agrees, APPROVAL_TTL, note)
+        with _naming_action(asked.id):
+            applied = yield _scope(requester, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
-            self._observe(Event.APPROVE if asked.agrees else Event.DENY, who, began, applied, report=report)
+            self._observe(Event.APPROVE if asked.agrees else Event.DENY, requester, began, applied, report=report)
         return report
 
     def observe(
         self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE, ancestry: tuple[str, ...] = ()
     ) -> Effects[float]:
-        """Let everything pass for a while."""
+        """Let every call run for a while."""
         if not 0 <= seconds <= 30 * 86_400:
             raise ConfigError("expected 0 to 30 days, in seconds", at="seconds")
         check_note(by, "by")
@@ -819,23 +842,23 @@ class Operations:
         told |= {"params": params, "asks": approval.asks, "kinds": list(approval.kinds), "until": approval.until}
         body = {"what": f"standing approval {what}", "by": by, "channel": channel, "approval": told}
         entry = Entry(Event.HOST, by or "person", namespace, body=body)
-        yield Scope(namespace, by or "person", durable=True), partial(_just, Change((entry,)))
+        yield Scope(namespace, by or "person", durable=True), partial(_fixed, Change((entry,)))
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------
 
     def status(self, asked: wire.ReadStatus, _caller: Caller = UNKNOWN) -> Effects[Status]:
-        """Shows live leases and recent actions."""
+        """Return live leases and recent actions."""
         key = key_of(asked.context_key, self._secrets).name if asked.context_key else None
         status: Status = yield Read(partial(status_of, self.store, asked.namespace, key))
         return status
 
     def approvals(self, asked: wire.ApprovalsQuery, _caller: Caller = UNKNOWN) -> Effects[wire.Approvals]:
-        """Lists the calls that wait for a person."""
+        """Return the calls that wait for a person."""
         found: wire.Approvals = yield Read(partial(approvals_of, self.store, asked, secrets=self._secrets))
         return found
 
     def journal(self, asked: wire.JournalQuery, caller: Caller = UNKNOWN) -> Effects[wire.JournalPage]:
-        """Returns a page of the journal; waits for something new while the caller does, if the request says so."""
+        """Return a page of the journal. If the request says so, wait for new entries as long as the caller does."""
         if not 0 <= asked.wait <= MAX_WAIT:
             raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds", at="wait")
         ends = time.monotonic() + asked.wait
@@ -846,7 +869,7 @@ class Operations:
                 return page
             yield Sleep(min(_TAIL_POLL, left))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- Internal ----------------------------------------------------------------------------------
 
     def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys without secrets, spelled as the rules spell the keys of calls."""
@@ -859,20 +882,20 @@ class Operations:
             raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}, got {ttl!r}", at="ttl")
         return int(ttl * SECOND)
 
-    def _observe(self, event: Event, who: Requester, began: float, *steps: Applied, **facts: Any) -> None:
-        """Hands the tail and the observers what was journalled in these steps."""
+    def _observe(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
+        """Pass what these steps have journalled to the tail and the observers."""
         if self.tail is not None:
             self.tail(steps)
         if self.observers:
-            self._tell(event, who, began, *steps, **facts)
+            self._tell(event, requester, began, *steps, **facts)
 
-    def _tell(self, event: Event, who: Requester, began: float, *steps: Applied, **facts: Any) -> None:
-        """Hands the observers what was journalled in these steps, if anything or if it was a decision or a report."""
+    def _tell(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
+        """Pass these steps to the observers, if they journalled anything or made a decision or a report."""
         entries = tuple([entry for applied in steps for entry in applied.entries()])
         if not entries and not facts:
             return
         took = time.perf_counter() - began
-        seen = Observation(event, who.session, who.namespace, took, entries, **facts)
+        seen = Observation(event, requester.session, requester.namespace, took, entries, **facts)
         for observer in self.observers:
             try:
                 observer(seen)
@@ -894,27 +917,30 @@ SERVED: Final[Mapping[str, Callable[[Operations, Any, Caller], Effects[Any]]]] =
 }
 """The generator of each operation, by ``GateRequest.operation``.
 
-``intercept`` takes more, and a brief is made of more than a store holds (``callosum.regions.context``).
+``intercept`` takes more arguments, and a brief needs more than a store holds (``callosum.regions.context``).
 """
 
 
 def _identity(call: Call, actor: str, digest: bytes) -> bytes | None:
-    """What a call is known by when it is asked or told of again; None without a call id."""
+    """Return the identity by which a call and its reports are recognised; None without a call id."""
     if not call.call_id:
         return None
     return blake2b(f"{call.namespace}\0{actor}\0{call.call_id}".encode() + digest, digest_size=16).digest()
 
 
-# --- decisions that nobody got ------------------------------------------------------------------------
+# --- Decisions that did not reach the client ------------------------------------------------------------------------
 
 
-def _in_time(expiry: Expiry, step: Step, too_late: Step, view: View) -> Change:
-    """Run ``step`` while its client waits for it. A later run may find that it no longer does, never the reverse."""
+def _unless_expired(expiry: Expiry, step: Step, too_late: Step, view: View) -> Change:
+    """Run ``step`` while its client waits for it, otherwise ``too_late``.
+
+    A later run may find that the client no longer waits, never the reverse.
+    """
     return too_late(view) if expiry.passed() else step(view)
 
 
 def _decided(applied: Applied) -> int:
-    """Return the id of the decision that a change made, or repeated."""
+    """Return the id of the decision that a change made or repeated."""
     answer = applied.change.answer
     if applied.ids or not isinstance(answer, Decided | LockResult):
         return applied.ids[-1] if applied.ids else 0
@@ -922,7 +948,10 @@ def _decided(applied: Applied) -> int:
 
 
 def _can_be_undone(applied: Applied) -> bool:
-    """Return True for a new decision. Left alone: a repeated answer, a prolonged lock, a lock that replaced another."""
+    """Return True for a new decision.
+
+    Repeated answers, prolonged locks and locks that replaced another are not undone.
+    """
     change = applied.change
     if isinstance(change.answer, LockResult):
         replaced = any(one.action.lock and one.state is State.CANCELLED for one in change.settles)
@@ -930,8 +959,8 @@ def _can_be_undone(applied: Applied) -> bool:
     return bool(applied.ids)
 
 
-def _taking_back(who: Requester, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
-    scope = Scope(who.namespace, who.session, keys, find=Find(id=_decided(applied)))
+def _undoing(requester: Requester, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
+    scope = Scope(requester.namespace, requester.session, keys, find=Find(id=_decided(applied)))
     return scope, partial(lifecycle.undo_decision, applied.change.open is not None, applied.now, note)
 
 
@@ -941,8 +970,8 @@ def _in_force(error: Unconfirmed, id: int) -> Unconfirmed:
 
 
 @contextmanager
-def _naming(id: int) -> Iterator[None]:
-    """Have the error of a change that could not be confirmed name the action that it may have changed."""
+def _naming_action(id: int) -> Iterator[None]:
+    """Name the action that may have changed in the error of a change that could not be confirmed."""
     try:
         yield
     except Unconfirmed as error:
@@ -950,15 +979,15 @@ def _naming(id: int) -> Iterator[None]:
 
 
 def _sweep(view: View) -> Change:
-    """A step that does no more than to settle what ran out."""
+    """Settle only what has run out of time. A step."""
     settles, entries = lifecycle.lapses(view)
     return Change(tuple(entries), settles=tuple(settles))
 
 
-def _scope(who: Requester, find: Find, *, durable: bool = False) -> Scope:
-    return Scope(who.namespace, who.session, find=find, durable=durable)
+def _scope(requester: Requester, find: Find, *, durable: bool = False) -> Scope:
+    return Scope(requester.namespace, requester.session, find=find, durable=durable)
 
 
-def _just(change: Change, _view: View) -> Change:
-    """A step that wants the same whatever it sees."""
+def _fixed(change: Change, _view: View) -> Change:
+    """Return the same change for any view. A step."""
     return change

@@ -1,4 +1,4 @@
-"""What is on record, as the wire shows it: leases and recent actions, calls that wait for a person, journal pages."""
+"""What the store and the journal hold, as the wire shows it: status, approvals, commitments and journal pages."""
 
 from __future__ import annotations
 
@@ -43,18 +43,21 @@ from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
 _SUMMARISED: Final = 100
-"""How many live actions are shown with what they do, the newest."""
+"""Number of live actions, the newest, that are shown with a summary."""
 _ENDED: Final = 5
-"""Most sessions that ended whose last answer is shown."""
+"""Maximum number of ended sessions whose last answer is shown."""
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
 def approvals_of(
     store: Store, asked_for: wire.ApprovalsQuery, *, secrets: SecretDigests | None = None
 ) -> wire.Approvals:
-    """The calls that wait for a person, oldest first, with what they would do.
+    """Return the calls that wait for a person, oldest first, with what they would do.
 
-    ``session`` is an actor as the journal names it; None means all. Raises ``ConfigError`` for what is no name.
+    ``session`` is an actor as the journal names it; None means all.
+
+    Raises:
+        ConfigError: ``session`` is not a name.
     """
     session = asked_for.session
     if session is not None:
@@ -74,8 +77,10 @@ def commitments_of(
 ) -> tuple[StandingCommitment, ...]:
     """Return the commitments that count, by session, first key and end.
 
-    ``key`` selects those found on that key, ``session`` those of an actor as the journal names it. Raises
-    ``ConfigError`` for what is no name or no key.
+    ``key`` selects those on that key, ``session`` those of an actor as the journal names it.
+
+    Raises:
+        ConfigError: ``session`` is not a name, or ``key`` is not a key.
     """
     if session is not None:
         check_name(session, "session")
@@ -130,9 +135,10 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
 
 
 def page_of(store: Store, asked: wire.JournalQuery, *, secrets: SecretDigests | None = None) -> wire.JournalPage:
-    """A page of the journal after ``cursor`` ("" is the beginning); ``namespace`` None means all.
+    """Return a page of the journal after ``cursor`` ("" is the beginning); ``namespace`` None means all namespaces.
 
-    Raises ``ConfigError`` at the field that cannot be used.
+    Raises:
+        ConfigError: A field cannot be used; the error names it.
     """
     session = asked.session
     for value, at in ((asked.namespace, "namespace"), (session, "session")):
@@ -158,9 +164,9 @@ def _position(cursor: str) -> int:
 
 
 def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _ENDED) -> Status:
-    """What the store shows of live leases and recent actions, of one key or of all.
+    """Return what the store shows of live leases and recent actions, of one key or of all.
 
-    ``ended``: how many sessions that ended are shown with their last answers; none where a key is asked for.
+    ``ended`` is the number of ended sessions that are shown with their last answers; with a key none are shown.
     """
     states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
     actions = store.live(namespace, states, key)
@@ -168,7 +174,7 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
     newest = {action.id for action in (*actions[-_SUMMARISED:], *recent) if not action.lock}
     bodies = store.bodies(namespace, sorted(newest)) if newest else {}
     summaries = {id: journalled_call(body) for id, body in bodies.items()}
-    live = [  # a refused question is answered
+    live = [  # a refused question no longer waits
         _holding(action, summaries.get(action.id, NOTHING_JOURNALLED)) for action in actions if action.approved >= 0
     ]
     moment = store.now()

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from callosum.corpus.events import CorpusEvent
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
-from callosum.gate import intake
+from callosum.gate import spool_records
 from callosum.gate.operations import Effects, Operations, Read
 from callosum.hosts.events import (
     BackgroundEnded,
@@ -469,9 +469,9 @@ class Dispatcher:
     def _owe(self, owed: _Owed, *, first: bool = False) -> None:
         """Keep a report for later, on disk if possible. With ``first`` it keeps its place before the other reports."""
         actor, owed = owed.actor, owed._replace(result=None)  # the result may be long, or what the store cannot take
-        placeholder = Call(actor.instance, intake.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
+        placeholder = Call(actor.instance, spool_records.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
         record = LateCall(
-            call=placeholder, outcome=owed.outcome, kind=intake.REPORT, v=2, id=owed.call.id, ended=time.time()
+            call=placeholder, outcome=owed.outcome, kind=spool_records.REPORT, v=2, id=owed.call.id, ended=time.time()
         )
         if self._keep(record):
             return

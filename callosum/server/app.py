@@ -25,8 +25,8 @@ from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, NotAPerson, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import check_name, check_note, id_of
-from callosum.gate.intake import check_record, check_seconds
 from callosum.gate.operations import SERVED, UNKNOWN, Caller
+from callosum.gate.spool_records import check_record, check_seconds
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.events import BriefRequested, HostIdentity

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
-from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, intake
+from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, spool_records
 from callosum.model import Asks, Call, Decision, Scope
 from callosum.policy.waiting import give_up_waiter
 from callosum.server.arrivals import Arrivals
@@ -136,7 +136,7 @@ class ServedGate:
 
     def _entered(self, lines: Sequence[bytes]) -> None:
         """Enters a page of the spool, from a thread beside the loop."""
-        entering = self.enter(list(intake.records_of(lines)))
+        entering = self.enter(list(spool_records.records_of(lines)))
         asyncio.run_coroutine_threadsafe(entering, self._loop).result(PAGE_SECONDS)
 
     async def enter(self, records: Sequence[LateCall], now: float | None = None) -> None:
