@@ -229,7 +229,7 @@ def check_name(value: object, at: str) -> None:
         ConfigError: It is not; the error names the field ``at``.
     """
     if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= MAX_NAME:
-        return  # nearly all
+        return  # the usual case
     if type(value) is not str:
         raise ConfigError(f"expected text, got {type(value).__name__}", at=at)
     if not 0 < len(value) <= MAX_NAME:
@@ -388,7 +388,7 @@ def without_secrets(call: Call, secrets: SecretDigests) -> Call:
         and call.homes is None
         and call.worktrees is None
     ):
-        return call  # nearly all
+        return call  # the usual case
     shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
     if tree is not None:
         shown["worktree"] = _without(name, tree)

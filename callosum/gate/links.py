@@ -57,7 +57,7 @@ def _look(path: str) -> str:
     if full[:1] == "/":
         try:
             found = os.path.realpath(full)
-        except (OSError, ValueError):  # no right to look, a name that no file can have
+        except (OSError, ValueError):  # no permission, or not a possible file name
             found = full
         real = found if found != full.rstrip("/") else ""
     if len(_known) >= _MOST:

@@ -114,7 +114,7 @@ def _by_id(asked: Holding) -> int:
 
 
 def _approval(store: Store, asked: Holding) -> wire.Approval:
-    # An action's id is the place of the entry that opened it, which stays while the action lives.
+    # An action's id is the position of the entry that opened it, which is kept as long as the action.
     entry = next((one for one in store.entries(after=asked.id - 1, limit=1) if one.seq == asked.id), None)
     body = entry.body if entry is not None else {}
     return wire.Approval(
