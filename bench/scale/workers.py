@@ -18,7 +18,7 @@ from bench.scale.blocks import Done, Patience, Work, crowd, gate_on, spent
 from bench.scale.loaded import ROUNDS
 from bench.scale.measured import Figure, Run
 from callosum import Call
-from callosum.stores.postgres.link import address_of
+from callosum.stores.postgres.connections import address_of
 from tests.support.redis_server import RedisServer
 
 WORKERS: Final = 32

@@ -83,12 +83,12 @@ def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
 
         return OfSqlite(file_of(settings))
     if scheme in ("postgresql", "postgres"):
-        from callosum.stores.postgres.carry import Carrier as OfPostgres  # noqa: PLC0415 - with its driver
+        from callosum.stores.postgres.export import PostgresExport  # noqa: PLC0415 - with its driver
 
-        return OfPostgres(settings.store)
-    from callosum.stores.redis.carry import Carrier as OfRedis  # noqa: PLC0415 - with its driver
+        return PostgresExport(settings.store)
+    from callosum.stores.redis.export import RedisExport  # noqa: PLC0415 - with its driver
 
-    return OfRedis(settings.store)
+    return RedisExport(settings.store)
 
 
 def copy(source: Carrier, target: Carrier, tell: Tell = lambda _what, _count: None) -> Copied:

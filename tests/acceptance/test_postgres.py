@@ -43,10 +43,10 @@ from callosum.model import (
 )
 from callosum.settings import Settings
 from callosum.stores.base import Request
-from callosum.stores.postgres import PostgresStore, line, link
+from callosum.stores.postgres import PostgresStore, connections, pipeline
 from callosum.stores.postgres import store as store_module
-from callosum.stores.postgres.line import Answer, Line
-from callosum.stores.postgres.turns import Turns
+from callosum.stores.postgres.locks import Locks
+from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.testing.script import StoreScript, ids
 from tests.support.postgres import Server, binaries, schema_of, server
 from tests.support.racing import Torn, caught, contend
@@ -151,7 +151,7 @@ def test_rows_taken_in_any_order_do_and_are_run_again(
 ) -> None:
     """The negative control: nothing is lost even then."""
 
-    def in_any_order(turns: Turns) -> list[tuple[bool, list[str]]]:
+    def in_any_order(turns: Locks) -> list[tuple[bool, list[str]]]:
         taken = [(alone, [name]) for name, alone in turns.items()]
         random.shuffle(taken)
         return taken
@@ -269,7 +269,7 @@ def test_who_stalls_in_a_step_is_ended_by_the_server_and_runs_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others who need its keys go on meanwhile, and its own step sees what they did."""
-    monkeypatch.setattr(link, "_FOR_SESSION", link._FOR_SESSION.replace("'10s'", "'200ms'"))
+    monkeypatch.setattr(connections, "_FOR_SESSION", connections._FOR_SESSION.replace("'10s'", "'200ms'"))
     stalls, waits = _store(postgres_url), _store(postgres_url)
     looked, goes_on = threading.Event(), threading.Event()
     seen: list[int] = []
@@ -352,20 +352,20 @@ _FETCHED = (
 
 
 @pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[Pipeline]:
     """A line for each time that somebody waited for an answer."""
-    waited: list[Line] = []
-    sync = Line.sync
+    waited: list[Pipeline] = []
+    sync = Pipeline.sync
 
-    def counts(line: Line) -> None:
+    def counts(line: Pipeline) -> None:
         waited.append(line)
         sync(line)
 
-    monkeypatch.setattr(Line, "sync", counts)
+    monkeypatch.setattr(Pipeline, "sync", counts)
     return waited
 
 
-def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Line], tmp_path: Path) -> None:
+def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Pipeline], tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(RULES)
     settings = Settings(state=tmp_path, rules=tmp_path / "rules.json", store=postgres_url)
     with LocalGate(settings=settings) as gate:
@@ -383,7 +383,7 @@ def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[L
 
 def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_changed(
     postgres_url: str,
-    trips: list[Line],
+    trips: list[Pipeline],
 ) -> None:
     here, there = _store(postgres_url), _store(postgres_url)
     script, other = StoreScript(here), StoreScript(there)
@@ -434,10 +434,10 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
         )
         ((known,),) = connection.execute("select reltuples from pg_class where oid = 'journal_0'::regclass").fetchall()
     assert known < 1, "it was analyzed"
-    counts: list[Answer] = []
-    send = Line.send
+    counts: list[PendingResult] = []
+    send = Pipeline.send
 
-    def counted(sent: Line, query: str, params: line.Params = None) -> Answer:
+    def counted(sent: Pipeline, query: str, params: pipeline.Params = None) -> PendingResult:
         if query == "begin":
             answer = send(sent, query, params)
             counts.append(send(sent, _FETCHED))
@@ -446,15 +446,17 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
             counts.append(send(sent, _FETCHED))
         return send(sent, query, params)
 
-    def read_in_a_transaction(connections: link.Connections, query: str, params: line.Params = None) -> list[Any]:
-        with connections.line() as sent:
+    def read_in_a_transaction(
+        pool: connections.PostgresConnections, query: str, params: pipeline.Params = None
+    ) -> list[Any]:
+        with pool.line() as sent:
             sent.begin()
             answer = sent.send(query, params)
             sent.send("commit")
         return answer.fetchall()
 
-    monkeypatch.setattr(Line, "send", counted)
-    monkeypatch.setattr(link.Connections, "read", read_in_a_transaction)
+    monkeypatch.setattr(Pipeline, "send", counted)
+    monkeypatch.setattr(connections.PostgresConnections, "read", read_in_a_transaction)
     script = StoreScript(store)
     for number, key in enumerate(("doc:1", "doc:4999", "file:/repo/a", "file:/repo/", "doc:1|note", "doc:new")):
         held = script.act(
@@ -477,7 +479,7 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
     store.close()
 
 
-def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:
+def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Pipeline]) -> None:
     """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
     store = _store(postgres_url)
     script = StoreScript(store)
@@ -506,7 +508,7 @@ def test_a_pool_that_is_used_up_says_so_and_recovers(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "PATIENCE", 0.3)
+    monkeypatch.setattr(connections, "PATIENCE", 0.3)
     store = _store(f"{postgres_url}&pool=1")
     holds, goes_on = threading.Event(), threading.Event()
 
@@ -546,9 +548,9 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
     held = [script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(3)][-1]
     script.end("mira", script.act("mira", "doc:2", tier=3, state=State.OPEN))
     before = [entry.seq for entry in store.entries()]
-    send, lost = Line.send, list[Line]()
+    send, lost = Pipeline.send, list[Pipeline]()
 
-    def loses(line: Line, query: str, params: object = None) -> object:
+    def loses(line: Pipeline, query: str, params: object = None) -> object:
         if query != "commit" or lost:
             return send(line, query, params)  # type: ignore[arg-type]
         lost.append(line)
@@ -558,7 +560,7 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
         line._connection.close()
         raise psycopg.OperationalError("the network is gone")
 
-    monkeypatch.setattr(Line, "send", loses)
+    monkeypatch.setattr(Pipeline, "send", loses)
     told = script.end("mira", held) if reports else script.act("mira", "doc:1", tier=3, state=State.OPEN)
     monkeypatch.undo()
     assert lost
@@ -647,7 +649,7 @@ def test_a_backend_that_hangs_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one does behind a network that drops everything and closes nothing: nobody may ask it whether it lives."""
-    monkeypatch.setattr(line, "STALL", 0.5)
+    monkeypatch.setattr(pipeline, "STALL", 0.5)
     store = _store(postgres_url)
     script = StoreScript(store)
     script.act("mira", "doc:1")
@@ -662,7 +664,7 @@ def test_a_backend_that_hangs_is_given_up(
     finally:
         for (pid,) in pids:
             os.kill(pid, signal.SIGCONT)
-    assert time.monotonic() - began >= line.STALL
+    assert time.monotonic() - began >= pipeline.STALL
     assert [entry.seq for entry in store.entries()][1:] == [id]
     store.close()
 

@@ -10,15 +10,15 @@ import pytest
 
 from callosum.model import DAY, SECOND, Entry, State
 from callosum.stores.postgres import PostgresStore, schema
-from callosum.stores.postgres.parts import Part, parts_of
+from callosum.stores.postgres.partitions import Partition, partitions_of
 from callosum.stores.postgres.statements import SQL
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, schema_of
 
 
-def _parts(store: PostgresStore) -> list[Part]:
-    return parts_of(store._read(SQL["parts"]))
+def _parts(store: PostgresStore) -> list[Partition]:
+    return partitions_of(store._read(SQL["parts"]))
 
 
 def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:

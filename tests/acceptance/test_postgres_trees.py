@@ -9,7 +9,7 @@ import pytest
 from callosum.model import SECOND, Applied, Change, Entry, Event, Key, Opening, Scope, State, View
 from callosum.stores.base import Request
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.look import Look
+from callosum.stores.postgres.view import PostgresView
 
 TREE, BELOW = "file:/repo/", "file:/repo/a.py"
 
@@ -48,16 +48,16 @@ def test_what_another_thread_learns_is_not_taken_for_known(
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("warm", "file:/else/b.py")) == [True]
     assert taken(other, take("anna", TREE)) == [True]
-    ask: Callable[[Look], None] = Look.ask
+    ask: Callable[[PostgresView], None] = PostgresView.ask
     second: list[list[object]] = []
 
-    def late(look: Look) -> None:
+    def late(look: PostgresView) -> None:
         ask(look)
         if not second:
             second.append([])
             second[0] = taken(one, take("doug", "file:/repo/b.py"))
 
-    monkeypatch.setattr(Look, "ask", late)
+    monkeypatch.setattr(PostgresView, "ask", late)
     assert taken(one, take("mira", BELOW)) == [False]
     assert second == [[False]]
     one.close()

@@ -18,7 +18,8 @@ from callosum.model import Change, Event, Opening, State, View
 from callosum.settings import Settings
 from callosum.stores.base import Pool
 from callosum.stores.opening import open_store
-from callosum.stores.redis import RedisStore, link
+from callosum.stores.redis import RedisStore
+from callosum.stores.redis import connection as redis_connection
 from callosum.stores.redis.transactions import APPLY
 from callosum.testing.script import StoreScript
 from chaos.proxy import Proxy
@@ -354,7 +355,7 @@ def test_a_durable_batch_waits_for_the_disk_of_a_server_that_can_say_so(
         assert waits(server) > 0
         with server.client() as client:
             client.config_set("appendfsync", "no")
-        monkeypatch.setattr(link, "_SYNC", 200)
+        monkeypatch.setattr(redis_connection, "_SYNC", 200)
         with pytest.raises(StoreUnavailable, match="did not put the batch on disk"):
             script.act("mira", "doc:other", state=State.OPEN, tier=4, durable=True)
         script.end("mira", id)

@@ -9,7 +9,7 @@ import pytest
 
 from callosum.model import DAY, State
 from callosum.stores.redis import RedisStore, retention
-from callosum.stores.redis.link import Script as LuaScript
+from callosum.stores.redis.connection import Script as LuaScript
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript, ids
 from tests.support.redis_server import RedisServer

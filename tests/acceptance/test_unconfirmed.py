@@ -25,11 +25,11 @@ from callosum.settings import Settings
 from callosum.stdio import briefs_of, serve
 from callosum.stores.base import Store
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres import link as postgres_link
-from callosum.stores.postgres.line import Line
+from callosum.stores.postgres import connections as postgres_connections
+from callosum.stores.postgres.pipeline import Pipeline
 from callosum.stores.redis import RedisStore
+from callosum.stores.redis import connection as redis_connection
 from callosum.stores.redis import deadline as redis_deadline
-from callosum.stores.redis import link as redis_link
 from callosum.stores.redis.transactions import Transactions
 from callosum.stores.sqlite import connection
 from tests.support.redis_server import RedisServer, recent_binary
@@ -318,7 +318,7 @@ def test_redis_that_did_not_write_its_log_in_time_takes_the_decision_back(
         with gate_over(RedisStore(machine.url()), tmp_path) as gate:
             with machine.client() as client:
                 client.config_set("appendfsync", "no")
-            monkeypatch.setattr(redis_link, "_SYNC", 200)
+            monkeypatch.setattr(redis_connection, "_SYNC", 200)
             with pytest.raises(Unconfirmed, match="taken back"):
                 gate.intercept(delete("mira", call_id="c-1"))
             with pytest.raises(Unconfirmed, match="taken back"):
@@ -337,7 +337,7 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
     monkeypatch.setattr(redis_deadline, "PATIENCE", 0.2)
     with gate_over(RedisStore(own_redis.url()), tmp_path) as gate:
         first = gate.intercept(Call("anna", "message", REPLY))
-        sent = redis_link._answer
+        sent = redis_connection._answer
 
         def loses(connection: Any) -> Any:
             sent(connection)
@@ -346,7 +346,7 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
         apply = Transactions._apply
 
         def applies(self: Transactions, *given: Any) -> Any:
-            patched.setattr(redis_link, "_answer", loses)
+            patched.setattr(redis_connection, "_answer", loses)
             return apply(self, *given)
 
         with monkeypatch.context() as patched:
@@ -373,11 +373,11 @@ def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
     monkeypatch: pytest.MonkeyPatch,
     arrives: bool,
 ) -> None:
-    monkeypatch.setattr(postgres_link, "PATIENCE", 0.5)
-    send = Line.send
+    monkeypatch.setattr(postgres_connections, "PATIENCE", 0.5)
+    send = Pipeline.send
     gone = False
 
-    def loses(line: Line, query: str, params: object = None) -> object:
+    def loses(line: Pipeline, query: str, params: object = None) -> object:
         nonlocal gone
         if gone or query == "commit":
             if not gone and arrives:
@@ -391,7 +391,7 @@ def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
     with gate_over(PostgresStore(postgres_url), tmp_path) as gate:
         assert gate.lock("anna", "doc:warm", 4).acquired  # the rows that calls share are there
         with monkeypatch.context() as patched:
-            patched.setattr(Line, "send", loses)
+            patched.setattr(Pipeline, "send", loses)
             with pytest.raises(Unconfirmed, match="may be in force") as caught:
                 gate.lock("mira", "doc:warm2", 4)
         locks = [one.id for one in gate.status().locks if one.instance == "mira"]

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from callosum.stores import copying
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.carry import Carrier as OfPostgres
+from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.redis import RedisStore
-from callosum.stores.redis.carry import Carrier as OfRedis
+from callosum.stores.redis.export import RedisExport
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.carry import Carrier as OfSqlite
 from callosum.testing import ManualClock
@@ -29,8 +29,8 @@ from tests.support.world import World, gate_time
 
 _KINDS: dict[str, Any] = {
     "sqlite": (SqliteStore, OfSqlite),
-    "postgresql": (PostgresStore, OfPostgres),
-    "redis": (RedisStore, OfRedis),
+    "postgresql": (PostgresStore, PostgresExport),
+    "redis": (RedisStore, RedisExport),
 }
 
 

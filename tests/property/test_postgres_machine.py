@@ -12,7 +12,7 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.look import Memory
+from callosum.stores.postgres.view import PostgresCache
 from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
@@ -34,7 +34,7 @@ class PostgresGates(Gates):
             self.folder, lambda clock, probe: PostgresStore(self.url, clock=clock, probe=probe), clock=self.clock
         )
         self.real.living = self.model.living
-        self.other = Memory()
+        self.other = PostgresCache()
         self.time = gate_time(self.clock)
         self.time.__enter__()
         self.tokens: dict[str, int] = {}

@@ -24,10 +24,10 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import covers, scoped
-from callosum.stores.postgres.line import Line
-from callosum.stores.postgres.look import Look, Memory
+from callosum.stores.postgres.notifications import notice
+from callosum.stores.postgres.pipeline import Pipeline
 from callosum.stores.postgres.statements import SQL
-from callosum.stores.postgres.wake import notice
+from callosum.stores.postgres.view import PostgresCache, PostgresView
 from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
@@ -64,13 +64,15 @@ def settled(settle: Settle) -> dict[str, Any]:
     }
 
 
-class Apply:
+class PostgresWriter:
     """Writes one change for one scope, after a look at it. ``token`` names the transaction, ``channel`` its notices.
 
     ``covers``: the keys in use that cover others and were none before.
     """
 
-    def __init__(self, line: Line, memory: Memory, look: Look, view: View, token: int, channel: str) -> None:
+    def __init__(
+        self, line: Pipeline, memory: PostgresCache, look: PostgresView, view: View, token: int, channel: str
+    ) -> None:
         self._line = line
         self._memory = memory
         self._look = look

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callosum.model import HOUR, MINUTE, SECOND, Action, Applied, Change, Scope, Settle, State, Step, View
 from callosum.stores.base import Probe
 from callosum.stores.postgres.apply import settled
-from callosum.stores.postgres.look import Memory, Opened
+from callosum.stores.postgres.view import OpenedAction, PostgresCache
 from callosum.stores.rows import as_json
 
 _RECALL: Final = 60.0
@@ -27,7 +27,7 @@ _AHEAD: Final = 5 * SECOND
 _NOTHING: Final = Change()
 
 
-class Draft(Struct, frozen=True):
+class PredictedReport(Struct, frozen=True):
     """A report that can be sent. ``change`` is what its step wants, but for the moment."""
 
     change: Change
@@ -44,7 +44,9 @@ def is_report(scope: Scope) -> bool:
     return scope.call is None and not (scope.keys or scope.waits or scope.prints or scope.parent or scope.continues)
 
 
-def recalled(opened: Opened, memory: Memory, scope: Scope, step: Step, clock: int | None, probe: Probe) -> Draft | None:
+def predict(
+    opened: OpenedAction, memory: PostgresCache, scope: Scope, step: Step, clock: int | None, probe: Probe
+) -> PredictedReport | None:
     """The report as it can be sent without a look, if it is one that can; ``clock`` stands in for the server's."""
     action = opened.action
     gone = int((time.monotonic() - opened.since) * SECOND)
@@ -81,7 +83,7 @@ def recalled(opened: Opened, memory: Memory, scope: Scope, step: Step, clock: in
         "body": as_json(entry.body) if entry.body else None,
         **settled(change.settles[0]),
     }
-    return Draft(change, params)
+    return PredictedReport(change, params)
 
 
 def _simple(change: Change, action: Action, now: int) -> bool:

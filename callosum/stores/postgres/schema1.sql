@@ -76,5 +76,5 @@ create table session(
 -- observe: until when the gate only observes. params:<id>: what a question would run.
 create table meta(name text collate "C" primary key, value bytea);
 
--- The rows that transactions take in turn: see turns.py. They hold nothing.
+-- The rows that transactions take in turn: see locks.py. They hold nothing.
 create table turn(name text collate "C" primary key);

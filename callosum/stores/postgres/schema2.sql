@@ -1,4 +1,4 @@
--- Version 2: the journal becomes partitions of a table by its own name (see parts.py). What is there stays where it is,
+-- Version 2: the journal becomes partitions of a table by its own name (see partitions.py). What is there stays where it is,
 -- as the first of them; a statement of a server of the version before finds all by the old name.
 
 alter table journal rename to journal_0;

@@ -1,8 +1,8 @@
--- All that the PostgreSQL store asks and writes, beside what it sets when it connects (link.py) and the making of parts
--- (parts.py). schema1.sql and later describe the tables; statements.py says where the numbers come from. An array that
--- is a parameter says its type. Every statement is prepared once for each connection and planned once: see link.py.
+-- All that the PostgreSQL store asks and writes, beside what it sets when it connects (connections.py) and the making of parts
+-- (partitions.py). schema1.sql and later describe the tables; statements.py says where the numbers come from. An array that
+-- is a parameter says its type. Every statement is prepared once for each connection and planned once: see connections.py.
 
--- ======== A step's view: look.py =====================================================================
+-- ======== A step's view: view.py =====================================================================
 
 -- name: now
 (extract(epoch from clock_timestamp()) * 1000000)::bigint
@@ -108,7 +108,7 @@ cross join lateral (select p.key, {action} from print p join journal j on j.seq 
 and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own
 and j.state in {acted_states} order by p.id desc limit 8) t
 
--- ======== Which rows a transaction takes: turns.py, store.py =========================================
+-- ======== Which rows a transaction takes: locks.py, store.py =========================================
 
 -- name: rows
 select name from turn where name = any(%s::text[]) order by name for
@@ -232,7 +232,7 @@ and read > %(before)s and read <= %(seq)s
 -- name: take_back_act
 update mark set acted = %s, changed = %s where key = %s and session = %s and acted = %s
 
--- ======== What others do and did: nearby.py ==========================================================
+-- ======== What others do and did: neighbours.py ==========================================================
 
 -- Without the content, which only the gate compares.
 -- name: bare
@@ -361,7 +361,7 @@ select current_setting('server_version'), (select version from schema_version),
 (select count(*) from journal), (select max(seq) from journal), (select count(distinct id) from live),
 {journal_size} + {other_sizes}, current_setting('fsync'), current_setting('synchronous_commit')
 
--- ======== Upkeep: store.py, parts.py =================================================================
+-- ======== Upkeep: store.py, partitions.py =================================================================
 
 -- The moment of an action as evidence: its report's; without one, that at which it can no longer be running.
 -- name: dated
@@ -453,7 +453,7 @@ select min(seq), max(seq) from journal
 -- name: any_between
 select 1 from journal where seq >= %s and seq < %s limit 1
 
--- ======== The version of the tables: schema.py, version.py; their parts: parts.py ====================
+-- ======== The version of the tables: schema.py, version.py; their partitions: partitions.py ====================
 
 -- name: make_version
 create table if not exists schema_version(one int primary key check (one = 1), version int not null,
@@ -473,7 +473,7 @@ select set_config('lock_timeout', %s, true)
 -- name: lock_journal
 lock table journal in access exclusive mode
 
--- ======== Carried elsewhere: carry.py ================================================================
+-- ======== Carried elsewhere: export.py ================================================================
 
 -- A page is found through an index, whatever the statistics of tables that are just being filled say.
 -- name: by_keys

@@ -45,16 +45,16 @@ from callosum.stores.base import (
 )
 from callosum.stores.keys import bare, scoped
 from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
-from callosum.stores.postgres.apply import Apply, keys_of
-from callosum.stores.postgres.line import Answer, Line
-from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
-from callosum.stores.postgres.look import Again, Look, Memory
-from callosum.stores.postgres.nearby import Around
-from callosum.stores.postgres.parts import drop, empty, extend, next_end, parts_of
-from callosum.stores.postgres.report import is_report, recalled
+from callosum.stores.postgres.apply import PostgresWriter, keys_of
+from callosum.stores.postgres.connections import PostgresConnections, address_of, explain, explained, lost, to_repeat
+from callosum.stores.postgres.locks import Locks, lock_order, locks_of_scope, merge_locks, would_wait
+from callosum.stores.postgres.neighbours import PostgresNeighbours
+from callosum.stores.postgres.notifications import PostgresNotifier
+from callosum.stores.postgres.partitions import drop, empty, extend, next_end, partitions_of
+from callosum.stores.postgres.pipeline import PendingResult, Pipeline
+from callosum.stores.postgres.report import is_report, predict
 from callosum.stores.postgres.statements import SQL
-from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
-from callosum.stores.postgres.wake import Bell
+from callosum.stores.postgres.view import PostgresCache, PostgresView, RunAgain
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
 from callosum.stores.rows import OPENERS, action_of, answered, entry_of
@@ -102,7 +102,7 @@ class _Done(Struct):
     something was sent that changes the store.
     """
 
-    turns: Turns
+    turns: Locks
     token: int
     covers: frozenset[str]
     answers: list[Applied | Exception] = []
@@ -126,9 +126,9 @@ class PostgresStore:
         self.address = address_of(url)
         self._clock = clock
         self._probe = probe
-        self._connections = connections = Connections(self.address)
-        self._memory = Memory()
-        self._bell = Bell(self._connections)
+        self._connections = connections = PostgresConnections(self.address)
+        self._memory = PostgresCache()
+        self._bell = PostgresNotifier(self._connections)
         self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = Pass()
         self._watched = Watched(
@@ -209,7 +209,7 @@ class PostgresStore:
             while True:
                 try:
                     return self._once(requests, run)
-                except Again as again:
+                except RunAgain as again:
                     self._memory.crowds.forget()  # may hold what was just undone
                     run.more |= again.names
                     if reruns >= _RERUNS:
@@ -242,8 +242,8 @@ class PostgresStore:
                 return [reported]
         covers = self._memory.covers  # for all of this run: another thread may learn of more meanwhile
         turns = [self._turns(request, run.more, covers) for request in requests]
-        done = _Done(merged(turns), secrets.randbits(62), covers)
-        again: Again | None = None
+        done = _Done(merge_locks(turns), secrets.randbits(62), covers)
+        again: RunAgain | None = None
         with self._connections.line() as line:
             self._make_shared(line, done.turns)
             line.begin()
@@ -259,7 +259,7 @@ class PostgresStore:
             try:
                 for wave in _waves(requests, turns, self._memory.actions):
                     self._wave(line, wave, taken, done, run.shift)
-            except Again as lacking:
+            except RunAgain as lacking:
                 if done.wrote:
                     raise  # which gives the connection up, and so everything of this run
                 again = lacking
@@ -288,7 +288,7 @@ class PostgresStore:
         if opened is None:
             return None
         clock = self._clock() if self._clock is not None else None
-        draft = recalled(opened, self._memory, scope, step, clock, self._probe)
+        draft = predict(opened, self._memory, scope, step, clock, self._probe)
         turns = self._turns(requests[0], keys_of((opened.action,))[scope.find.id], self._memory.covers)
         if draft is None or not self._memory.rows.issuperset(turns):
             return None
@@ -310,9 +310,9 @@ class PostgresStore:
         row = answer.fetchone()
         return draft.applied(row[0]) if row is not None else None
 
-    def _wave(self, line: Line, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
+    def _wave(self, line: Pipeline, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
         """Looks for several requests at once, then runs the step of each and sends what it writes."""
-        looks = [Look(line, scope, self._memory, self._probe, done.covers) for scope, _ in wave]
+        looks = [PostgresView(line, scope, self._memory, self._probe, done.covers) for scope, _ in wave]
         for look in looks:
             look.ask()
         line.sync()
@@ -336,7 +336,7 @@ class PostgresStore:
                 continue
             self._must_hold(done.turns, [settle.action for settle in change.settles])
             done.wrote = True
-            apply = Apply(line, self._memory, look, view, done.token, self._bell.channel)
+            apply = PostgresWriter(line, self._memory, look, view, done.token, self._bell.channel)
             applied = apply.write(change)
             if apply.covers:
                 done.covers |= apply.covers
@@ -344,13 +344,13 @@ class PostgresStore:
             done.first = done.first or (applied.ids[0] if applied.ids else 0)
             done.last = applied.ids[-1] if applied.ids else view.now
 
-    def _turns(self, request: Request, more: Iterable[str], covers: frozenset[str]) -> Turns:
+    def _turns(self, request: Request, more: Iterable[str], covers: frozenset[str]) -> Locks:
         scope = request[0]
         find = scope.find
         known = self._memory.actions.get(find.id, ()) if find is not None and find.id is not None else ()
-        return of_scope(scope, covers, (*known, *more))
+        return locks_of_scope(scope, covers, (*known, *more))
 
-    def _make_shared(self, line: Line, turns: Turns) -> None:
+    def _make_shared(self, line: Pipeline, turns: Locks) -> None:
         """Makes rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
         missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
         if missing:
@@ -360,12 +360,12 @@ class PostgresStore:
             line.sync()
             self._memory.add_rows(missing)
 
-    def _take(self, line: Line, turns: Turns, *, sure: bool = False) -> list[Answer]:
+    def _take(self, line: Pipeline, turns: Locks, *, sure: bool = False) -> list[PendingResult]:
         """Takes the rows; ``sure``: what follows must not be done if one of them is not there."""
         missing = sorted(name for name in turns if name not in self._memory.rows)
         if missing:
             line.send(SQL["make_rows"], (missing,))
-        runs = list(in_order(turns))
+        runs = list(lock_order(turns))
         if [alone for alone, _ in runs] == [False, True]:
             takes = [("share_and_take", [runs[0][1], runs[1][1]])]
         else:
@@ -375,19 +375,19 @@ class PostgresStore:
         return [line.send(SQL[query], groups) for query, groups in takes]
 
     def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
-        """Raises ``Again`` where a row was missing that was there once: it has been forgotten since."""
+        """Raises ``RunAgain`` where a row was missing that was there once: it has been forgotten since."""
         if done.taken:
             return
         if sum(cursor.fetchone()[0] for cursor in taken) < len(done.turns):
             self._memory.rows.difference_update(done.turns)
-            raise Again
+            raise RunAgain
         done.taken = True
 
-    def _must_hold(self, turns: Turns, actions: Iterable[Action]) -> None:
-        """Raises ``Again`` if a key of an action was not taken."""
+    def _must_hold(self, turns: Locks, actions: Iterable[Action]) -> None:
+        """Raises ``RunAgain`` if a key of an action was not taken."""
         lacking = {name for names in keys_of(actions).values() for name in names if not turns.get(name, False)}
         if lacking:
-            raise Again(lacking)
+            raise RunAgain(lacking)
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Tries for a while where the database cannot be reached."""
@@ -396,7 +396,7 @@ class PostgresStore:
             while True:
                 try:
                     return work()
-                except (StoreError, Again):
+                except (StoreError, RunAgain):
                     raise
                 except Exception as error:
                     if not lost(error):
@@ -458,13 +458,13 @@ class PostgresStore:
         return [action_of(row, 0, key or "", self._probe) for row in rows]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        return Around(self._read, namespace, sessions, self._probe).touched(limit)
+        return PostgresNeighbours(self._read, namespace, sessions, self._probe).touched(limit)
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
-        return Around(self._read, namespace, sessions, self._probe).nearby(keys)
+        return PostgresNeighbours(self._read, namespace, sessions, self._probe).nearby(keys)
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        return Around(self._read, namespace, sessions, self._probe).underway(floor, limit)
+        return PostgresNeighbours(self._read, namespace, sessions, self._probe).underway(floor, limit)
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         names = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys or ()]
@@ -556,7 +556,7 @@ class PostgresStore:
 
     def _tend_parts(self) -> None:
         """Makes the journal's next part ahead, and drops those that nothing is in any more."""
-        parts = parts_of(self._read(SQL["parts"]))
+        parts = partitions_of(self._read(SQL["parts"]))
         ((first, last),) = self._read(SQL["span"])
         clock, _ = self._moments()
         now = max(clock, last or 0)
@@ -746,14 +746,14 @@ def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
 
 
 def _waves(
-    requests: Sequence[Request], turns: Sequence[Turns], known: Mapping[int, Collection[str]]
+    requests: Sequence[Request], turns: Sequence[Locks], known: Mapping[int, Collection[str]]
 ) -> list[list[Request]]:
     """The requests in their order, in groups that can look at once because none can see what another changes.
 
     ``known`` are the keys of actions; another thread may have learned them after the turns were made out.
     """
     waves: list[list[Request]] = []
-    held: list[Turns] = []
+    held: list[Locks] = []
     sessions: set[tuple[str, str]] = set()
     for request, mine in zip(requests, turns, strict=True):
         scope = request[0]
@@ -761,7 +761,7 @@ def _waves(
         # Another report may turn out to be about anything, and a session's kin are what its last call said.
         about = known.get(scope.find.id) if scope.find is not None and scope.find.id is not None else None
         anything = scope.find is not None and (about is None or not all(mine.get(name, False) for name in about))
-        alone = anything or session in sessions or any(meet(mine, other) for other in held)
+        alone = anything or session in sessions or any(would_wait(mine, other) for other in held)
         if not waves or alone:
             waves.append([])
             held, sessions = [], set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from callosum.stores.postgres.link import Connections, address_of, explained
+from callosum.stores.postgres.connections import PostgresConnections, address_of, explained
 from callosum.stores.postgres.schema import SCHEMA
 from callosum.stores.postgres.statements import SQL
 
@@ -14,7 +14,7 @@ KNOWN = SCHEMA
 def found(url: str) -> int | None:
     """The version of the tables; None where there are none yet."""
     address = address_of(url)
-    with explained(address), Connections(address).alone() as connection:
+    with explained(address), PostgresConnections(address).alone() as connection:
         try:
             row = connection.execute(SQL["version"], prepare=False).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):

@@ -13,7 +13,7 @@ from callosum.stores.keys import covers
 from callosum.stores.records import TAKEN_BACK, Record, happened
 from callosum.stores.redis.names import (
     QUEUE,
-    Space,
+    NamespaceKeys,
     changed_by,
     known_by,
     learnt_by,
@@ -22,8 +22,8 @@ from callosum.stores.redis.names import (
     of_kin,
     of_reports,
 )
-from callosum.stores.redis.records import NOTHING, Act, Known, Own, blob_of, line_of, text_of
-from callosum.stores.redis.view import Seen
+from callosum.stores.redis.records import NOTHING, KeyAction, KeyKnowledge, OwnIds, blob_of, line_of, text_of
+from callosum.stores.redis.view import ViewData
 from callosum.stores.writes import about, is_late, kept, revised, settled, takes_back
 
 _WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
@@ -33,11 +33,11 @@ _UNREPORTED: Final = 1000
 """How many calls without a lease a session may leave unreported before the oldest cannot be found without an id."""
 
 
-Words = list[Raw | str | int]
+Commands = list[Raw | str | int]
 """Commands, one behind the other, each with the number of its words in front: of Redis, or ``apply.lua``'s own."""
 
 
-def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
+def missing(seen: ViewData, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
     """What a change is about that the look for it did not bring."""
     me = scope.session
     acts = {settle.action.id for settle in change.settles} | {entry.action for entry in change.entries if entry.action}
@@ -53,7 +53,7 @@ def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tup
     }
 
 
-class Write:
+class ChangeWriter:
     """The commands of one change.
 
     ``changed`` are the names under which it is seen, ``depends`` those of what it writes anew and must not have been
@@ -61,19 +61,21 @@ class Write:
     sessions know by it; ``noted`` is whether its session was noted lately.
     """
 
-    def __init__(self, space: Space, scope: Scope, seen: Seen, own: Own, first: int, *, noted: bool) -> None:
+    def __init__(
+        self, space: NamespaceKeys, scope: Scope, seen: ViewData, own: OwnIds, first: int, *, noted: bool
+    ) -> None:
         self.space = space
         self.scope = scope
         self.seen = seen
         self.own = own
         self.first = first
-        self.commands: Words = []
+        self.commands: Commands = []
         self.opened: Record | None = None
         self.changed: set[str] = set()
         self.depends: set[str] = set()
         self.noted = noted
         self.wakes = False
-        self.docs: dict[tuple[str, str], Known] = {}
+        self.docs: dict[tuple[str, str], KeyKnowledge] = {}
         self.settled: dict[int, Record] = {}
         self.late: set[tuple[str, str]] = set()
         """Of the docs those of acts that are reported so late that upkeep, an older version's too, may have forgotten
@@ -150,7 +152,7 @@ class Write:
             if not happened(action) or key.mode is Mode.READ:
                 continue
             known = self._known(key.name, session)
-            self._know(key.name, session, known.acted(Act(at, action.tier, key.mode.value, at)))
+            self._know(key.name, session, known.acted(KeyAction(at, action.tier, key.mode.value, at)))
             self.changed.update(changed_by(key.name))
             self._print(at, record, key)
 
@@ -218,7 +220,7 @@ class Write:
                 self._take_back(at, before, key)
             elif state is State.DONE and action.ended and happened(action) and key.mode is not Mode.READ:
                 known = self._known(key.name, action.session)
-                act = Act(at, action.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
+                act = KeyAction(at, action.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
                 self._know(key.name, action.session, known.reported(act))
                 if is_late(settle):
                     self.late.add((key.name, action.session))
@@ -270,14 +272,14 @@ class Write:
 
     # --- what sessions know ---
 
-    def _known(self, name: str, session: str) -> Known:
+    def _known(self, name: str, session: str) -> KeyKnowledge:
         place = (name, session)
         return self.docs.get(place) or self.seen.known.get(place, NOTHING)
 
-    def _know(self, name: str, session: str, known: Known) -> None:
+    def _know(self, name: str, session: str, known: KeyKnowledge) -> None:
         self.docs[name, session] = known
 
-    def _doc(self, name: str, session: str, known: Known) -> None:
+    def _doc(self, name: str, session: str, known: KeyKnowledge) -> None:
         space, before = self.space, self.seen.known.get((name, session))
         self._do("HSET", space.key("m", name), session, text_of(known.blob()))
         self.changed.update(learnt_by(name, session))
@@ -305,9 +307,9 @@ class Write:
         scope, space = self.scope, self.space
         if not self.noted:
             self._do("ZADD", space.key("seen"), self.own(self.first), scope.session)
-        said = {"parent": scope.parent, "continues": scope.continues}
-        if any(said.values()):
-            fields = [part for name, value in said.items() if value for part in (name, value)]
+        origin = {"parent": scope.parent, "continues": scope.continues}
+        if any(origin.values()):
+            fields = [part for name, value in origin.items() if value for part in (name, value)]
             self._do("HSET", space.key("s", scope.session), *fields)
             if not self.noted:
                 self.changed.add(of_kin(scope.session))

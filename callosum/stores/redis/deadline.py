@@ -52,7 +52,7 @@ def bounded() -> Iterator[float]:
         _operation.until = 0.0
 
 
-class Bounded(Retry):  # type: ignore[misc]
+class BoundedRetry(Retry):  # type: ignore[misc]
     """The driver's retries, none of which begins after the deadline of the operation or lasts much beyond it."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class _Ended(Exception):
 # --- clusters -----------------------------------------------------------------------------------------
 
 
-class Cluster(redis.RedisCluster):  # type: ignore[misc]
+class ClusterClient(redis.RedisCluster):  # type: ignore[misc]
     """A cluster's client whose commands end at the deadline of their operation, and raise the driver's own errors."""
 
     def __init__(self, **settings: Any) -> None:

@@ -13,18 +13,18 @@ from callosum.errors import StoreUnavailable
 from callosum.model import MINUTE, Applied, Change, Scope, View
 from callosum.stores.base import Probe, Request
 from callosum.stores.crowd import Crowds
-from callosum.stores.redis.change import Words, Write, missing
-from callosum.stores.redis.names import QUEUE, Space, looked_at, of_action, of_call, of_kin, of_reports
-from callosum.stores.redis.opened import Opened
-from callosum.stores.redis.recall import Place, Remembered
-from callosum.stores.redis.records import NOTHING, Own, known_of, record_of
-from callosum.stores.redis.spaces import Spaces
-from callosum.stores.redis.view import Look, Seen
+from callosum.stores.redis.bodies import BodyReader
+from callosum.stores.redis.cache import CachedView, CacheKey
+from callosum.stores.redis.change import ChangeWriter, Commands, missing
+from callosum.stores.redis.names import QUEUE, NamespaceKeys, looked_at, of_action, of_call, of_kin, of_reports
+from callosum.stores.redis.records import NOTHING, OwnIds, known_of, record_of
+from callosum.stores.redis.spaces import Namespaces
+from callosum.stores.redis.view import RedisView, ViewData
 
 TOLERANCE: Final = 20_000
 """By how many microseconds a transaction's moment may be moved on while it is applied."""
 
-Said = tuple[str, str, str, str]
+Origin = tuple[str, str, str, str]
 """A session (with its namespace), and what it says of where it comes from."""
 
 
@@ -35,12 +35,12 @@ class Basis(Struct):
     of an action, the look that it was opened with.
     """
 
-    seen: Seen
+    seen: ViewData
     last: int
     recalled: bool = False
     names: frozenset[str] | None = None
-    place: Place | None = None
-    look: Remembered | None = None
+    place: CacheKey | None = None
+    look: CachedView | None = None
 
 
 class Draft(Struct):
@@ -49,12 +49,12 @@ class Draft(Struct):
     ``taken``: how many of the requests are in it.
     """
 
-    own: Own
+    own: OwnIds
     answers: list[Applied | Exception]
     views: list[View | None]
-    writes: list[Write | None]
+    writes: list[ChangeWriter | None]
     depends: list[set[str]]
-    commands: Words
+    commands: Commands
     looks: dict[int, set[str]]
     changed: set[str]
     span: int = 0
@@ -67,13 +67,15 @@ class Draft(Struct):
 class Drafter:
     """Runs steps. ``noted``: when what a session says of itself was last written down by this process."""
 
-    def __init__(self, spaces: Spaces, probe: Probe, noted: Mapping[Said, int], crowds: Crowds) -> None:
+    def __init__(self, spaces: Namespaces, probe: Probe, noted: Mapping[Origin, int], crowds: Crowds) -> None:
         self._link = spaces.link
         self._probe = probe
         self._noted = noted
         self._crowds = crowds
 
-    def draft(self, space: Space, requests: Sequence[Request], bases: Sequence[Basis], own: Own, observe: int) -> Draft:
+    def draft(
+        self, space: NamespaceKeys, requests: Sequence[Request], bases: Sequence[Basis], own: OwnIds, observe: int
+    ) -> Draft:
         """Runs the steps of the first of these requests, as many as do not depend on one another."""
         draft = Draft(own, [], [], [], [], [], {}, set())
         for (scope, step), basis in zip(requests, bases, strict=True):
@@ -83,15 +85,15 @@ class Drafter:
             draft.taken += 1
             at = own.base + draft.span
             view: View | None = None
-            write: Write | None = None
+            write: ChangeWriter | None = None
             answer: Applied | Exception
             try:
-                look = Look(basis.seen, scope, at, self._probe, self._crowds)
-                opened = Opened(self._link.client, space)
+                look = RedisView(basis.seen, scope, at, self._probe, self._crowds)
+                opened = BodyReader(self._link.client, space)
                 view = look.view(observe, opened, opened.lately)
                 change = step(view)
-                noted = at - self._noted.get(said(scope), 0) < MINUTE
-                write = Write(space, scope, basis.seen, own, at, noted=noted)
+                noted = at - self._noted.get(origin_of(scope), 0) < MINUTE
+                write = ChangeWriter(space, scope, basis.seen, own, at, noted=noted)
                 self._fetch(space, basis.seen, *missing(basis.seen, scope, change))
                 write.write(change)
                 answer = Applied(change, tuple(range(at, at + len(change.entries))), at)
@@ -121,7 +123,7 @@ class Drafter:
             draft.span += max(len(answer.ids), 1)
         return draft
 
-    def _fetch(self, space: Space, seen: Seen, ids: set[int], places: set[tuple[str, str]]) -> None:
+    def _fetch(self, space: NamespaceKeys, seen: ViewData, ids: set[int], places: set[tuple[str, str]]) -> None:
         """Brings what a change is about and the look did not bring."""
         if not (ids or places):
             return
@@ -182,7 +184,7 @@ def _depends(scope: Scope, basis: Basis) -> set[str]:
     return names
 
 
-def said(scope: Scope) -> Said:
+def origin_of(scope: Scope) -> Origin:
     """What the session of a scope says."""
     return scope.namespace, scope.session, scope.parent, scope.continues
 

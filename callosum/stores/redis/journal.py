@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import DEFAULT_NAMESPACE, SECOND, Entry
-from callosum.stores.redis.link import Script
-from callosum.stores.redis.names import Space
+from callosum.stores.redis.connection import Script
+from callosum.stores.redis.names import NamespaceKeys
 from callosum.stores.redis.reads import PAGE
 from callosum.stores.redis.records import entry_of
-from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.spaces import Namespaces
 from callosum.stores.redis.transactions import LATE
 
 TAIL: Final = Script("tail")
 _FOREVER: Final = 2**62
 
 
-class Journal:
+class RedisJournal:
     """The entries of all namespaces, and the moments at which they stand."""
 
-    def __init__(self, spaces: Spaces) -> None:
+    def __init__(self, spaces: Namespaces) -> None:
         self._spaces = spaces
         self._link = spaces.link
 
@@ -75,7 +75,7 @@ class Journal:
         return int(self._link.client.get(f"{self._link.prefix}:clock") or 0)
 
     def page(
-        self, space: Space, after: int, limit: int, session: str | None, key: str | None, *, newest: bool
+        self, space: NamespaceKeys, after: int, limit: int, session: str | None, key: str | None, *, newest: bool
     ) -> tuple[int, list[Entry]]:
         """Entries of one namespace, and the moment up to which none can come any more, wherever others' clocks are."""
         low, high = (f"({after}" if after > 0 else "-"), "+"

@@ -13,7 +13,7 @@ PREFIX: Final = "callosum"
 """What every key of a store begins with, unless the URL says otherwise."""
 
 
-class Space:
+class NamespaceKeys:
     """The keys of one namespace. They share a hash tag, so a Redis Cluster keeps them in one slot.
 
     ``tag`` stands in front of each: ``callosum:{default}:log`` is the journal of the namespace ``default``.

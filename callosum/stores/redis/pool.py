@@ -14,15 +14,15 @@ CONNECTIONS: Final = 16
 """The most connections of one process to one server, unless the URL says otherwise (``pool=N``)."""
 
 
-class Exhausted(faults.MaxConnectionsError):  # type: ignore[misc]
+class PoolExhausted(faults.MaxConnectionsError):  # type: ignore[misc]
     """Every connection stayed in use for as long as one may be waited for."""
 
 
-class Lines(redis.ConnectionPool):  # type: ignore[misc]
+class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
     """Connections of redis-py, lent to one thread at a time; who finds none free waits up to ``wait`` seconds.
 
     A connection is lent as it is: one that died meanwhile fails on its first use, and whoever has it opens it again.
-    One of them listens for what wakes waiters, from the first wait on. Raises ``Exhausted``.
+    One of them listens for what wakes waiters, from the first wait on. Raises ``PoolExhausted``.
     """
 
     def __init__(self, *args: Any, limit: int = CONNECTIONS, wait: float = 5.0, **kwargs: Any) -> None:
@@ -82,7 +82,7 @@ class Lines(redis.ConnectionPool):  # type: ignore[misc]
             self.waiting -= 1
             self.timeouts += not free
         if not free:
-            raise Exhausted(
+            raise PoolExhausted(
                 f"all {self.limit} connections of this process stayed in use for {self.wait:g} s; "
                 f"allow more with pool=N in the store's URL"
             )

@@ -11,26 +11,26 @@ from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, Record, is_farewell, probed
-from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import Known, encode, entry_of, known_of, record_of
-from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.names import NamespaceKeys
+from callosum.stores.redis.records import KeyKnowledge, encode, entry_of, known_of, record_of
+from callosum.stores.redis.spaces import Namespaces
 from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
-from callosum.stores.redis.view import Look, asked, brought
+from callosum.stores.redis.view import RedisView, asked, parse_view_data
 
 PAGE: Final = 500
 """How many rows are asked for at a time."""
 _LIVE_LOOK: Final = 250
 
 
-class Reads:
+class RedisReads:
     """The methods of ``Store`` of the same names."""
 
-    def __init__(self, spaces: Spaces, probe: Probe) -> None:
+    def __init__(self, spaces: Namespaces, probe: Probe) -> None:
         self._spaces = spaces
         self._link = spaces.link
         self._probe = probe
 
-    def records(self, space: Space, ids: Sequence[bytes]) -> dict[int, Record]:
+    def records(self, space: NamespaceKeys, ids: Sequence[bytes]) -> dict[int, Record]:
         """These actions, and refused calls, as they are kept; without those that are gone."""
         if not ids:
             return {}
@@ -41,7 +41,7 @@ class Reads:
             if blob is not None
         }
 
-    def _opened_of(self, space: Space, ids: Sequence[bytes]) -> list[Action]:
+    def _opened_of(self, space: NamespaceKeys, ids: Sequence[bytes]) -> list[Action]:
         """These actions, in this order; refused calls are left out."""
         return [probed(record.action, self._probe) for record in self.records(space, ids).values() if record.opened]
 
@@ -98,7 +98,7 @@ class Reads:
         return sorted(found, key=lambda action: -action.id)[:limit]
 
     def _newest(
-        self, space: Space, among: str, since: int, limit: int, wanted: Callable[[Action], bool]
+        self, space: NamespaceKeys, among: str, since: int, limit: int, wanted: Callable[[Action], bool]
     ) -> list[Action]:
         found: list[Action] = []
         at = 0
@@ -110,7 +110,7 @@ class Reads:
                 break
         return found[:limit]
 
-    def _floor(self, space: Space, within: int) -> int:
+    def _floor(self, space: NamespaceKeys, within: int) -> int:
         """The moment of a namespace's ``within``-th newest entry, or of one a little newer; 0 if there are fewer."""
         client = self._link.client
         if client.xlen(space.key("log")) <= within:
@@ -129,13 +129,13 @@ class Reads:
         with self._link.explained():
             ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope)]))
             _, _, found_there = self._link.run(LOOK, self._spaces.clock_of(space), ask)
-            met = Look(brought(found_there, namespace), scope, 0, self._probe).fetched()
+            met = RedisView(parse_view_data(found_there, namespace), scope, 0, self._probe).fetched()
             found = around(met, (key.name for key in scope.keys), mine)
             looks = self._looks(space, mine, {action.key for action in found})
         near = [Nearby(action, looks.get(action.key, 0)) for action in found]
         return sorted(near, key=lambda one: -(one.action.ended or one.action.started))
 
-    def _looks(self, space: Space, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
+    def _looks(self, space: NamespaceKeys, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
         """When one of these sessions last looked at a key, or acted on it, itself or through what covers it."""
         covers = {key: covering(key) for key in keys}
         names = sorted({name for group in covers.values() for name in group})
@@ -197,5 +197,5 @@ class Reads:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _last_look(known: Known) -> int:
+def _last_look(known: KeyKnowledge) -> int:
     return max(known.read, int(known.acts[0].id) if known.acts else 0)

@@ -1,7 +1,7 @@
 """What is kept in Redis of an action, of what a session knows of a key, and of a journal entry.
 
 Ids stand in these as 16 digits, so that a transaction can leave room for its own: they are known for
-certain only when it is applied (``Own``).
+certain only when it is applied (``OwnIds``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def text_of(data: bytes) -> msgspec.Raw:
     return msgspec.Raw((b"\xda" + size.to_bytes(2) if size < 1 << 16 else b"\xdb" + size.to_bytes(4)) + data)
 
 
-class Own:
+class OwnIds:
     """The ids that a transaction will have. ``name`` is its own, ``base`` the moment it hopes for and its first id.
 
     Where another moment will do as well, they are ``mark`` and six digits in what it writes, which no other text can
@@ -159,7 +159,7 @@ def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> byt
     return b"%06d" % len(front) + front + encode(packed)
 
 
-class Act(Struct, array_like=True, gc=False):
+class KeyAction(Struct, array_like=True, gc=False):
     """One of a session's acts on a key. ``changed``: when that last changed the key; ``settled``: it has its report."""
 
     id: str
@@ -168,12 +168,12 @@ class Act(Struct, array_like=True, gc=False):
     changed: str
     settled: bool = False
 
-    def covers(self, other: Act) -> bool:
+    def covers(self, other: KeyAction) -> bool:
         """Whether whoever sees this need not see an older one."""
         return self.tier >= other.tier and self.mode in ("write", other.mode)
 
 
-class Known(Struct, array_like=True, gc=False):
+class KeyKnowledge(Struct, array_like=True, gc=False):
     """What a session knows of a key and did there. ``reads``: its looks, each with the action that looked."""
 
     read: int = 0
@@ -186,10 +186,10 @@ class Known(Struct, array_like=True, gc=False):
     notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
     reads: tuple[tuple[int, str], ...] = ()
-    acts: tuple[Act, ...] = ()
+    acts: tuple[KeyAction, ...] = ()
 
     @classmethod
-    def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], acts: tuple[Act, ...]) -> Known:
+    def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], acts: tuple[KeyAction, ...]) -> KeyKnowledge:
         """What a mark says, with the looks and acts beside it."""
         return cls(
             mark.read,
@@ -220,20 +220,20 @@ class Known(Struct, array_like=True, gc=False):
             self.pauses,
         )
 
-    def marked(self, mark: Mark, by: str) -> Known:
+    def marked(self, mark: Mark, by: str) -> KeyKnowledge:
         """With another mark; ``by`` is the action that looked (sixteen zeros for none)."""
         reads = (*self.reads, (mark.read, by))[-_READS:] if mark.read > self.read else self.reads
-        return Known.of(mark, reads, self.acts)
+        return KeyKnowledge.of(mark, reads, self.acts)
 
-    def acted(self, act: Act) -> Known:
+    def acted(self, act: KeyAction) -> KeyKnowledge:
         """With one act more, the newest. What it hides for good is forgotten."""
-        kept: list[Act] = [act]
+        kept: list[KeyAction] = [act]
         for older in self.acts:
             if not any(newer.settled and newer.covers(older) for newer in kept):
                 kept.append(older)
         return replace(self, acts=tuple(kept[:KEPT]))
 
-    def reported(self, act: Act) -> Known:
+    def reported(self, act: KeyAction) -> KeyKnowledge:
         """With the report of an act; one that was forgotten comes back, unless a newer one hides it for good."""
         if any(one.id == act.id for one in self.acts):
             acts = [act if one.id == act.id else one for one in self.acts]
@@ -243,7 +243,7 @@ class Known(Struct, array_like=True, gc=False):
             acts = sorted((*self.acts, act), key=lambda one: one.id, reverse=True)
         return replace(self, acts=tuple(acts[:KEPT]))
 
-    def without(self, id: str) -> Known:
+    def without(self, id: str) -> KeyKnowledge:
         """Without what a failed or cancelled action did, or saw."""
         reads = tuple([read for read in self.reads if read[1] != id])
         read = self.read if reads == self.reads else max((read[0] for read in reads), default=0)
@@ -256,19 +256,19 @@ class Known(Struct, array_like=True, gc=False):
 
     def blob(self) -> bytes:
         """As it is stored: in front, for the scripts, which actions matter and the last look."""
-        shown: list[Act] = []
+        shown: list[KeyAction] = []
         for act in self.acts:
             if not any(newer.covers(act) for newer in shown):
                 shown.append(act)
         return f"{','.join(act.id for act in shown)};{self.read};".encode() + encode(self)
 
 
-_known: Final = msgspec.msgpack.Decoder(Known).decode
-NOTHING: Final = Known()
+_known: Final = msgspec.msgpack.Decoder(KeyKnowledge).decode
+NOTHING: Final = KeyKnowledge()
 
 
-def known_of(blob: bytes) -> Known:
-    """What ``Known.blob`` wrote."""
+def known_of(blob: bytes) -> KeyKnowledge:
+    """What ``KeyKnowledge.blob`` wrote."""
     _, _, packed = blob.split(b";", 2)
     return _known(packed)
 

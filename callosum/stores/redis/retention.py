@@ -8,11 +8,11 @@ from typing import Final
 from callosum.model import HOUR, Entry, Mode
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.records import LIVE, REMEMBERED, Record, happened
-from callosum.stores.redis.journal import Journal
-from callosum.stores.redis.link import Script
-from callosum.stores.redis.names import Space
-from callosum.stores.redis.reads import PAGE, Reads
-from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.connection import Script
+from callosum.stores.redis.journal import RedisJournal
+from callosum.stores.redis.names import NamespaceKeys
+from callosum.stores.redis.reads import PAGE, RedisReads
+from callosum.stores.redis.spaces import Namespaces
 
 PRINTS: Final = Script("acts", "prints")
 FORGET: Final = Script("acts", "looks", "forget")
@@ -24,10 +24,10 @@ _ACTS_AT_ONCE: Final = 50
 """How many acts, for each of which it may look at all that sessions know of a key."""
 
 
-class Retention:
+class RedisRetention:
     """``Store.maintain`` and ``Store.take``."""
 
-    def __init__(self, spaces: Spaces, reads: Reads, journal: Journal) -> None:
+    def __init__(self, spaces: Namespaces, reads: RedisReads, journal: RedisJournal) -> None:
         self._spaces = spaces
         self._link = spaces.link
         self._reads = reads
@@ -55,10 +55,10 @@ class Retention:
             self._link.client.zrem(name, *old)
         return old
 
-    def _forget_calls(self, space: Space, now: int, budget: int) -> int:
+    def _forget_calls(self, space: NamespaceKeys, now: int, budget: int) -> int:
         return len(self._trim(space.key("calls"), now - REMEMBERED, budget))
 
-    def _forget_prints(self, space: Space, horizon: int, budget: int) -> int:
+    def _forget_prints(self, space: NamespaceKeys, horizon: int, budget: int) -> int:
         """Digests of acts that no look-back reaches; one without an outcome is found until it has one.
 
         What must stay is gone past, as with marks: few acts are reported so late.
@@ -73,7 +73,7 @@ class Retention:
         self._prints_passed[space.namespace] = start
         return gone
 
-    def _forget_marks(self, space: Space, horizon: int, budget: int) -> int:
+    def _forget_marks(self, space: NamespaceKeys, horizon: int, budget: int) -> int:
         """Marks live as long as their session's last call plus the longest window.
 
         A change stays while it has no outcome, and while somebody who goes on looked before it: stale has no window.
@@ -110,7 +110,7 @@ class Retention:
         only: Collection[int] | None = None,
     ) -> list[Entry]:
         with self._link.explained():
-            found: list[tuple[Space, Entry, Record | None]] = []
+            found: list[tuple[NamespaceKeys, Entry, Record | None]] = []
             spaces = self._spaces.all()
             newest = [self._journal.page(space, 0, 1, None, None, newest=True)[1] for space in spaces]
             last = max((entries[0].seq for entries in newest if entries), default=0)
@@ -135,14 +135,14 @@ class Retention:
         return [entry for _, entry, _ in found]
 
     def _free(
-        self, space: Space, until: int, horizon: int, limit: int, last: int, only: set[int] | None
-    ) -> list[tuple[Space, Entry, Record | None]]:
+        self, space: NamespaceKeys, until: int, horizon: int, limit: int, last: int, only: set[int] | None
+    ) -> list[tuple[NamespaceKeys, Entry, Record | None]]:
         """A namespace's oldest entries that nothing can ask for any more, with the actions they opened.
 
         What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
         not looked at anew for each segment.
         """
-        found: list[tuple[Space, Entry, Record | None]] = []
+        found: list[tuple[NamespaceKeys, Entry, Record | None]] = []
         start = self._entries_passed.get(space.namespace, 0)
         start = start if start < until else 0
         if only is not None:
@@ -163,7 +163,7 @@ class Retention:
             self._entries_passed[space.namespace] = found[0][1].seq - 1 if len(found) >= limit > 0 else 0
         return found[:limit]
 
-    def _needless(self, space: Space, entries: list[Entry], horizon: int) -> list[tuple[Entry, Record | None]]:
+    def _needless(self, space: NamespaceKeys, entries: list[Entry], horizon: int) -> list[tuple[Entry, Record | None]]:
         """Those of these entries that nobody needs."""
         ids = sorted({id for entry in entries for id in (entry.seq, entry.action) if id})
         records = self._reads.records(space, [f"{id:016d}".encode() for id in ids])
@@ -180,7 +180,7 @@ class Retention:
         needed = self._needed(space, free, horizon)
         return [(entry, own) for entry, own in free if entry.seq not in needed]
 
-    def _needed(self, space: Space, acts: list[tuple[Entry, Record | None]], horizon: int) -> set[int]:
+    def _needed(self, space: NamespaceKeys, acts: list[tuple[Entry, Record | None]], horizon: int) -> set[int]:
         """Those of these acts that somebody who goes on is to be told of, and the looks for whose sake he is."""
         places = [
             (key.name, record.action.session, entry.seq)

@@ -13,18 +13,18 @@ from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
 from callosum.stores.receipt import LEFT, Kept, Receipt, Watched, receipt_of, refusal
-from callosum.stores.redis.journal import Journal
-from callosum.stores.redis.link import SCHEMA, Link
-from callosum.stores.redis.opened import fetch
-from callosum.stores.redis.reads import Reads
-from callosum.stores.redis.retention import Retention
-from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.bodies import fetch
+from callosum.stores.redis.connection import SCHEMA, RedisConnection
+from callosum.stores.redis.journal import RedisJournal
+from callosum.stores.redis.notifications import RedisNotifier
+from callosum.stores.redis.reads import RedisReads
+from callosum.stores.redis.retention import RedisRetention
+from callosum.stores.redis.spaces import Namespaces
 from callosum.stores.redis.transactions import Transactions
-from callosum.stores.redis.wake import Wake
 
 
 class RedisStore:
-    """A store in a Redis. ``url`` as ``Link`` reads it; ``clock`` stands in for the server's in tests.
+    """A store in a Redis. ``url`` as ``RedisConnection`` reads it; ``clock`` stands in for the server's in tests.
 
     Moments are the server's. On one server they are unique over all namespaces; in a Redis Cluster each namespace
     has its own.
@@ -35,15 +35,15 @@ class RedisStore:
     def __init__(
         self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
     ) -> None:
-        self.link = link = Link(url)
+        self.link = link = RedisConnection(url)
         place = f"{link.place} {link.prefix}"
         self._watched = Watched(receipt_of(state, place), link.place, self._held, self._keep, lambda: link.epoch)
-        self.spaces = Spaces(self.link, clock)
+        self.spaces = Namespaces(self.link, clock)
         self.transactions = Transactions(self.spaces, probe, self.observing, self._observe)
-        self._reads = Reads(self.spaces, probe)
-        self._journal = Journal(self.spaces)
-        self._retention = Retention(self.spaces, self._reads, self._journal)
-        self._wake = Wake(self.link)
+        self._reads = RedisReads(self.spaces, probe)
+        self._journal = RedisJournal(self.spaces)
+        self._retention = RedisRetention(self.spaces, self._reads, self._journal)
+        self._wake = RedisNotifier(self.link)
         self._observed: tuple[float, int] = (0.0, 0)
         self._gates = f"{self.link.prefix}:gates"
         if hasattr(os, "register_at_fork"):

@@ -31,14 +31,22 @@ from callosum.model import SECOND, Action, Applied, Asks, Scope
 from callosum.stores.base import Probe, Request
 from callosum.stores.crowd import Asker, Crowds, stamps_of
 from callosum.stores.records import Record, probed
-from callosum.stores.redis.change import Write
-from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
-from callosum.stores.redis.link import InDoubt, NotKept, Script
-from callosum.stores.redis.names import Space, of_call
-from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
-from callosum.stores.redis.records import Own, encode, known_of, new_mark, record_of, text_of
-from callosum.stores.redis.spaces import Spaces
-from callosum.stores.redis.view import Look, Seen, asked, brought
+from callosum.stores.redis.cache import (
+    CachedAction,
+    CachedView,
+    KnowledgeByKey,
+    RedisCache,
+    ServerTime,
+    cache_key_of,
+    with_own_changes,
+)
+from callosum.stores.redis.change import ChangeWriter
+from callosum.stores.redis.connection import InDoubt, NotDurable, Script
+from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Origin, origin_of
+from callosum.stores.redis.names import NamespaceKeys, of_call
+from callosum.stores.redis.records import OwnIds, encode, known_of, new_mark, record_of, text_of
+from callosum.stores.redis.spaces import Namespaces
+from callosum.stores.redis.view import RedisView, ViewData, asked, parse_view_data
 
 LATEST_SHOWN: Final = 12
 LATE: Final = 100_000
@@ -109,7 +117,7 @@ class Transactions:
     """
 
     def __init__(
-        self, spaces: Spaces, probe: Probe, observing: Callable[[], int], observe: Callable[[int], None]
+        self, spaces: Namespaces, probe: Probe, observing: Callable[[], int], observe: Callable[[int], None]
     ) -> None:
         self._spaces = spaces
         self._link = spaces.link
@@ -117,11 +125,11 @@ class Transactions:
         self._observe = observe
         self.overtaken = 0
         """How many times a transaction of this process had to be run again."""
-        self._recall = Recall()
+        self._recall = RedisCache()
         self._lost = 0
         self._times: dict[str, ServerTime] = {}
         self._listed: dict[str, float] = {}
-        self._noted: dict[Said, int] = {}
+        self._noted: dict[Origin, int] = {}
         self._crowds = Crowds()
         self._drafter = Drafter(spaces, probe, self._noted, self._crowds)
         self._crowded = 0.0
@@ -165,7 +173,7 @@ class Transactions:
                 rest = rest[len(done) :]
         return answers
 
-    def _round(self, space: Space, requests: Sequence[Request]) -> list[Applied | Exception]:
+    def _round(self, space: NamespaceKeys, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Runs the first of these requests, as many as do not depend on one another, and applies them at once."""
         turn = _Turn(f"{self._own}{next(self._count):x}")
         try:
@@ -184,7 +192,7 @@ class Transactions:
                 with suppress(RedisError):  # its time will be up
                     self._link.client.hdel(space.key("turn"), turn.name)
 
-    def _tried(self, space: Space, requests: Sequence[Request], turn: _Turn) -> list[Applied | Exception]:
+    def _tried(self, space: NamespaceKeys, requests: Sequence[Request], turn: _Turn) -> list[Applied | Exception]:
         observe = self._observing()
         sight: _Sight | None = self._known(space, requests)
         while True:
@@ -211,7 +219,7 @@ class Transactions:
             raise Unconfirmed(outcome.doubt, answers)
         return answers
 
-    def _lag(self, space: Space, draft: Draft, outcome: _Outcome, turn: _Turn) -> None:
+    def _lag(self, space: NamespaceKeys, draft: Draft, outcome: _Outcome, turn: _Turn) -> None:
         """Lets a transaction that was overtaken wait before it looks again; often enough, it takes a ticket."""
         self.overtaken += 1
         turn.failed += 1
@@ -225,14 +233,14 @@ class Transactions:
         else:
             time.sleep(random.uniform(0, min(0.0005 * 2**turn.failed, 0.01)))  # noqa: S311 - to part those who meet
 
-    def _queue(self, space: Space, draft: Draft, turn: _Turn) -> None:
+    def _queue(self, space: NamespaceKeys, draft: Draft, turn: _Turn) -> None:
         """Takes a ticket for what a draft looked at."""
         names = encode(sorted(set().union(*draft.looks.values())))
         turn.ticket = self._spaces.run(TURN, space, turn.name, turn.ticket, names, _TURN).decode()
 
     # --- looking ---
 
-    def _known(self, space: Space, requests: Sequence[Request]) -> _Sight | None:
+    def _known(self, space: NamespaceKeys, requests: Sequence[Request]) -> _Sight | None:
         """What a look would bring, as far as this process knows; the rest is looked at. None if it knows nothing."""
         lost = self._link.lost()
         if lost != self._lost:
@@ -261,23 +269,23 @@ class Transactions:
     def _recalled(self, scope: Scope) -> Basis | None:
         opened = self._recall.report(scope)
         if opened is not None and scope.find is not None and scope.find.id is not None:
-            seen = Seen([], [], dict(opened.known), {scope.find.id: opened.record}, None, b"", [], set())
+            seen = ViewData([], [], dict(opened.known), {scope.find.id: opened.record}, None, b"", [], set())
             look = self._recall.look(opened.place)
             return Basis(seen, opened.last, recalled=True, place=opened.place, look=look)
-        place = place_of(scope) if not self._link.cluster else None  # a cluster's fail-over would go unnoticed
+        place = cache_key_of(scope) if not self._link.cluster else None  # a cluster's fail-over would go unnoticed
         known = self._recall.look(place)
         return Basis(known.seen, known.last, recalled=True, names=known.names, place=place) if known else None
 
-    def _look(self, space: Space, requests: Sequence[Request]) -> _Sight:
+    def _look(self, space: NamespaceKeys, requests: Sequence[Request]) -> _Sight:
         ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope) for scope, _ in requests]))
         return self._sight(space, requests, self._link.run(LOOK, self._spaces.clock_of(space), ask))
 
-    def _sight(self, space: Space, requests: Sequence[Request], found: Sequence[Any]) -> _Sight:
+    def _sight(self, space: NamespaceKeys, requests: Sequence[Request], found: Sequence[Any]) -> _Sight:
         now, last, *answers = found
         self._time(space).heard(int(now))
         bases = []
         for (scope, _), answer in zip(requests, answers, strict=True):
-            seen, place = brought(answer, scope.namespace), place_of(scope)
+            seen, place = parse_view_data(answer, scope.namespace), cache_key_of(scope)
             if seen.crowds:
                 self._crowd(space, scope, seen, int(now))
                 if place is not None:
@@ -286,12 +294,12 @@ class Transactions:
             bases.append(Basis(seen, int(last), place=place))
         return _Sight(int(now), bases)
 
-    def _crowd(self, space: Space, scope: Scope, seen: Seen, now: int) -> None:
+    def _crowd(self, space: NamespaceKeys, scope: Scope, seen: ViewData, now: int) -> None:
         """Completes a look at keys with very many open actions by those that it must show.
 
         What changes between the look and this is noticed when the change is applied, like all that changes meanwhile.
         """
-        waiting = Look(seen, scope, now, self._probe).waiting() if scope.waits else ()
+        waiting = RedisView(seen, scope, now, self._probe).waiting() if scope.waits else ()
         asker = Asker(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
         for name, ids in seen.crowds.items():
             records: dict[int, Record] = {}
@@ -303,7 +311,7 @@ class Transactions:
             seen.records.update({one.id: records[one.id] for one in shown if one.id in records})
 
     def _fetch(
-        self, space: Space, seen: Seen, name: str, records: dict[int, Record], ids: Sequence[int]
+        self, space: NamespaceKeys, seen: ViewData, name: str, records: dict[int, Record], ids: Sequence[int]
     ) -> list[Action]:
         """Return actions on a key, and note their records."""
         for id in ids:
@@ -319,7 +327,7 @@ class Transactions:
         found = (probed(records[id].action, self._probe) for id in ids if id in records)
         return [replace(one, key=name, mode=key.mode) for one in found for key in one.keys if key.name == name]
 
-    def _time(self, space: Space) -> ServerTime:
+    def _time(self, space: NamespaceKeys) -> ServerTime:
         clock = self._spaces.clock_of(space)
         found = self._times.get(clock)
         return found if found is not None else self._times.setdefault(clock, ServerTime())
@@ -327,7 +335,7 @@ class Transactions:
     # --- drafting and applying ---
 
     def _settled(
-        self, space: Space, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int
+        self, space: NamespaceKeys, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int
     ) -> tuple[Draft, _Outcome]:
         """Drafts and applies; when only the moment was taken meanwhile, once more at a later one."""
         draft, outcome = self._attempt(space, requests, sight, turn, observe, sight.now)
@@ -340,16 +348,22 @@ class Transactions:
         return draft, outcome if outcome.what != _TAKEN else _Outcome(_NOT_YET)
 
     def _attempt(
-        self, space: Space, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int, now: int
+        self, space: NamespaceKeys, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int, now: int
     ) -> tuple[Draft, _Outcome]:
         crowded = time.monotonic() < self._crowded
-        own = Own(turn.name, now, self._mark if crowded else "")
+        own = OwnIds(turn.name, now, self._mark if crowded else "")
         draft = self._drafter.draft(space, requests, sight.bases, own, observe)
         tolerance = TOLERANCE if crowded and self._drafter.alike(requests, draft) else 0
         return draft, self._apply(space, requests, draft, sight, turn, tolerance)
 
     def _apply(
-        self, space: Space, requests: Sequence[Request], draft: Draft, sight: _Sight, turn: _Turn, tolerance: int
+        self,
+        space: NamespaceKeys,
+        requests: Sequence[Request],
+        draft: Draft,
+        sight: _Sight,
+        turn: _Turn,
+        tolerance: int,
     ) -> _Outcome:
         if not draft.commands:
             return _Outcome(_APPLIED, draft.own.base)
@@ -389,7 +403,7 @@ class Transactions:
         turn.sent = draft
         try:
             answer = run(APPLY, self._spaces.clock_of(space), encode(ask))
-        except NotKept as error:
+        except NotDurable as error:
             answer, doubt = error.answer, str(error)  # which matters only if it was applied
         turn.sent = None
         if not isinstance(answer, bytes):  # it looked instead
@@ -419,28 +433,28 @@ class Transactions:
             if not write.noted:
                 if len(self._noted) > _NOTED_HERE:
                     self._noted.clear()
-                self._noted[said(scope)] = last
+                self._noted[origin_of(scope)] = last
             if basis.place is None:
                 continue
-            docs: Docs = write.docs
+            docs: KnowledgeByKey = write.docs
             if own.mark:
                 docs = {place: known_of(own.told(one.blob(), moment)) for place, one in write.docs.items()}
             records = dict(write.settled)
             if write.opened is not None:
                 records[write.opened.action.id + shift] = _later(write.opened, shift)
             look = basis.look
-            if look is None and place_of(scope) == basis.place:
-                look = Remembered(basis.seen, _lasting(scope, draft.depends[at]), last, since)
+            if look is None and cache_key_of(scope) == basis.place:
+                look = CachedView(basis.seen, _lasting(scope, draft.depends[at]), last, since)
                 still = True
             if look is not None and still and untouched(at, look.names):
-                seen = folded(look.seen, docs, records)
-                self._recall.keep_look(basis.place, Remembered(seen, look.names, last, since))
+                seen = with_own_changes(look.seen, docs, records)
+                self._recall.keep_look(basis.place, CachedView(seen, look.names, last, since))
             else:
                 self._recall.drop(basis.place)
             if write.opened is not None:
                 id = write.opened.action.id + shift
                 mine = {place: one for place, one in docs.items() if place[1] == scope.session}
-                opened = Opened(records[id], mine, last, since, basis.place)
+                opened = CachedAction(records[id], mine, last, since, basis.place)
                 # What an action supersedes is looked up with its report.
                 action = opened.record.action
                 if not action.supersedes and all((key.name, scope.session) in mine for key in action.keys):
@@ -469,7 +483,7 @@ def _strange(scope: Scope) -> tuple[str, list[str], list[str]] | None:
     return call, [print_.hex() for print_ in scope.prints], [key.name for key in scope.keys]
 
 
-def _untouched(writes: Sequence[Write | None]) -> Callable[[int, Iterable[str]], bool]:
+def _untouched(writes: Sequence[ChangeWriter | None]) -> Callable[[int, Iterable[str]], bool]:
     """Tells whether nobody but the writer at a place changed any of some names."""
     if len(writes) == 1:
         return lambda _at, _names: True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from callosum.stores.redis.link import SCHEMA, Link
+from callosum.stores.redis.connection import SCHEMA, RedisConnection
 
 KNOWN = SCHEMA
 
 
-class _Look(Link):
+class _Look(RedisConnection):
     """A connection that leaves no trace."""
 
     def _greet(self) -> None:

@@ -26,11 +26,11 @@ from callosum.stores.base import Probe
 from callosum.stores.crowd import BOUND, Asker, Crowds, hold_by_sort
 from callosum.stores.keys import above, span
 from callosum.stores.records import Record, probed
-from callosum.stores.redis.records import Known, answer_in, encode, known_of, record_of
+from callosum.stores.redis.records import KeyKnowledge, answer_in, encode, known_of, record_of
 from callosum.stores.view import Fetched, meant, twins, views, waiting
 
 
-class Seen(Struct):
+class ViewData(Struct):
     """What was brought for one scope. ``names``: the keys of which this session's part was looked for.
 
     ``crowds``: the ids of all open actions of keys with very many, of which ``more`` is what is not shown.
@@ -38,7 +38,7 @@ class Seen(Struct):
 
     parents: list[str]
     before: list[str]
-    known: dict[tuple[str, str], Known]
+    known: dict[tuple[str, str], KeyKnowledge]
     records: dict[int, Record]
     earlier: int | None
     answer: bytes
@@ -76,10 +76,10 @@ def packed(scopes: Iterable[Scope]) -> bytes:
     return encode([asked(scope) for scope in scopes])
 
 
-def brought(answer: Sequence[Any], namespace: str) -> Seen:
+def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:
     """What ``look.lua`` answers for one scope."""
     parents, before, docs, acts, earlier, line, unreported, names, crowds = answer
-    return Seen(
+    return ViewData(
         [name.decode() for name in parents],
         [name.decode() for name in before],
         {(docs[i].decode(), docs[i + 1].decode()): known_of(docs[i + 2]) for i in range(0, len(docs), 3)},
@@ -92,10 +92,10 @@ def brought(answer: Sequence[Any], namespace: str) -> Seen:
     )
 
 
-class Look:
+class RedisView:
     """One consistent look, for one scope."""
 
-    def __init__(self, seen: Seen, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
+    def __init__(self, seen: ViewData, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
         self.seen = seen
         self.crowds = crowds
         self.scope = scope

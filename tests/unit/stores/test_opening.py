@@ -11,7 +11,7 @@ from callosum.errors import ConfigError
 from callosum.settings import Settings, load
 from callosum.stores.memory import MemoryStore
 from callosum.stores.opening import exists, file_of, open_store
-from callosum.stores.postgres.link import POOL, address_of
+from callosum.stores.postgres.connections import POOL, address_of
 from callosum.stores.sqlite import SqliteStore
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import callosum.stores
-from callosum.stores.postgres.carry import Carrier as OfPostgres
+from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.postgres.statements import SQL as POSTGRES
 from callosum.stores.rows import PARTS
 from callosum.stores.sqlite.carry import Carrier as OfSqlite
@@ -37,7 +37,7 @@ def _said(folder: Path) -> set[str]:
         (FOLDER / "sqlite", SQLITE),
         (FOLDER / "postgres", POSTGRES),
         (FOLDER, OfSqlite.shared),
-        (FOLDER, OfPostgres.shared),
+        (FOLDER, PostgresExport.shared),
     ],
 )
 def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:

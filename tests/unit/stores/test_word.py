@@ -8,9 +8,9 @@ import threading
 import msgspec
 import pytest
 
-from callosum.stores.postgres import wake as postgres
-from callosum.stores.redis import wake as redis
-from callosum.stores.redis.names import Space, changed_by, known_by, of_action
+from callosum.stores.postgres import notifications as postgres
+from callosum.stores.redis import notifications as redis
+from callosum.stores.redis.names import NamespaceKeys, changed_by, known_by, of_action
 from callosum.stores.word import Word
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
@@ -34,7 +34,7 @@ def test_what_another_version_says_may_concern_all(notice: str) -> None:
 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
 def test_redis_says_where_and_on_which_keys(namespace: str) -> None:
-    channel = Space("callosum", namespace).key("wake").encode()
+    channel = NamespaceKeys("callosum", namespace).key("wake").encode()
     names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
     assert redis._said(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
     assert redis._said(channel, b"1795352944361458") == (namespace, ())

@@ -35,7 +35,7 @@ _BINARY: Final = pq.Format.BINARY
 _BAD: Final = pq.ConnStatus.BAD
 
 
-class Wired(psycopg.Connection[Any]):
+class PipelineConnection(psycopg.Connection[Any]):
     """A connection that knows which statements it has prepared. ``preamble`` begins each of its transactions."""
 
     prepared: set[bytes] | None
@@ -87,12 +87,12 @@ class Wired(psycopg.Connection[Any]):
         return ready[0][1]
 
 
-class Answer:
+class PendingResult:
     """What became of one statement: its rows are there once the line was synced."""
 
     __slots__ = ("_line", "_rows")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Pipeline) -> None:
         self._line = line
         self._rows: list[tuple[Any, ...]] | None = None
 
@@ -108,7 +108,7 @@ class Answer:
         return rows[0] if rows else None
 
 
-class Line:
+class Pipeline:
     """A connection while statements are sent through it. ``enter`` it first, and ``leave`` it at the end.
 
     After an error everything that was sent up to the next wait is undone by the server, a transaction stays
@@ -117,10 +117,10 @@ class Line:
 
     __slots__ = ("_connection", "_pgconn", "_sent")
 
-    def __init__(self, connection: Wired) -> None:
+    def __init__(self, connection: PipelineConnection) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
-        self._sent: deque[Answer | bytes | None] = deque()
+        self._sent: deque[PendingResult | bytes | None] = deque()
 
     def enter(self) -> None:
         """Makes it a pipeline."""
@@ -156,7 +156,7 @@ class Line:
         if self._connection.preamble is not None:
             self.send(*self._connection.preamble)
 
-    def send(self, query: str, params: Params = None) -> Answer:
+    def send(self, query: str, params: Params = None) -> PendingResult:
         """Sends a statement; its rows are there after ``sync``. Parameters are ``%s`` or ``%(name)s``."""
         statement = _statements.get(query) or _compiled(query)
         values, formats = statement.values(params) if statement.arrays else (None, None)
@@ -169,7 +169,7 @@ class Line:
                 self._sent.append(statement.name)
                 prepared.add(statement.name)
             self._pgconn.send_query_prepared(statement.name, values, formats, _BINARY)
-        answer = Answer(self)
+        answer = PendingResult(self)
         self._sent.append(answer)
         return answer
 
@@ -212,7 +212,7 @@ class Line:
                     error = error_from_result(result, encoding="utf-8")
                 if self._pgconn.status == _BAD:
                     raise self._broken(error)
-            elif isinstance(awaited, Answer):
+            elif isinstance(awaited, PendingResult):
                 awaited._rows = connection.rows(result) if result.status == _TUPLES else []  # noqa: SLF001
             if connection.result() is not None:
                 raise self._broken(error)
@@ -341,18 +341,18 @@ def _compiled(query: str) -> _Statement:
     """A statement with its places numbered: the same name twice is one parameter."""
     names: dict[str, int] = {}
     arrays: list[Encoder | None] = []
-    in_order = 0
+    lock_order = 0
 
     def place(found: re.Match[str]) -> str:
-        nonlocal in_order
+        nonlocal lock_order
         if found[0] == "%%":
             return "%"
         encoder = _ARRAYS[found[2]] if found[2] else None
         name = found[1]
         if name is None:
-            in_order += 1
+            lock_order += 1
             arrays.append(encoder)
-            number = in_order
+            number = lock_order
         elif name in names:
             number = names[name]
             if found[2]:
@@ -363,7 +363,7 @@ def _compiled(query: str) -> _Statement:
         return f"${number}" + (f"::{found[2]}" if found[2] else "")
 
     sql = _PLACE.sub(place, query)
-    if names and in_order:
+    if names and lock_order:
         raise psycopg.ProgrammingError("parameters are either named or in order")
     statement = _Statement(
         b"callosum_%d" % next(_numbers), sql.encode(), tuple(names) if names else None, tuple(arrays)

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
-from callosum.stores.postgres.line import Line, Params, Wired
+from callosum.stores.postgres.pipeline import Params, Pipeline, PipelineConnection
 from callosum.stores.postgres.schema import migrate
 
 SCHEMA_NAME: Final = "callosum"
@@ -136,12 +136,12 @@ class _Operation(threading.local):
     until = 0.0
 
 
-class Connections:
+class PostgresConnections:
     """The pool of one process. After a fork the child makes its own and leaves its parent's alone."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pool: ConnectionPool[Wired] | None = None
+        self._pool: ConnectionPool[PipelineConnection] | None = None
         self._lock = threading.Lock()
         self._pid = 0
         self._busy = 0
@@ -149,9 +149,9 @@ class Connections:
         self._operation = _Operation()
         self.opened = 0
         """Number of connections that the pool made so far: each may be one to another server."""
-        self._left: list[ConnectionPool[Wired]] = []
+        self._left: list[ConnectionPool[PipelineConnection]] = []
 
-    def _get(self) -> ConnectionPool[Wired]:
+    def _get(self) -> ConnectionPool[PipelineConnection]:
         pool = self._pool
         if pool is not None and self._pid == os.getpid():
             return pool
@@ -167,14 +167,14 @@ class Connections:
                 self._pid = os.getpid()
             return self._pool
 
-    def _open(self) -> ConnectionPool[Wired]:
+    def _open(self) -> ConnectionPool[PipelineConnection]:
         with explained(self.address), self.alone() as connection:
             migrate(connection, self.address.schema)
             if not self.address.direct:
                 self._refuse_shared(connection)
         pool = ConnectionPool(
             self.address.conninfo,
-            connection_class=Wired,
+            connection_class=PipelineConnection,
             kwargs={**_network(self.address.conninfo), "autocommit": True, "client_encoding": "utf8"},
             min_size=1,
             max_size=self.address.pool,
@@ -186,7 +186,7 @@ class Connections:
         pool.open()
         return pool
 
-    def _configure(self, connection: Wired) -> None:
+    def _configure(self, connection: PipelineConnection) -> None:
         self.opened += 1
         if self.address.direct:
             connection.wire(prepares=False, preamble=(_FOR_TRANSACTION, (self.address.schema,)))
@@ -222,7 +222,7 @@ class Connections:
             yield connection
 
     @contextmanager
-    def line(self) -> Iterator[Line]:
+    def line(self) -> Iterator[Pipeline]:
         """A line on a connection; its end waits for what was sent last, and raises what became of it.
 
         A connection on which anything went wrong is used again only if it says that it can be.
@@ -231,7 +231,7 @@ class Connections:
         connection = self._taken(pool)
         with self._lock:
             self._busy += 1
-        line = Line(connection)
+        line = Pipeline(connection)
         connection.limit(self._remaining())
         try:
             line.enter()
@@ -263,7 +263,7 @@ class Connections:
         until = self._operation.until
         return until - time.monotonic() if until else PATIENCE
 
-    def _taken(self, pool: ConnectionPool[Wired]) -> Wired:
+    def _taken(self, pool: ConnectionPool[PipelineConnection]) -> PipelineConnection:
         try:
             return pool.getconn(max(_LEAST, self._remaining()))
         except PoolTimeout as error:

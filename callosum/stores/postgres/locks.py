@@ -26,13 +26,13 @@ _ENTITY: Final = "\x01"  # sorts before every key
 _OTHER: Final = "\x02"
 _BUCKETS: Final = 64
 
-Turns = dict[str, bool]
+Locks = dict[str, bool]
 """Names of rows, and whether each is taken alone (True) or shared."""
 
 
-def of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = ()) -> Turns:
+def locks_of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = ()) -> Locks:
     """Returns the rows for a scope and for the keys ``more`` (with their namespace); ``covers`` are in use."""
-    turns: Turns = {}
+    turns: Locks = {}
     for key in scope.keys:
         _add(turns, scoped(scope.namespace, key.name), covers)
     for name in more:
@@ -45,7 +45,7 @@ def of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = ()) ->
     return turns or {f"{_OTHER}any{_BAR}{zlib.crc32(scope.session.encode()) % _BUCKETS}": False}
 
 
-def _add(turns: Turns, name: str, covers: Collection[str]) -> None:
+def _add(turns: Locks, name: str, covers: Collection[str]) -> None:
     turns[name] = True
     whole = entity(name)
     first = name[-1:] == "/" and name not in covers
@@ -65,21 +65,21 @@ def entity(name: str) -> str:
     return _ENTITY + name[: min(ends)] if ends else _ENTITY + name
 
 
-def merged(many: Iterable[Turns]) -> Turns:
+def merge_locks(many: Iterable[Locks]) -> Locks:
     """Returns the rows of several scopes together."""
-    turns: Turns = {}
+    turns: Locks = {}
     for each in many:
         for name, alone in each.items():
             turns[name] = alone or turns.get(name, False)
     return turns
 
 
-def meet(one: Turns, other: Turns) -> bool:
+def would_wait(one: Locks, other: Locks) -> bool:
     """Whether the two would wait for each other."""
     return any(name in other and (alone or other[name]) for name, alone in one.items())
 
 
-def in_order(turns: Turns) -> Iterator[tuple[bool, list[str]]]:
+def lock_order(turns: Locks) -> Iterator[tuple[bool, list[str]]]:
     """The rows in the order in which they are taken, in runs that are taken alike."""
     for alone, run in groupby(sorted(turns.items()), key=itemgetter(1)):
         yield alone, [name for name, _ in run]

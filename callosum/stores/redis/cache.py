@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from callosum.model import SECOND, Key, Scope
 from callosum.stores.records import LIVE, Record
-from callosum.stores.redis.records import Known
-from callosum.stores.redis.view import Seen
+from callosum.stores.redis.records import KeyKnowledge
+from callosum.stores.redis.view import ViewData
 
 KEPT: Final = 60.0
 """For how many seconds what is known is taken for true, until the server says otherwise."""
@@ -28,55 +28,55 @@ _LARGE: Final = 32
 _STALE: Final = 10.0
 """Seconds after which an idea of the server's time is replaced even by a worse one."""
 
-Place = tuple[str, str, tuple[Key, ...], bool, str, str]
+CacheKey = tuple[str, str, tuple[Key, ...], bool, str, str]
 """What makes two looks the same: namespace, session, keys, whether for what is live, parent, predecessor."""
-Docs = Mapping[tuple[str, str], Known]
+KnowledgeByKey = Mapping[tuple[str, str], KeyKnowledge]
 
 
-class Remembered(Struct):
+class CachedView(Struct):
     """One look. ``names``: what it depends on; ``last``: up to which moment it is true; ``since``: when that was."""
 
-    seen: Seen
+    seen: ViewData
     names: frozenset[str]
     last: int
     since: float
 
 
-class Opened(Struct):
+class CachedAction(Struct):
     """An action that this process opened, for its report. ``place``: the look that it was opened with."""
 
     record: Record
-    known: Docs
+    known: KnowledgeByKey
     last: int
     since: float
-    place: Place
+    place: CacheKey
 
 
-def place_of(scope: Scope) -> Place | None:
+def cache_key_of(scope: Scope) -> CacheKey | None:
     """Where a scope's look is kept; None where it also looks for something that is found in no other way."""
     if scope.find is not None or scope.waits or not scope.keys:
         return None
     return scope.namespace, scope.session, scope.keys, scope.live, scope.parent, scope.continues
 
 
-class Recall:
+class RedisCache:
     """Looks and opened actions of one process. Entries are replaced, never changed, so threads need no lock."""
 
     def __init__(self) -> None:
-        self._looks: dict[Place, Remembered] = {}
-        self._opened: dict[tuple[str, int], Opened] = {}
+        self._looks: dict[CacheKey, CachedView] = {}
+        self._opened: dict[tuple[str, int], CachedAction] = {}
 
     def clear(self) -> None:
         """Forgets all."""
         self._looks.clear()
         self._opened.clear()
 
-    def look(self, place: Place | None) -> Remembered | None:
+    def look(self, place: CacheKey | None) -> CachedView | None:
         """What is known at a place."""
         found = self._looks.get(place) if place is not None else None
         return found if found is not None and time.monotonic() - found.since < KEPT else None
 
-    def report(self, scope: Scope) -> Opened | None:
+    def report(self, scope: Scope) -> CachedAction | None:
         """The action whose report a scope is for, once; None if it looks for anything else too."""
         find = scope.find
         if find is None or find.id is None or scope.keys or scope.waits or scope.call is not None:
@@ -84,13 +84,13 @@ class Recall:
         found = self._opened.pop((scope.namespace, find.id), None)
         return found if found is not None and time.monotonic() - found.since < KEPT else None
 
-    def keep_action(self, namespace: str, id: int, opened: Opened) -> None:
+    def keep_action(self, namespace: str, id: int, opened: CachedAction) -> None:
         """Keeps an action that was opened."""
         if len(self._opened) >= _REPORTS:
             self._opened.clear()
         self._opened[namespace, id] = opened
 
-    def keep_look(self, place: Place, found: Remembered) -> None:
+    def keep_look(self, place: CacheKey, found: CachedView) -> None:
         """Keeps a look."""
         if len(found.seen.records) > _LARGE:
             self._looks.pop(place, None)
@@ -99,12 +99,12 @@ class Recall:
             self._looks.clear()
         self._looks[place] = found
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: CacheKey) -> None:
         """Forgets a look that does not stand."""
         self._looks.pop(place, None)
 
 
-def folded(seen: Seen, docs: Docs, records: Mapping[int, Record]) -> Seen:
+def with_own_changes(seen: ViewData, docs: KnowledgeByKey, records: Mapping[int, Record]) -> ViewData:
     """A look with one's own changes in it, and without what belonged to a single call."""
     known = {**seen.known, **docs}
     needed = {int(act.id) for one in known.values() for act in one.acts}

@@ -10,11 +10,11 @@ from redis.exceptions import RedisError
 
 from callosum.model import MAX_KEPT, Action
 from callosum.stores.base import CALLS_LATELY
-from callosum.stores.redis.names import Space
+from callosum.stores.redis.names import NamespaceKeys
 from callosum.stores.redis.records import answer_in, record_of
 
 
-def fetch(client: Any, space: Space, ids: Sequence[int]) -> dict[int, bytes]:
+def fetch(client: Any, space: NamespaceKeys, ids: Sequence[int]) -> dict[int, bytes]:
     """Return the bodies of the entries at these places; as ``Store.bodies``."""
     with client.pipeline(transaction=False) as pipe:
         for id in ids:
@@ -24,13 +24,13 @@ def fetch(client: Any, space: Space, ids: Sequence[int]) -> dict[int, bytes]:
     return {id: body for id, body in bodies.items() if 0 < len(body) <= MAX_KEPT}
 
 
-class Opened:
+class BodyReader:
     """Fetches bodies and sessions' last calls for one view, each once: a step may run again after its change.
 
     A server that is away then costs the summaries, not the decision.
     """
 
-    def __init__(self, client: Any, space: Space) -> None:
+    def __init__(self, client: Any, space: NamespaceKeys) -> None:
         self._client = client
         self._space = space
         self._known: dict[int, bytes] = {}

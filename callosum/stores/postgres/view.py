@@ -30,9 +30,9 @@ from callosum.model import (
 from callosum.stores.base import CALLS_LATELY, LATELY, Probe
 from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
-from callosum.stores.postgres.line import Answer, Line
-from callosum.stores.postgres.link import Row
-from callosum.stores.postgres.nearby import Around
+from callosum.stores.postgres.connections import Row
+from callosum.stores.postgres.neighbours import PostgresNeighbours
+from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -57,14 +57,14 @@ _Walk = tuple[str, int, Mode]
 """The key through which an older act is looked for, the act, and the mode of the key that is asked for."""
 
 
-class Opened(Struct, frozen=True):
+class OpenedAction(Struct, frozen=True):
     """An action as it was opened, and ``since`` when it is, by this process's monotonic clock."""
 
     action: Action
     since: float
 
 
-class Memory:
+class PostgresCache:
     """What a process may remember between transactions: facts that never change, or hardly ever.
 
     ``covers``: keys in use that cover others, as far as that is committed. ``rows``: names that have a row in
@@ -79,7 +79,7 @@ class Memory:
         self.rows: set[str] = set()
         self.actions: dict[int, tuple[str, ...]] = {}
         self.sessions: dict[tuple[str, str], tuple[int, int]] = {}
-        self.opened: dict[tuple[str, int], Opened] = {}
+        self.opened: dict[tuple[str, int], OpenedAction] = {}
         self.observe = 0
         self.crowds = Crowds()
 
@@ -97,7 +97,7 @@ class Memory:
         if len(self.opened) > 10_000:
             self.opened.clear()
         action = opened(applied.ids[-1], applied.change.entries[-1], opening)
-        self.opened[scope.namespace, action.id] = Opened(action, time.monotonic())
+        self.opened[scope.namespace, action.id] = OpenedAction(action, time.monotonic())
 
     def add_covers(self, names: Iterable[str]) -> None:
         """Notes keys that cover others. A run of a transaction goes by those that were known when it began."""
@@ -110,7 +110,7 @@ class Memory:
         self.rows.update(names)
 
 
-class Again(Exception):
+class RunAgain(Exception):
     """The transaction must be run again with the rows of these keys taken too (none: of covers newly known)."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -118,14 +118,16 @@ class Again(Exception):
         self.names = frozenset(names)
 
 
-class Look:
+class PostgresView:
     """One step's look at the store: ``ask``, then, once the line was synced, ``head`` and ``view``.
 
     ``names`` are the scope's keys with their namespace. ``fresh``: the session need not be noted again. ``covers``
     are those by which the rows were chosen that the transaction has taken, with those that it has made itself.
     """
 
-    def __init__(self, line: Line, scope: Scope, memory: Memory, probe: Probe, covers: frozenset[str]) -> None:
+    def __init__(
+        self, line: Pipeline, scope: Scope, memory: PostgresCache, probe: Probe, covers: frozenset[str]
+    ) -> None:
         self.line = line
         self.scope = scope
         self.memory = memory
@@ -146,8 +148,8 @@ class Look:
             "most": BOUND + 1 if scope.asks is not None else None,
         }
         self._asker: Asker | None = None
-        self._sent: list[Answer] = []
-        self._below: list[Answer] = []
+        self._sent: list[PendingResult] = []
+        self._below: list[PendingResult] = []
         self._fetched: Fetched
         self._crowds: dict[str, Crowd] = {}
 
@@ -170,7 +172,7 @@ class Look:
                 elif name + "|" in self._asked_below:
                     self._ask_below(key, name + "|", name + "}")
         known = self.memory.sessions.get((scope.namespace, scope.session))
-        self._kin: tuple[Answer, Answer] | None = None
+        self._kin: tuple[PendingResult, PendingResult] | None = None
         if known is None or scope.parent or scope.continues:
             self._kin = (
                 send(SQL["parents"], {**params, "start": scope.parent or None}),
@@ -191,7 +193,7 @@ class Look:
         self._below += [self.line.send(SQL[statement], params) for statement in statements]
 
     def head(self) -> None:
-        """Reads what tells whether the right rows were taken; raises ``Again`` if they were not."""
+        """Reads what tells whether the right rows were taken; raises ``RunAgain`` if they were not."""
         row = self._head.fetchone()
         assert row is not None  # noqa: S101  a row of values always comes
         self.clock, self.last = row[0], row[1] or 0
@@ -202,7 +204,7 @@ class Look:
         if new:
             self.memory.add_covers(new)
         if any(name[-1] == "/" for name in new):
-            raise Again
+            raise RunAgain
         for key, name in zip(self.scope.keys, self.names, strict=True):
             if name + "|" in new and not (name[-1] == "/" and key.mode is not Mode.READ):
                 self._ask_below(key, name + "|", name + "}")
@@ -239,7 +241,9 @@ class Look:
         return {id: body.encode() for id, body in self.line.fetch(SQL["bodies"], (list(ids),))}
 
     def _lately(self, session: str) -> list[Action]:
-        return Around(self.line.fetch, self.scope.namespace, (session,), self._probe).touched(CALLS_LATELY, LATELY)
+        return PostgresNeighbours(self.line.fetch, self.scope.namespace, (session,), self._probe).touched(
+            CALLS_LATELY, LATELY
+        )
 
     def _ancestry(self, now: int) -> tuple[str, ...]:
         """Where the session comes from; and whether it must be noted again."""

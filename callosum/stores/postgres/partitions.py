@@ -40,7 +40,7 @@ _NOT_NOW: Final = (
 """Somebody else is at it, or was; or this role may not: then the journal keeps the parts that it has."""
 
 
-class Part(Struct, frozen=True, order=True):
+class Partition(Struct, frozen=True, order=True):
     """A table with the entries from ``low`` up to ``high``."""
 
     low: int
@@ -48,18 +48,18 @@ class Part(Struct, frozen=True, order=True):
     name: str
 
 
-def parts_of(rows: Iterable[Sequence[Any]]) -> list[Part]:
+def partitions_of(rows: Iterable[Sequence[Any]]) -> list[Partition]:
     """The parts in the rows of ``parts``, oldest first."""
     found = []
     for name, bounds in rows:
         bound = _BOUNDS.search(bounds or "")
         if bound is not None:
             low, high = bound.groups()
-            found.append(Part(int(low) if low else -_END, int(high) if high else _END, name))
+            found.append(Partition(int(low) if low else -_END, int(high) if high else _END, name))
     return sorted(found)
 
 
-def next_end(parts: Sequence[Part], first: int, now: int) -> int | None:
+def next_end(parts: Sequence[Partition], first: int, now: int) -> int | None:
     """Where the last part is to end, None if it is not time yet; ``first`` is the oldest entry's moment."""
     if not parts or len(parts) >= _MOST or parts[-1].high != _END:
         return None
@@ -69,19 +69,19 @@ def next_end(parts: Sequence[Part], first: int, now: int) -> int | None:
     return max(now, parts[-1].low) + span
 
 
-def empty(parts: Sequence[Part], last: int) -> list[Part]:
+def empty(parts: Sequence[Partition], last: int) -> list[Partition]:
     """The parts that get no entries any more; ``last`` is the newest entry's moment."""
     return [part for part in parts if part.high <= last]
 
 
-def extend(connection: psycopg.Connection, last: Part, end: int) -> bool:
+def extend(connection: psycopg.Connection, last: Partition, end: int) -> bool:
     """Gives the last part its end and makes the next one; False if somebody else is at it or has done it.
 
     ``last`` is the last part as it was when ``end`` was worked out.
     """
 
     def work() -> bool:
-        if parts_of(connection.execute(SQL["parts"]).fetchall())[-1] != last:
+        if partitions_of(connection.execute(SQL["parts"]).fetchall())[-1] != last:
             return False
         table = sql.Identifier(last.name)
         low = sql.SQL("minvalue") if last.low == -_END else sql.Literal(last.low)
@@ -97,7 +97,7 @@ def extend(connection: psycopg.Connection, last: Part, end: int) -> bool:
     return _alone(connection, work)
 
 
-def drop(connection: psycopg.Connection, part: Part) -> bool:
+def drop(connection: psycopg.Connection, part: Partition) -> bool:
     """Drops a part if nothing is in it any more."""
     table = sql.Identifier(part.name)
 

@@ -17,9 +17,9 @@ from redis import exceptions as faults
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
 from callosum.stores.receipt import IDENTITY, new_identity
-from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, Bounded, Cluster, bounded
+from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, BoundedRetry, ClusterClient, bounded
 from callosum.stores.redis.names import PREFIX
-from callosum.stores.redis.pool import CONNECTIONS, Exhausted, Lines
+from callosum.stores.redis.pool import CONNECTIONS, LimitedPool, PoolExhausted
 
 SCHEMA: Final = 1
 _SYNC: Final = 5_000
@@ -54,7 +54,7 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-class NotKept(StoreUnavailable):
+class NotDurable(StoreUnavailable):
     """A script was run, and the server did not confirm that what it wrote survives. ``answer`` is the script's."""
 
     def __init__(self, message: str, answer: Any) -> None:
@@ -66,7 +66,7 @@ class InDoubt(faults.ConnectionError):  # type: ignore[misc]
     """The connection was lost after a script was sent, and nobody could be asked whether it was run."""
 
 
-class Link:
+class RedisConnection:
     """A pool of connections. Safe for threads, and after a fork.
 
     ``url``: ``redis://``, ``rediss://``, ``unix://`` (or ``valkey://``, ``valkeys://``) as redis-py reads it, with
@@ -115,9 +115,9 @@ class Link:
         if self._secret is not None:
             more["password"] = self._secret
         if self.cluster:
-            return Cluster(url=self.url, max_connections=self.limit, **more)
-        more["retry"] = Bounded()
-        client = redis.Redis.from_pool(Lines.from_url(self.url, limit=self.limit, wait=TIMEOUT, **more))
+            return ClusterClient(url=self.url, max_connections=self.limit, **more)
+        more["retry"] = BoundedRetry()
+        client = redis.Redis.from_pool(LimitedPool.from_url(self.url, limit=self.limit, wait=TIMEOUT, **more))
         if client.info("cluster").get("cluster_enabled"):
             client.close()
             self.cluster = True
@@ -141,7 +141,7 @@ class Link:
     def pool(self) -> Pool:
         """The connections of this process now; of a cluster, those to all its servers together."""
         if not self.cluster:
-            lines: Lines = self.client.connection_pool
+            lines: LimitedPool = self.client.connection_pool
             return lines.state()
         nodes = [node.redis_connection for node in self.client.get_nodes() if node.redis_connection is not None]
         pools = [node.connection_pool for node in nodes]
@@ -233,7 +233,7 @@ class Link:
         self._doubt(identity)
         local, others = waited if self._syncs else (1, waited)
         if int(local) < 1 or int(others) < self.replicas:
-            raise NotKept(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s", answer)
+            raise NotDurable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s", answer)
         return answer
 
     def _doubt(self, identity: bytes | None) -> None:
@@ -249,7 +249,7 @@ class Link:
         Behind the arguments stands 1 when the script may have been run before, else 0. The driver's own way through
         ``execute_command`` costs a multiple of what the server needs for a script.
         """
-        pool: Lines = self.client.connection_pool
+        pool: LimitedPool = self.client.connection_pool
         with bounded() as until:
             connection = pool.get_connection()
             try:
@@ -318,7 +318,7 @@ class Link:
 
     def told(self, error: Exception) -> StoreError | StoreUnavailable:
         """An error of the driver as one of the store."""
-        if isinstance(error, Exhausted):
+        if isinstance(error, PoolExhausted):
             return StoreUnavailable(f"{self.place}: {error}")
         if isinstance(error, faults.MaxConnectionsError):
             told = f"all {self.limit} connections to a server of the cluster are in use"

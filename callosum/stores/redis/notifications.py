@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 from redis import exceptions as faults
 
-from callosum.stores.redis.link import Link
+from callosum.stores.redis.connection import RedisConnection
 from callosum.stores.word import Word
 
 _LOOK_UP: Final = 0.5
@@ -31,12 +31,12 @@ def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
     return namespace, tuple(name for name in names if "\0" not in name and name[:1] != "\1" and name[-1:] != "|")
 
 
-class Wake(Word):
+class RedisNotifier(Word):
     """Waits for the messages of all namespaces of one store."""
 
     faults = (faults.RedisError, faults.RedisClusterException, OSError)
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RedisConnection) -> None:
         super().__init__()
         self._link = link
         self._pattern = f"{link.prefix}:{{*}}:wake"

@@ -32,9 +32,9 @@ from callosum.stores.carrying import Known as KnownRecord
 from callosum.stores.keys import covers
 from callosum.stores.records import ACTED, LIVE, Record
 from callosum.stores.redis import records
-from callosum.stores.redis.link import Link, Script
-from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import Known, blob_of, entry_of, known_of, line_of, record_of
+from callosum.stores.redis.connection import RedisConnection, Script
+from callosum.stores.redis.names import NamespaceKeys
+from callosum.stores.redis.records import KeyKnowledge, blob_of, entry_of, known_of, line_of, record_of
 from callosum.stores.writes import opened
 
 _STAMP: Final = Script("stamp")
@@ -43,11 +43,11 @@ _STONE: Final = 500
 _NOBODY: Final = "0" * 16
 
 
-class Carrier:
+class RedisExport:
     """The store at ``url``."""
 
     def __init__(self, url: str) -> None:
-        self.link = Link(url)
+        self.link = RedisConnection(url)
 
     @property
     def name(self) -> str:
@@ -56,14 +56,14 @@ class Carrier:
     def close(self) -> None:
         self.link.close()
 
-    def _spaces(self) -> list[Space]:
+    def _spaces(self) -> list[NamespaceKeys]:
         names = self.link.client.smembers(f"{self.link.prefix}:namespaces")
-        return [Space(self.link.prefix, name) for name in sorted(name.decode() for name in names)]
+        return [NamespaceKeys(self.link.prefix, name) for name in sorted(name.decode() for name in names)]
 
-    def _space(self, namespace: str) -> Space:
-        return Space(self.link.prefix, namespace)
+    def _space(self, namespace: str) -> NamespaceKeys:
+        return NamespaceKeys(self.link.prefix, namespace)
 
-    def _clock_of(self, space: Space) -> str:
+    def _clock_of(self, space: NamespaceKeys) -> str:
         return space.key("clock") if self.link.cluster else f"{self.link.prefix}:clock"
 
     @contextmanager
@@ -78,7 +78,7 @@ class Carrier:
             tops = [self._top(space) for space in self._spaces()]
         return max(tops, default=0)
 
-    def _top(self, space: Space) -> int:
+    def _top(self, space: NamespaceKeys) -> int:
         rows = self.link.client.xrevrange(space.key("log"), count=1)
         return int(rows[0][0].partition(b"-")[0]) if rows else 0
 
@@ -115,11 +115,11 @@ class Carrier:
                     page.append(Written(entry, act))
                 yield page, msgspec.json.encode(at).decode()
 
-    def _rows(self, space: Space, after: int) -> list[Any]:
+    def _rows(self, space: NamespaceKeys, after: int) -> list[Any]:
         rows: list[Any] = self.link.client.xrange(space.key("log"), f"({after}-0" if after else "-", "+", PAGE)
         return rows
 
-    def _records(self, space: Space, ids: Iterable[int]) -> dict[int, Record]:
+    def _records(self, space: NamespaceKeys, ids: Iterable[int]) -> dict[int, Record]:
         wanted = list(ids)
         if not wanted:
             return {}
@@ -137,7 +137,7 @@ class Carrier:
             for page in in_pages(self._docs(names, len(begin.encode()))):
                 yield self._known(space, page), ""
 
-    def _docs(self, names: Iterable[bytes], begin: int) -> Iterator[tuple[str, str, Known]]:
+    def _docs(self, names: Iterable[bytes], begin: int) -> Iterator[tuple[str, str, KeyKnowledge]]:
         for some in in_pages(names):
             with self.link.client.pipeline(transaction=False) as pipe:
                 for name in some:
@@ -146,7 +146,7 @@ class Carrier:
                     for session, blob in found.items():
                         yield name[begin:].decode(), session.decode(), known_of(blob)
 
-    def _known(self, space: Space, docs: Sequence[tuple[str, str, Known]]) -> list[KnownRecord]:
+    def _known(self, space: NamespaceKeys, docs: Sequence[tuple[str, str, KeyKnowledge]]) -> list[KnownRecord]:
         ids = {int(act.id) for _, _, known in docs for act in known.acts}
         ids |= {int(by) for _, _, known in docs for _, by in known.reads}
         found = self._records(space, sorted(ids.difference({0})))
@@ -213,7 +213,7 @@ class Carrier:
                 self.link.client.sadd(f"{self.link.prefix}:namespaces", namespace)
                 _LOAD[sort](self, self._space(namespace), list(group))
 
-    def _load_journal(self, space: Space, written: Sequence[Written]) -> None:
+    def _load_journal(self, space: NamespaceKeys, written: Sequence[Written]) -> None:
         top = self._top(space)
         old = [one.entry.seq for one in written if one.entry.seq <= top]
         before = self._records(space, old)
@@ -242,7 +242,7 @@ class Carrier:
             pipe.set(space.key("count"), count)
             pipe.set(self._clock_of(space), last)
 
-    def _list(self, pipe: Any, space: Space, id: int, record: Record) -> None:
+    def _list(self, pipe: Any, space: NamespaceKeys, id: int, record: Record) -> None:
         """Puts an action where others find it, as ``change.Write`` does."""
         at, action = f"{id:016d}", record.action
         state = action.state
@@ -269,7 +269,7 @@ class Carrier:
         elif state is State.DONE and not action.ended:
             pipe.zadd(space.key("u", action.session), {at: id})
 
-    def _unlist(self, pipe: Any, space: Space, id: int, record: Record) -> None:
+    def _unlist(self, pipe: Any, space: NamespaceKeys, id: int, record: Record) -> None:
         at = f"{id:016d}"
         for place in ("open", "q", "ids"):
             pipe.zrem(space.key(place), at)
@@ -281,10 +281,10 @@ class Carrier:
             pipe.zrem(space.key("l", key.name), at)
             pipe.zrem(space.key("n", key.name), at)
 
-    def _load_marks(self, space: Space, known: Sequence[KnownRecord]) -> None:
+    def _load_marks(self, space: NamespaceKeys, known: Sequence[KnownRecord]) -> None:
         ids = {id for one in known for id in (*one.acts, *(by for _, by in one.looks if by))}
         found = self._records(space, sorted(ids))
-        names: dict[str, dict[str, Known]] = {}
+        names: dict[str, dict[str, KeyKnowledge]] = {}
         for one in known:
             names.setdefault(one.key, {})[one.session] = _doc(one, found)
         with self._pipe() as pipe:
@@ -301,7 +301,7 @@ class Carrier:
                     else:
                         pipe.zrem(space.key("c", name), session)
 
-    def _load_prints(self, space: Space, prints: Sequence[Print]) -> None:
+    def _load_prints(self, space: NamespaceKeys, prints: Sequence[Print]) -> None:
         found = self._records(space, sorted({print_.id for print_ in prints}))
         with self._pipe() as pipe:
             for one in prints:
@@ -318,14 +318,16 @@ class Carrier:
             for id, record in found.items():
                 pipe.hset(space.key("a"), f"{id:016d}", blob_of(record))
 
-    def _load_sessions(self, space: Space, sessions: Sequence[Session]) -> None:
+    def _load_sessions(self, space: NamespaceKeys, sessions: Sequence[Session]) -> None:
         with self._pipe() as pipe:
             for one in sessions:
                 pipe.zadd(space.key("seen"), {one.name: one.seen})
                 pipe.delete(space.key("s", one.name))
-                said = {name: value for name, value in (("parent", one.parent), ("continues", one.continues)) if value}
-                if said:
-                    pipe.hset(space.key("s", one.name), mapping=said)
+                origin = {
+                    name: value for name, value in (("parent", one.parent), ("continues", one.continues)) if value
+                }
+                if origin:
+                    pipe.hset(space.key("s", one.name), mapping=origin)
 
     def drop(self, sort: Sort, records: Sequence[Any]) -> None:
         with self.link.explained():
@@ -336,7 +338,7 @@ class Carrier:
             for namespace, group in groupby(sorted(records, key=_namespace), key=_namespace):
                 self._drop(sort, self._space(namespace), list(group))
 
-    def _drop(self, sort: Sort, space: Space, gone: Sequence[Any]) -> None:
+    def _drop(self, sort: Sort, space: NamespaceKeys, gone: Sequence[Any]) -> None:
         seqs = [one.entry.seq for one in gone] if sort is Sort.JOURNAL else []
         found = self._records(space, seqs)
         with self._pipe() as pipe:
@@ -376,17 +378,17 @@ class Carrier:
             self.link.run_durable(_STAMP, self._stamp_key, msgspec.json.encode(stamp))
 
 
-_SCAN: Final[Mapping[Sort, Callable[[Carrier], Iterator[Page]]]] = {
-    Sort.MARKS: Carrier._marks,  # noqa: SLF001 - this module's own
-    Sort.PRINTS: Carrier._prints,  # noqa: SLF001
-    Sort.SESSIONS: Carrier._sessions,  # noqa: SLF001
-    Sort.FACTS: Carrier._facts,  # noqa: SLF001
+_SCAN: Final[Mapping[Sort, Callable[[RedisExport], Iterator[Page]]]] = {
+    Sort.MARKS: RedisExport._marks,  # noqa: SLF001 - this module's own
+    Sort.PRINTS: RedisExport._prints,  # noqa: SLF001
+    Sort.SESSIONS: RedisExport._sessions,  # noqa: SLF001
+    Sort.FACTS: RedisExport._facts,  # noqa: SLF001
 }
-_LOAD: Final[Mapping[Sort, Callable[[Carrier, Space, Sequence[Any]], None]]] = {
-    Sort.JOURNAL: Carrier._load_journal,  # noqa: SLF001 - this module's own
-    Sort.MARKS: Carrier._load_marks,  # noqa: SLF001
-    Sort.PRINTS: Carrier._load_prints,  # noqa: SLF001
-    Sort.SESSIONS: Carrier._load_sessions,  # noqa: SLF001
+_LOAD: Final[Mapping[Sort, Callable[[RedisExport, NamespaceKeys, Sequence[Any]], None]]] = {
+    Sort.JOURNAL: RedisExport._load_journal,  # noqa: SLF001 - this module's own
+    Sort.MARKS: RedisExport._load_marks,  # noqa: SLF001
+    Sort.PRINTS: RedisExport._load_prints,  # noqa: SLF001
+    Sort.SESSIONS: RedisExport._load_sessions,  # noqa: SLF001
 }
 
 
@@ -451,7 +453,7 @@ def _shown(mark: Mark) -> Mark:
     return mark if mark.notified_at else Mark(mark.read, mark.notified, mark.notified_kind)
 
 
-def _doc(one: KnownRecord, found: Mapping[int, Record]) -> Known:
+def _doc(one: KnownRecord, found: Mapping[int, Record]) -> KeyKnowledge:
     acts = []
     for id in one.acts:
         record = found.get(id)
@@ -460,6 +462,6 @@ def _doc(one: KnownRecord, found: Mapping[int, Record]) -> Known:
             continue
         settled = _is_settled(record.action)
         changed = record.action.ended if settled else id
-        acts.append(records.Act(f"{id:016d}", record.action.tier, key.mode.value, f"{changed:016d}", settled))
+        acts.append(records.KeyAction(f"{id:016d}", record.action.tier, key.mode.value, f"{changed:016d}", settled))
     looks = one.looks or (((one.mark.read, 0),) if one.mark.read else ())
-    return Known.of(one.mark, tuple((read, f"{by:016d}") for read, by in reversed(looks)), tuple(acts))
+    return KeyKnowledge.of(one.mark, tuple((read, f"{by:016d}") for read, by in reversed(looks)), tuple(acts))

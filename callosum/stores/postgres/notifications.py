@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from callosum.stores.postgres.link import Connections
+from callosum.stores.postgres.connections import PostgresConnections
 from callosum.stores.word import Word
 
 _LOOK_UP: Final = 1.0
@@ -34,12 +34,12 @@ def _said(notice: str) -> tuple[str | None, tuple[str, ...]]:
     return namespace, tuple(keys)
 
 
-class Bell(Word):
+class PostgresNotifier(Word):
     """Waits for notices on the channel of one schema."""
 
     faults = (psycopg.Error, OSError)
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: PostgresConnections) -> None:
         super().__init__()
         self._connections = connections
         self.channel = f"callosum_{connections.address.schema}"

@@ -11,7 +11,7 @@ from callosum.stores import carryrows as rows
 from callosum.stores.carrying import PAGE, Page, Session
 from callosum.stores.carrysql import Many, SqlCarrier
 from callosum.stores.postgres.apply import openness
-from callosum.stores.postgres.link import Connections, explained
+from callosum.stores.postgres.connections import PostgresConnections, explained
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.store import PostgresStore
 from callosum.stores.rows import PARTS
@@ -28,7 +28,7 @@ _CARRY: Final = load(
 _SHARED: Final = {name: text.replace("?", "%s") for name, text in _CARRY.items()}
 
 
-class Carrier(SqlCarrier):
+class PostgresExport(SqlCarrier):
     """The store at ``url``; its tables are made if they are absent."""
 
     shared = _SHARED
@@ -38,7 +38,7 @@ class Carrier(SqlCarrier):
         self.address = self._store.address
         self._stack = ExitStack()
         with explained(self.address):
-            self._connection = self._stack.enter_context(Connections(self.address).alone())
+            self._connection = self._stack.enter_context(PostgresConnections(self.address).alone())
             self._connection.execute(SQL["by_keys"])
 
     @property
