@@ -10,6 +10,7 @@ CrewAI               ``callosum.adapters.crewai``          ``install(gate)``
 FastMCP (servers)    ``callosum.adapters.fastmcp``         ``FastMCP(..., middleware=[CallosumMiddleware(gate)])``
 Google ADK           ``callosum.adapters.google_adk``      ``App(..., plugins=[CallosumPlugin(gate)])``
 LangChain, LangGraph ``callosum.adapters.langchain``       ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
+LlamaIndex           ``callosum.adapters.llama_index``     ``install(gate)``
 OpenAI Agents SDK    ``callosum.adapters.openai_agents``   ``gate_agent(agent, gate)``, ``install(gate)``
 pydantic-ai          ``callosum.adapters.pydantic_ai``     ``Agent(..., capabilities=[CallosumCapability(gate)])``
 smolagents           ``callosum.adapters.smolagents``      ``install(gate)``

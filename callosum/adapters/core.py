@@ -342,6 +342,11 @@ class Adapter:
         """Enter a person's answer to a question, and ask the gate about its call once more."""
         return _at_once(self._entered(attempt, self._answered(no, agreed=agreed), _enter_in_this_thread))
 
+    async def aanswer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
+        """As ``answer``; the event loop does not wait for the gate."""
+        call = await asyncio.to_thread(partial(self._answered, no, agreed=agreed))
+        return await self._entered(attempt, call, guard.__aenter__)
+
     async def _begun(self, attempt: Attempt[R], enter: _Enter, do: _Do) -> Running[R] | Refused | Kept[R]:
         begun = await self._entered(attempt, self.call_of(attempt.seen()), enter)
         if not isinstance(begun, Refused) or not begun.asks:

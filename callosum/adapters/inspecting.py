@@ -49,7 +49,7 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "strands": ("strands.Agent", "strands.agent.Agent"),
 }
 """What builds an agent, or what runs its tools, by the adapter that gates it."""
-PER_CALL: Final = frozenset({"agno", "crewai", "openai_agents", "smolagents"})
+PER_CALL: Final = frozenset({"agno", "crewai", "llama_index", "openai_agents", "smolagents"})
 """The adapters whose ``install`` also gates agents that were built before it."""
 HOSTED: Final = frozenset(
     {

@@ -19,6 +19,7 @@ SEAMS: Final[Mapping[str, str]] = {
     "crewai": "crewai",
     "google_adk": "google.adk.runners",
     "langchain": "langgraph.prebuilt",
+    "llama_index": "llama_index.core.agent",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
     "smolagents": "smolagents",
