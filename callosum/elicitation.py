@@ -1,6 +1,6 @@
-"""The form by which a client of MCP asks a person about a call, and what the person's answer means.
+"""The form in which an MCP client asks a person about a call, and the meaning of the person's answer.
 
-The wrap of a server (``callosum.hosts.mcp``) and the adapter of FastMCP put the same one.
+The MCP proxy (``callosum.hosts.mcp``) and the adapter of FastMCP use the same form.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import msgspec
 from callosum.characters import escaped
 
 FIELD: Final = "callosum"
-"""The name of the form among a result's ``inputRequests``."""
+"""Name of the form among a result's ``inputRequests``."""
 INPUT_SECONDS: Final = 600.0
-"""Seconds that a call stays open while its client collects what its tool or server has asked for."""
+"""Seconds for which a call stays open while its client collects the input that its tool or server requested."""
 MOST: Final = 256
-"""Most questions, and most calls, whose next round is awaited; of more the oldest is given up."""
+"""Maximum number of questions, and of calls, whose next round is awaited. Beyond it the oldest is given up."""
 SHOWN: Final = 2000
-"""Most characters of a call's arguments that the form shows."""
+"""Maximum number of characters of a call's arguments that the form shows."""
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 def form(tool: str, params: Mapping[str, Any], sentence: str) -> dict[str, Any]:
-    """Return the params of an elicitation: what would run, why it is asked, and a yes or no."""
+    """Return the params of an elicitation: what would run, why a person is asked, and a yes or no."""
     shown = escaped(_canonical(params).decode())
     if len(shown) > SHOWN:
         shown = f"{shown[:SHOWN]}… ({len(shown)} characters)"
@@ -40,7 +40,7 @@ def form(tool: str, params: Mapping[str, Any], sentence: str) -> dict[str, Any]:
 
 
 def agreed(action: str | None, *, approve: bool) -> bool | None:
-    """Return what a person said; None where the form was dismissed."""
+    """Return the person's answer; None if the form was dismissed."""
     if action == "accept":
         return approve
     return False if action == "decline" else None

@@ -1,4 +1,4 @@
-"""Adapters for the frameworks that agents are written in, each in a module of its own that alone imports its framework.
+"""Adapters for agent frameworks. Each is in its own module, and only that module imports its framework.
 
 ==================== ===================================== ============================================================
 framework            module                                what a program writes
@@ -17,8 +17,8 @@ smolagents           ``callosum.adapters.smolagents``      ``install(gate)``
 Strands Agents       ``callosum.adapters.strands``         ``Agent(..., interventions=[CallosumIntervention(gate)])``
 ==================== ===================================== ============================================================
 
-``install`` gates every one of them that the program has imported. ``callosum.adapters.core`` is what they share, and
-what an adapter for another framework needs.
+``install`` gates every framework that the program has imported. ``callosum.adapters.core`` holds what the adapters
+share, and what an adapter for another framework needs.
 """
 
 from callosum.adapters.installing import Installed, install

@@ -5,8 +5,8 @@
     agent = Agent(client=client, tools=[send_email], middleware=[CallosumMiddleware(gate)])
     install(gate)
 
-The session is that of the run (``AgentSession.session_id``). A refusal is the tool's result: the sentence, and nothing
-around it. Tools that run at the provider are not seen.
+The session is that of the run (``AgentSession.session_id``). A refusal is the tool's result: only the sentence. The
+gate does not see tools that run at the provider.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, ide
 from callosum.gate import Gate
 
 _LOOKED_BACK = 80
-"""How many messages are looked back over."""
+"""Number of newest messages that are searched."""
 _GATED = "callosum"
-"""Marks a call that the gate has judged, for a second middleware of its kind."""
+"""Marks a call that the gate has judged, for a second middleware of this kind."""
 _read: ContextVar[tuple[str, ...] | None] = ContextVar("callosum_read", default=None)
-"""The identities of the calls whose results the model had before it when it was asked last; None: it was not seen."""
+"""Identities of the calls whose results the model had read at its last request; None if that request was not seen."""
 
 
 with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", r"\[AGENT_HOOKS\]")  # a bundle is experimental; nothing else is two in one
+    warnings.filterwarnings(
+        "ignore", r"\[AGENT_HOOKS\]"
+    )  # the SDK warns that bundles are experimental, and only a bundle is both middlewares in one
 
     class CallosumMiddleware(MiddlewareBundle):  # type: ignore[misc]  # the framework is not looked into
         """Puts the gate around every tool of an agent; streaming and parallel calls alike. Put it first.
@@ -59,9 +61,9 @@ with warnings.catch_warnings():
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the middleware first in every agent that is made from now on; return what ends that.
+    """Put the middleware first in every agent made from now on. Return a function that stops this.
 
-    Called again it replaces the gate for agents made later. Options are those of ``CallosumMiddleware``.
+    Another call replaces the gate for agents made later. Options are those of ``CallosumMiddleware``.
     """
     ours = CallosumMiddleware(gate, host_approvals=host_approvals, **options)
 
@@ -84,7 +86,7 @@ _UNTOUCHED = Agent.__init__
 
 
 class _Chats(ChatMiddleware):  # type: ignore[misc]
-    """Notes what the model reads, so that a call of a later turn can confirm an earlier one."""
+    """Records what the model reads, so that a call of a later turn can confirm an earlier one."""
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         read = (
@@ -113,7 +115,7 @@ class _Functions(FunctionMiddleware):  # type: ignore[misc]
                 context.arguments = dict(params)
             try:
                 await call_next()
-            except MiddlewareTermination as error:  # ends the run with a result; it is no fault of the tool
+            except MiddlewareTermination as error:  # ends the run with a result, so the tool did not fail
                 ended.append(error)
             if getattr(context.result, "type", None) == _APPROVAL:
                 raise _Asked
@@ -123,7 +125,7 @@ class _Functions(FunctionMiddleware):  # type: ignore[misc]
             with suppress(_Asked):
                 context.result = await self._adapter.arun(_FunctionCall(context, asks=self._asks), tool)
         finally:
-            context.metadata.pop(_GATED, None)  # who runs the function once more asks the gate once more
+            context.metadata.pop(_GATED, None)  # running the function again must ask the gate again
         for error in ended:
             raise error
 
@@ -132,7 +134,7 @@ _APPROVAL = "function_approval_request"
 
 
 class _Asked(Exception):
-    """A tool did not run: its result is a request for an approval."""
+    """Says that a tool did not run: its result is a request for an approval."""
 
 
 class _FunctionCall(Attempt[Any]):
@@ -173,7 +175,7 @@ class _FunctionCall(Attempt[Any]):
         if not self._asks:
             return None
         metadata = self._context.metadata
-        if "approval_response" in metadata:  # the framework runs no call that was not approved
+        if "approval_response" in metadata:  # the framework only runs approved calls
             return True
         id = metadata.get("function_call_occurrence_id") or metadata["call_id"]
         call = Content.from_function_call(

@@ -1,4 +1,4 @@
-"""AGENT-HOOKS-0.1: ``CallosumInterceptor`` for any host that conforms to the contract (``agent-hooks-sdk``).
+"""AGENT-HOOKS-0.1: ``CallosumInterceptor`` for any host that implements the contract (``agent-hooks-sdk``).
 
 ::
 
@@ -6,7 +6,7 @@
     middleware = [create_agent_hooks_middleware([CallosumInterceptor(gate)])]  # of Agent Framework
 
 Register it last: a call that another interceptor denies is then never opened. The session is the contract's
-(``session.id``). What the gate says of a tool call becomes a verdict:
+(``session.id``). The gate's answer to a tool call becomes a verdict:
 
 ============== =====================================================================
 the gate       the verdict at ``pre_tool_call``
@@ -18,11 +18,11 @@ ask            the same; with ``host_approvals`` a deny that a resolver may lift
 other params   transform
 ============== =====================================================================
 
-The SDK's records cut messages at 256 bytes, and Agent Framework hands that much to the model. A host of one's own gets
+The SDK's records cut messages at 256 bytes, and Agent Framework passes only these to the model. Your own host can get
 the whole sentence from ``told``.
 
-At every other point the verdict is allow. ``post_tool_call`` reports how a call ended. One that the gate did not open,
-because a resolver lifted the deny or the host only evaluates, is journalled as a call that ran without the gate.
+At every other point the verdict is allow. ``post_tool_call`` reports how a call ended. A call that the gate did not
+open, because a resolver lifted the deny or the host only evaluates, is journalled as a call that ran without the gate.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from callosum.redact import summarise
 logger = logging.getLogger("callosum")
 
 _MOST_SESSIONS = 1000
-"""Number of sessions that are remembered; the one that was heard longest ago gives way."""
+"""Number of sessions that are remembered. Beyond it the one whose last event is oldest is dropped."""
 _MOST_CALLS = 80
 """Number of a session's newest calls that are remembered."""
 _UNSURE = re.compile(r"time[d]?[ -]?out|cancel|connection ?(reset|lost|aborted|closed|error)|disconnect", re.IGNORECASE)
-"""What an error says after which nobody knows whether the tool has acted."""
+"""Words in an error that leave it open whether the tool has acted."""
 
 
 class Bus(Protocol):
@@ -62,12 +62,12 @@ class Bus(Protocol):
 
 
 class CallosumInterceptor:
-    """Decides tool calls by the gate, and reports how they ended. Use one in one event loop.
+    """Decides tool calls by the gate, and reports how they ended. Use one per event loop.
 
     The options are those of ``callosum.adapters.core.Options``; keep ``wait`` well below the host's time limit for an
-    interceptor. ``host_approvals``: the host's resolver may lift the gate's questions; the gate must have been told the
-    same. ``corpus`` is given what the host says of inputs and models; without it a ``CallosumClient`` sends that on to
-    its server.
+    interceptor. ``host_approvals`` says that the host's resolver may lift the gate's questions; the gate needs the same
+    setting. ``corpus`` receives what the host says about inputs and models; without it a ``CallosumClient`` sends that
+    to its server.
     """
 
     def __init__(
@@ -94,7 +94,10 @@ class CallosumInterceptor:
         return ALLOW
 
     def told(self, session: str, call_id: str) -> str | None:
-        """Return the whole sentence with which a call was refused, by the session's id and the call's; None if not."""
+        """Return the whole sentence that refused a call, None if the call was not refused.
+
+        The call is named by the ids of its session and the call itself.
+        """
         known = self._sessions.get(session)
         return known.told.get(call_id) if known is not None else None
 
@@ -119,7 +122,7 @@ class CallosumInterceptor:
             return verdict
         older = session.running.pop(call["id"], None)
         session.running[call["id"]] = begun
-        if older is not None:  # the host uses the id anew: it will not report the older call any more
+        if older is not None:  # the host reuses the id, so it will not report the older call
             await older.afail(asyncio.CancelledError())
         if begun.params is not None:
             return Verdict(Decision.TRANSFORM, transform=Transform("$target", dict(begun.params)))
@@ -147,7 +150,7 @@ class CallosumInterceptor:
             await running.aend(result["value"])
 
     def _enter(self, seen: Seen, error: Exception | None) -> None:
-        """Enter a call that ran although the gate did not open it: as another one than that which it refused."""
+        """Enter a call that ran although the gate did not open it, as another call than the refused one."""
         gate, call = self._adapter.gate, self._adapter.call_of(seen)
         if not isinstance(gate, Standby):
             logger.warning("%s ran although the gate did not open it, and this gate cannot enter it", seen.tool)
@@ -156,12 +159,12 @@ class CallosumInterceptor:
         gate.remember_late(replace(call, call_id=f"{call.call_id}:unopened"), outcome)
 
     async def _settle(self, session: _Session) -> None:
-        """End what was never reported: the host broke it off, or another interceptor denied it."""
+        """End calls that were never reported, because the host aborted them or another interceptor denied them."""
         for running in session.running.values():
             await running.afail(asyncio.CancelledError())
 
     def _tell(self, session: _Session, context: AgentContext, point: InterceptionPoint) -> None:
-        """Hand on what is no tool call. What goes wrong with it decides nothing."""
+        """Pass on an event that is not a tool call. Its errors affect no decision."""
         try:
             actor = self._adapter.call_of(session.seen({"name": point.value, "args": {}}))
             gate, event = self._adapter.gate, _event_of(context, point)
@@ -177,7 +180,7 @@ class CallosumInterceptor:
                     gate.emit({"type": name, **told})
         except CallosumError as error:
             logger.warning("%s could not be told: %s", point.value, error)
-        except Exception:  # what is raised here would be the host's verdict on its input or its model
+        except Exception:  # an exception here would become the host's verdict on its input or model
             logger.exception("%s could not be told", point.value)
 
 
@@ -194,11 +197,11 @@ _TOLD = frozenset(
         InterceptionPoint.POST_MODEL_CALL,
     )
 )
-"""The points of which the gate or the corpus is told."""
+"""The points that are reported to the gate or the corpus."""
 
 
 class _Session:
-    """A session of a host: its calls that were made, of which the model has read, that run and that were refused."""
+    """One session of a host: its calls that were made, that run and that were refused, and those the model has read."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -209,7 +212,7 @@ class _Session:
         self.told: OrderedDict[str, str] = OrderedDict()
 
     def seen(self, call: Mapping[str, Any]) -> Seen:
-        """Return a call as the gate is to see it."""
+        """Return a call as the gate should see it."""
         return Seen(
             tool=call["name"],
             params=call["args"],
@@ -228,7 +231,7 @@ class _ToolCall(Attempt[Any]):
         return self._seen
 
     def warned(self, result: Any, _sentence: str) -> Any:
-        return result  # the verdict had the warning
+        return result  # the verdict already carried the warning
 
 
 def _repeated(kept: Kept[Any]) -> Verdict:
@@ -242,7 +245,7 @@ def _error_of(value: Any) -> Exception:
 
 
 def _event_of(context: AgentContext, point: InterceptionPoint) -> tuple[str, dict[str, Any]] | None:
-    """Return what a point tells the corpus, in the words of the wire; None for most of them."""
+    """Return the corpus event of a point, in the names of the wire; None for most points."""
     if point is InterceptionPoint.INPUT:
         framework, session = context["agent"]["framework"], context["session"]["id"]
         said = _kept(context["input"]["content"])
@@ -260,6 +263,6 @@ def _event_of(context: AgentContext, point: InterceptionPoint) -> tuple[str, dic
 
 
 def _kept(content: Any) -> str:
-    """Return a content as a text that may be kept: shortened, without secrets."""
+    """Return content as text that may be stored: shortened, without secrets."""
     text = content if isinstance(content, str) else json.encode(content, enc_hook=str).decode()
     return str(summarise({"text": text})["text"])

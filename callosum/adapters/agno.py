@@ -4,11 +4,11 @@
 
     install(gate)
 
-Agno's tool hooks know no call id, and it leaves out async ones in a sync run. This replaces ``FunctionCall.execute``
-and ``aexecute``, by which all tools run. These are no official seams; each version is tested.
+Agno's tool hooks get no call id, and a sync run skips async hooks. So this replaces ``FunctionCall.execute`` and
+``aexecute``, through which all tools run. They are not official extension points; each version is tested.
 
-The session is Agno's (``session_id`` of the run, else one of the agent object). A refusal is the tool's error: the
-sentence, and nothing around it.
+The session is Agno's (``session_id`` of the run, otherwise one of the agent object). A refusal is the tool's error:
+only the sentence.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _execute, _aexecute = FunctionCall.execute, FunctionCall.aexecute
 
 
 def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around every tool of this process's agents and teams; return what takes it away.
+    """Put the gate around every tool of this process's agents and teams. Return a function that removes it.
 
-    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
+    Another call replaces the gate. ``options`` are those of ``callosum.adapters.core.Options``.
     """
     adapter = Adapter(gate, **options)
 
@@ -51,7 +51,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
         except BaseException as error:
             begun.fail(_known(error))
             raise
-        if inspect.isgenerator(result.result):  # the tool runs while its results are taken
+        if inspect.isgenerator(result.result):  # the tool runs while its results are consumed
             return attempt.becomes(result, _taken(result.result, begun))
         return attempt.becomes(result, begun.end(result).result)
 
@@ -120,7 +120,7 @@ class _Call(Attempt[Result]):
         return None if self._noted.error is None else _known(self._noted.error)
 
     def answered(self, begun: Refused | Kept[Result]) -> Result:
-        """Return what the model reads where the tool does not run."""
+        """Return what the model reads if the tool does not run."""
         result = begun.said(self)
         self._call.result = result.result
         return result
@@ -132,13 +132,13 @@ class _Call(Attempt[Result]):
 
     @contextmanager
     def running(self, begun: Running[Result]) -> Iterator[None]:
-        """Run the tool with what the gate put in place of its arguments; what it raises is noted."""
+        """Run the tool with the params that the gate put in place of its arguments, and record what it raises."""
         call, function = self._call, self._call.function
         if begun.params is not None:
             call.arguments = dict(begun.params)
         run = function.entrypoint
         if run is not None and not inspect.isgeneratorfunction(run) and not inspect.isasyncgenfunction(run):
-            call.function = copy.copy(function)  # the function is shared by calls that run at once
+            call.function = copy.copy(function)  # concurrent calls share the function
             call.function.entrypoint = _noting(run, self._noted)
         try:
             yield
@@ -184,7 +184,7 @@ async def _ataken(results: AsyncIterator[Any], begun: Running[Result]) -> AsyncI
 
 
 def _known(error: BaseException) -> BaseException:
-    """What Agno raises when a run is cancelled leaves open what the tool has done, as any cancellation does."""
+    """Return the error to report. An exception of a cancelled run leaves open what the tool has done."""
     return asyncio.CancelledError() if isinstance(error, RunCancelledException) else error
 
 

@@ -1,18 +1,18 @@
-"""What the adapters of all frameworks share: who acts, what a call is, and what becomes of the gate's answer.
+"""The part that all framework adapters share: identify the session, describe the call, apply the gate's answer.
 
-An adapter says what its framework tells of a call, and how an answer is said in it: that is an ``Attempt``.
-``Adapter.run`` (or ``arun``) takes it through the gate; ``begin`` and ``end`` are its halves, for a framework that
-runs the tool itself and has a hook before and one after it. Around the tool is ``callosum.guard``: it renews the lease
-and reports the outcome, and without a gate tiers 3 and 4 do not run.
+An adapter implements an ``Attempt``: what its framework knows about a call, and how the framework expresses an answer.
+``Adapter.run`` (or ``arun``) takes the call through the gate. ``begin`` and ``end`` are its two halves, for a framework
+that runs the tool itself and has a hook before and after it. ``callosum.guard`` surrounds the tool: it renews the lease
+and reports the outcome, and without a gate it blocks tiers 3 and 4.
 
-What an adapter offers takes ``**options: Unpack[Options]`` and hands them to ``Adapter``, after ``host_approvals``
-where its framework can ask a person. Where the framework has a seam that covers every agent of the process, the module
-has::
+The entry points of an adapter take ``**options: Unpack[Options]`` and pass them to ``Adapter``, after
+``host_approvals`` if the framework can ask a person. If one place in the framework covers every agent of the process,
+the module has::
 
     def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]: ...
 
-which gates that seam, replaces the gate of an earlier ``install``, and returns the function that takes its own gate
-away (it does nothing once another ``install`` has replaced that gate). ``callosum.adapters.install`` calls it.
+It gates that place, replaces the gate of an earlier ``install``, and returns a function that removes its own gate
+(which does nothing once another ``install`` has replaced that gate). ``callosum.adapters.install`` calls it.
 
 Nothing here imports a framework.
 """
@@ -50,16 +50,16 @@ _Enter = Callable[[guard], Awaitable[guard]]
 _Do = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 Session = str | Callable[[], str | None] | None
-"""A session's name, or a function that is asked for it at each call."""
+"""Name of a session, or a function that returns it for each call."""
 
 
 class Options(TypedDict, total=False):
-    """What every adapter takes beside its gate.
+    """Options that every adapter takes besides its gate.
 
-    ``instance`` is the agent (default ``agent``). ``session`` names the session or is asked for it; without it the
-    framework's thread or conversation is the session, else the session of the call that this one is made in, else the
-    process. ``namespace`` is who shares a memory. ``wait`` is how many seconds a call waits in line for what others
-    hold.
+    ``instance`` is the agent (default ``agent``). ``session`` is the name of the session or a function that returns it.
+    Without it the session is the framework's thread or conversation, otherwise the session of the surrounding call,
+    otherwise the process. ``namespace`` names the group of sessions that see each other. ``wait`` is the number of
+    seconds that a call waits in the queue for keys that others hold.
     """
 
     instance: str
@@ -69,12 +69,13 @@ class Options(TypedDict, total=False):
 
 
 _KEPT: Final = 256
-"""Results that an adapter keeps for calls that come again, and refusals for calls that confirm them."""
+"""Number of results kept for calls that are repeated, and of refusals kept for calls that confirm them."""
 _LONGEST_ID: Final = 200
+"""Maximum length of a call's identity, in characters."""
 _LOOKED_BACK: Final = 80
-"""How many messages of a conversation are looked back over."""
+"""Number of a conversation's newest messages that are searched."""
 _MARK: Final = "[Callosum]"
-"""How every sentence begins."""
+"""Start of every sentence of the gate."""
 _HINTS: Final = {
     "readOnlyHint": "read_only_hint",
     "destructiveHint": "destructive_hint",
@@ -84,9 +85,10 @@ _HINTS: Final = {
 
 
 class _Acting:
-    """The call around this code: the parent of what a nested agent does.
+    """The call that surrounds this code: the parent of what a nested agent does.
 
-    A framework may end a call in another context than where it began, so a call that is over is marked, not taken away.
+    A framework may end a call in another context than the one in which it began, so an ended call is marked and not
+    removed.
     """
 
     __slots__ = ("around", "instance", "over", "run", "session")
@@ -107,13 +109,14 @@ def _around() -> _Acting | None:
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A call as its framework tells of it.
+    """A call as its framework describes it.
 
-    ``params`` are what the model gave, without what the framework injects. ``call_id`` is the framework's, and ``turn``
-    what it belongs to (an assistant message, a checkpoint): ids may come again within one session. ``read`` are the
-    identities of earlier calls whose results the model has read, None where the framework does not tell; ``texts`` is
-    what it has read, where calls have no ids. ``thread`` is the user-facing conversation. ``instance`` is who acts,
-    where the framework tells and the adapter was told nothing; ``meta`` is handed on for the journal.
+    ``params`` are those the model supplied, without what the framework injects. ``call_id`` is the framework's id, and
+    ``turn`` is what the call belongs to (an assistant message, a checkpoint), because ids may recur within one session.
+    ``read`` holds the identities of earlier calls whose results the model has read, None if the framework does not know
+    them; ``texts`` holds what the model has read, where calls have no ids. ``thread`` is the user-facing conversation.
+    ``instance`` is the agent, if the framework knows it and the adapter's options do not. ``meta`` is passed on to the
+    journal.
     """
 
     tool: str
@@ -132,17 +135,17 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def identity_of(turn: str, call_id: str | None) -> str | None:
-    """Return what makes a call the same call when it comes again; None where the framework gives no id."""
+    """Return the identity by which a repeated call is recognised; None if the framework gives no id."""
     return f"{turn}:{call_id}"[-_LONGEST_ID:] if turn and call_id else call_id
 
 
 def turn_of(
     messages: Sequence[M], calls_of: Callable[[M], tuple[str, Sequence[str]]], call_id: str | None
 ) -> tuple[str, tuple[str, ...] | None]:
-    """Return the id of the message in which the model made the call, and the calls before it, which it has read of.
+    """Return the id of the message in which the model made the call, and the earlier calls, whose results it has read.
 
-    ``messages`` are a conversation's, newest last; ``calls_of`` says a message's id and the ids of the calls in it.
-    Of a call that is in no message, nothing is known.
+    ``messages`` are those of a conversation, newest last. ``calls_of`` returns a message's id and the ids of the calls
+    in it. If no message contains the call, nothing is known of it.
     """
     turn: str | None = None
     read: list[str] = []
@@ -156,7 +159,7 @@ def turn_of(
 
 
 def hints_of(annotations: Any) -> Mapping[str, bool] | None:
-    """Return the hints of an MCP tool by their names in the protocol; None where it has none.
+    """Return the hints of an MCP tool by their names in the protocol; None if it has none.
 
     Each hint is an attribute under its own name or, in newer versions of the SDK, in snake case.
     """
@@ -165,7 +168,7 @@ def hints_of(annotations: Any) -> Mapping[str, bool] | None:
 
 
 class Refused(Struct, frozen=True):
-    """Why a call does not run: the ``sentence`` for the model, and the ``decision``, None where no gate made one."""
+    """A refusal: the ``sentence`` for the model, and the ``decision``, None if no gate made one."""
 
     sentence: str
     call: Call
@@ -173,34 +176,35 @@ class Refused(Struct, frozen=True):
 
     @property
     def asks(self) -> bool:
-        """Whether a person must decide."""
+        """Return True if a person must decide."""
         return self.decision is not None and self.decision.verdict is Verdict.ASK
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """What is in the way, for frameworks that have a place for data beside the text."""
+        """Return the conflicts, for frameworks that have a place for data beside the text."""
         return self.decision.conflicts if self.decision is not None else ()
 
     def said(self, attempt: Attempt[R]) -> R:
-        """Return it as the result that the model reads."""
+        """Return the refusal as the result that the model reads."""
         return attempt.refused(self)
 
 
 class Kept(Struct, Generic[R], frozen=True):
-    """What a call returned that was carried out and comes again."""
+    """The result of a call that has run and is now repeated."""
 
     result: R
 
     def said(self, _attempt: Attempt[R]) -> R:
-        """Return it as the result that the model reads."""
+        """Return the kept result as the result that the model reads."""
         return self.result
 
 
 class Noted:
-    """What a tool raises, noted where it is raised: some frameworks make a text of it before an adapter sees it.
+    """Records what a tool raises at the place where it is raised.
 
-    As a context manager it goes around each run of the tool. Where a framework runs the tool again within one call, a
-    run that succeeds counts, and otherwise the error that leaves it open whether the tool has acted.
+    Some frameworks turn an exception into text before an adapter sees it. Used as a context manager, it surrounds each
+    run of the tool. If a framework runs the tool several times within one call, a successful run counts; otherwise the
+    error counts that leaves it open whether the tool has acted.
     """
 
     __slots__ = ("error", "ran")
@@ -221,18 +225,18 @@ class Noted:
 
 
 class Attempt(Generic[R]):
-    """One call of a framework. A subclass an adapter says what is seen of it and how the gate's answers are said.
+    """One call of a framework. Each adapter has a subclass that describes the call and expresses the gate's answers.
 
-    ``R`` is what the framework takes for the result of a tool.
+    ``R`` is the type that the framework takes as the result of a tool.
     """
 
     interrupts: ClassVar[tuple[type[BaseException], ...]] = ()
-    """What the framework raises out of a tool that it will run again from its beginning."""
+    """Exceptions that the framework raises out of a tool that it will run again from the beginning."""
     handoffs: ClassVar[tuple[type[BaseException], ...]] = ()
-    """What the framework raises out of a tool whose work continues elsewhere, and whose end nobody reports here."""
+    """Exceptions that the framework raises out of a tool whose work continues elsewhere, with an unreported end."""
 
     def seen(self) -> Seen:
-        """Return the call as the gate is to see it."""
+        """Return the call as the gate should see it."""
         raise NotImplementedError
 
     def refused(self, no: Refused) -> R:
@@ -240,7 +244,7 @@ class Attempt(Generic[R]):
         raise NotImplementedError
 
     def warned(self, result: R, sentence: str) -> R:
-        """Return the result with the warning behind it."""
+        """Return the result with the warning after it."""
         raise NotImplementedError
 
     def said(self, result: R) -> Any:
@@ -248,20 +252,20 @@ class Attempt(Generic[R]):
         return result
 
     def failed(self, _result: R) -> bool:
-        """Whether the framework has made an error of the tool into this result."""
+        """Return True if the framework has turned an error of the tool into this result."""
         return False
 
     def raised(self) -> BaseException | None:
-        """Return what the tool raised, where the framework has made its result of that (``Noted``)."""
+        """Return what the tool raised, if the framework has turned that into its result (``Noted``)."""
         return None
 
     def asked(self, _no: Refused) -> bool | None:
-        """Put a question to a person by the framework's own means; None where it has none, or is not to be used."""
+        """Ask a person by the framework's own means; None if it has none or must not use them."""
         return None
 
 
 class Adapter:
-    """One program's calls on their way through ``gate``; ``options`` are those of ``Options``."""
+    """Takes the calls of one program through ``gate``. ``options`` are those of ``Options``."""
 
     def __init__(self, gate: Gate, **options: Unpack[Options]) -> None:
         self.gate = gate
@@ -277,9 +281,9 @@ class Adapter:
         self._guard = threading.Lock()
 
     def call_of(self, seen: Seen) -> Call:
-        """Return the call that the gate is asked about.
+        """Return the call to ask the gate about.
 
-        It pauses: the model reads most warnings in place of a result, and confirms by calling again.
+        It pauses: the model reads most warnings in place of a result, and confirms by repeating the call.
         """
         around = _around()
         own = self._session() if callable(self._session) else self._session
@@ -307,11 +311,11 @@ class Adapter:
         )
 
     def run(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], R]) -> R:
-        """Return what ``tool`` returns where the gate lets it run, else the refusal.
+        """Return what ``tool`` returns if the gate lets it run, otherwise the refusal.
 
-        ``tool`` is given the params that a person approved in place of the call's own, else None. What it raises is
-        raised. A call that comes again and was carried out returns what it returned then, or where that is no longer
-        known a refusal that says so.
+        ``tool`` receives the params that a person approved in place of the call's own, or None. Its exceptions are
+        raised. A repeat of a call that has run returns the same result, or a refusal that says so if the result is no
+        longer kept.
         """
         running = self.begin(attempt)
         if not isinstance(running, Running):
@@ -320,7 +324,7 @@ class Adapter:
             return running.finished(tool(running.params))
 
     async def arun(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], Awaitable[R]]) -> R:
-        """As ``run``, for a tool that is awaited."""
+        """Do the same as ``run``, for a tool that is awaited."""
         running = await self.abegin(attempt)
         if not isinstance(running, Running):
             return running.said(attempt)
@@ -330,16 +334,16 @@ class Adapter:
     def begin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
         """Ask the gate about a call: the first half of ``run``, for a framework that runs the tool itself.
 
-        A call that runs must be ended: by ``end`` with its result, or by ``fail`` with what the tool raised.
+        A call that runs must be ended: with ``end`` and its result, or with ``fail`` and what the tool raised.
         """
         return _at_once(self._begun(attempt, _enter_in_this_thread, _in_this_thread))
 
     async def abegin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
-        """As ``begin``; the event loop does not wait for the gate."""
+        """Do the same as ``begin`` without blocking the event loop."""
         return await self._begun(attempt, guard.__aenter__, asyncio.to_thread)
 
     def answer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
-        """Enter a person's answer to a question, and ask the gate about its call once more."""
+        """Record a person's answer to a question, and ask the gate about its call again."""
         return _at_once(self._entered(attempt, self._answered(no, agreed=agreed), _enter_in_this_thread))
 
     async def aanswer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
@@ -364,9 +368,9 @@ class Adapter:
             return self._refused(call, no)
 
     async def verdict(self, seen: Seen) -> Verdict | None:
-        """Return what the gate says of a call before its framework runs it; None where no gate can be asked.
+        """Return the gate's verdict on a call before its framework runs it; None if no gate is reachable.
 
-        The call is decided with it: ``arun`` gets the same answer.
+        This decides the call: ``arun`` gets the same answer.
         """
         try:
             decision = await AsyncGate(self.gate).intercept(self.call_of(seen))
@@ -375,7 +379,7 @@ class Adapter:
         return decision.verdict
 
     def _newest(self, seen: Seen, session: str) -> int | None:
-        """The newest refusal that the model has read of; 0 for none, None where the framework does not tell."""
+        """Return the newest refusal that the model has read; 0 for none, None if the framework does not know."""
         with self._guard:
             if seen.read is not None:
                 return max((self._told.get((session, one), 0) for one in seen.read), default=0)
@@ -386,7 +390,7 @@ class Adapter:
             return max((id for said, id in own if any(said in text for text in texts)), default=0)
 
     def _answered(self, no: Refused, *, agreed: bool) -> Call:
-        """Enter a person's answer; return the call to ask the gate for once more."""
+        """Record a person's answer. Return the call to ask the gate about again."""
         if no.decision is None:
             raise ValueError("no gate has asked")
         answer = self.gate.approve if agreed else self.gate.deny
@@ -406,7 +410,7 @@ class Adapter:
         return Refused(str(no) if decision is not None else f"{_MARK} {no}", call, decision)
 
     def keep(self, decision: Decision, result: Any) -> None:
-        """Keep what a call returned, for when it comes again."""
+        """Keep what a call returned, for its repeats."""
         if decision.tier:
             with self._guard:
                 _put(self._kept, decision.id, result)
@@ -415,7 +419,7 @@ class Adapter:
 class Running(Generic[R]):
     """A call that the gate lets run. ``params`` replace the call's own; None leaves them.
 
-    As a context manager it ends with its block.
+    Used as a context manager, the call ends with the block.
     """
 
     def __init__(self, adapter: Adapter, attempt: Attempt[R], running: guard, call: Call) -> None:
@@ -426,12 +430,12 @@ class Running(Generic[R]):
 
     @property
     def warning(self) -> str | None:
-        """The warning about the call, for the model."""
+        """Return the warning about the call, for the model."""
         decision = self._guard.decision
         return decision.warning if decision is not None and decision.verdict is Verdict.WARN else None
 
     def finished(self, result: R) -> R:
-        """Return the result as the model reads it: with the warning behind it, if there is one."""
+        """Return the result as the model reads it, with the warning after it if there is one."""
         running, attempt = self._guard, self._attempt
         error = attempt.raised()
         if error is not None:
@@ -453,17 +457,17 @@ class Running(Generic[R]):
         return result
 
     def end(self, result: R) -> R:
-        """End the call with what its tool returned; return what the model reads."""
+        """End the call with what its tool returned. Return what the model reads."""
         with self:
             return self.finished(result)
 
     async def aend(self, result: R) -> R:
-        """As ``end``; the event loop does not wait for the gate."""
+        """Do the same as ``end`` without blocking the event loop."""
         async with self:
             return self.finished(result)
 
     def cancel(self) -> None:
-        """End the call, whose tool never ran."""
+        """End a call whose tool never ran."""
         self._guard.outcome = Outcome.CANCELLED
         self.__exit__(None, None, None)
 
@@ -472,7 +476,7 @@ class Running(Generic[R]):
         self.__exit__(type(error), error, None)
 
     async def afail(self, error: BaseException) -> None:
-        """As ``fail``; the event loop does not wait for the gate."""
+        """Do the same as ``fail`` without blocking the event loop."""
         await self.__aexit__(type(error), error, None)
 
     def __enter__(self) -> Self:
@@ -502,7 +506,7 @@ class Running(Generic[R]):
 
 
 def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
-    """Keep one more; the oldest goes."""
+    """Keep one more value and drop the oldest beyond ``_KEPT``."""
     kept[name] = value
     while len(kept) > _KEPT:
         kept.popitem(last=False)
@@ -517,7 +521,7 @@ async def _enter_in_this_thread(running: guard) -> guard:
 
 
 def _at_once(work: Coroutine[Any, Any, R]) -> R:
-    """Return what a coroutine returns that waits for nothing."""
+    """Run a coroutine that waits for nothing, and return its value."""
     try:
         work.send(None)
     except StopIteration as over:
@@ -527,6 +531,6 @@ def _at_once(work: Coroutine[Any, Any, R]) -> R:
 
 
 def _later(decision: Decision) -> None:
-    """A warning stands behind the result, for the model; what is for people alone is logged."""
+    """Log warnings that are only for people. The model reads its warning after the result."""
     if decision.verdict is not Verdict.WARN:
         logger.info("%s", decision.warning)

@@ -1,14 +1,14 @@
-"""CrewAI: ``install`` for every agent and crew of the process, over CrewAI's own hooks before and after a tool.
+"""CrewAI: ``install`` for every agent and crew of the process, with CrewAI's own hooks before and after a tool.
 
 ::
 
     install(gate)
 
-What a tool raises CrewAI turns into text before a hook sees it, so the functions by which tools run are replaced too.
-These are no official seams; each version is tested.
+CrewAI turns what a tool raises into text before a hook sees it, so this also replaces the functions that run tools.
+They are not official extension points; each version is tested.
 
-CrewAI has no conversation: give ``session=``, else the process is the session. A refusal is the tool's result: the
-sentence, and nothing around it. CrewAI runs the tool when a hook raises; this one refuses then.
+CrewAI has no conversation: pass ``session=``, otherwise the process is the session. A refusal is the tool's result:
+only the sentence. CrewAI runs the tool if a hook raises, so this hook refuses then.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from callosum.gate import Gate
 logger = logging.getLogger("callosum")
 
 _BLOCKED: Final = "Tool execution blocked by hook. Tool: "
-"""How CrewAI's result of a call begins that a hook has refused."""
+"""Start of CrewAI's result for a call that a hook has refused."""
 _FAILED: Final = ("Error executing tool: ", "I encountered an error while trying to use the tool.")
-"""How the text begins that CrewAI makes of what a tool raised, before a hook sees it."""
+"""Start of the text into which CrewAI turns what a tool raised, before a hook sees it."""
 _AGREED: Final = ("y", "yes")
 _noted: ContextVar[Noted | None] = ContextVar("callosum_crewai_noted", default=None)
-"""Where what the tool of the current call raises is noted. CrewAI calls a hook and the tool in one context."""
+"""Holds the record of what the current call's tool raises. CrewAI calls a hook and the tool in one context."""
 
 
 class _Hooks:
-    """The pair of hooks. CrewAI gives both of them the same dict of arguments, by which they know a call."""
+    """The pair of hooks. CrewAI passes both the same dict of arguments, which identifies the call."""
 
     def __init__(self, gate: Gate, options: Options, *, host_approvals: bool) -> None:
         self._adapter = Adapter(gate, **options)
@@ -57,7 +57,7 @@ class _Hooks:
         """Ask the gate about a call; False keeps it from running."""
         try:
             begun: Running[str] | str = self._begun(context)
-        except Exception as error:  # CrewAI would run the tool
+        except Exception as error:  # otherwise CrewAI would run the tool
             logger.exception("%s is refused: the gate failed", context.tool_name)
             begun = f"[Callosum] The call was not run: the gate failed ({type(error).__name__})."
         self._calls[id(context.tool_input)] = context.tool_input, begun
@@ -74,7 +74,7 @@ class _Hooks:
             return None
         try:
             read = begun.end(result)
-        except Exception:  # CrewAI would say nothing of it, and the lease would be renewed without end
+        except Exception:  # otherwise CrewAI would hide it, and the lease would be renewed forever
             logger.exception("how %s ended cannot be reported", context.tool_name)
             begun.fail(RuntimeError("how it ended cannot be reported"))
             return None
@@ -99,7 +99,7 @@ class _ToolCall(Attempt[str]):
     def seen(self) -> Seen:
         context, tool = self._context, self._context.tool
         schema = None
-        with suppress(Exception):  # a schema that cannot be written as JSON helps nobody
+        with suppress(Exception):  # a schema that JSON cannot hold is of no use
             schema = tool.args_schema.model_json_schema()
         return Seen(
             tool=context.tool_name,
@@ -124,18 +124,18 @@ class _ToolCall(Attempt[str]):
     def asked(self, _no: Refused) -> bool | None:
         if not self._asks:
             return None
-        with suppress(EOFError):  # nobody sits at the terminal
+        with suppress(EOFError):  # no person is at the terminal
             said = self._context.request_human_input(_no.sentence, "Type 'yes' to let it run, or press Enter:")
             return str(said).strip().lower() in _AGREED
         return None
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around every tool of this process's agents; return what takes it away.
+    """Put the gate around every tool of this process's agents. Return a function that removes it.
 
-    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
-    ``host_approvals``: what a person must decide is asked at the terminal, and the run waits. The gate must have been
-    told the same, else the call is refused.
+    Another call replaces the gate. ``options`` are those of ``callosum.adapters.core.Options``. With ``host_approvals``
+    a person is asked at the terminal, and the run waits. The gate needs the same setting, otherwise the call is
+    refused.
     """
     hooks = _Hooks(gate, options, host_approvals=host_approvals)
     while _installed:
@@ -160,11 +160,11 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
 
 
 _installed: list[Callable[[], None]] = []
-"""What takes the last installed gate away."""
+"""The function that removes the last installed gate."""
 
 
 def _runs() -> Iterator[tuple[type, str]]:
-    """Return the functions by which CrewAI runs tools, those of the tools' own classes too."""
+    """Return the functions through which CrewAI runs tools, including those of the tools' own classes."""
     yield from ((CrewStructuredTool, name) for name in ("invoke", "ainvoke"))
     kinds: list[type] = [BaseTool]
     while kinds:
@@ -175,7 +175,7 @@ def _runs() -> Iterator[tuple[type, str]]:
 
 
 def _noting(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with what it raises noted for the call that runs it."""
+    """Return the function so wrapped that what it raises is recorded for its call."""
     if iscoroutinefunction(run):
 
         @wraps(run)
@@ -194,12 +194,12 @@ def _noting(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read(context: ToolCallHookContext) -> list[str] | None:
-    """What the model had read when it made this call; None where nothing tells."""
+    """Return what the model had read when it made this call; None if that is unknown."""
     messages = getattr(getattr(context.agent, "agent_executor", None), "messages", None)
     if not messages:
         return None
     calls = [place for place, message in enumerate(messages) if message.get("tool_calls")]
-    read = messages[: calls[-1]] if calls else messages  # an agent that writes its calls makes one at a time
+    read = messages[: calls[-1]] if calls else messages  # an agent that writes its calls as text makes one at a time
     return [text for message in read for text in _texts(message.get("content"))]
 
 

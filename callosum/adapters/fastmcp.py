@@ -1,11 +1,11 @@
-"""FastMCP: ``CallosumMiddleware`` around every tool of a server, mounted and proxied ones too.
+"""FastMCP: ``CallosumMiddleware`` around every tool of a server, including mounted and proxied tools.
 
 ::
 
     server = FastMCP("mail", middleware=[CallosumMiddleware(gate)])
 
 A refusal is a result with ``is_error`` whose text is the sentence; its ``_meta`` has the conflicts
-(``io.callosum/conflicts``). The tools are known to the rules as ``mcp__SERVER__TOOL``.
+(``io.callosum/conflicts``). The rules know the tools as ``mcp__SERVER__TOOL``.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from callosum.gate import Gate
 from callosum.model import MAX_NAME, TRACE
 
 CONFLICTS: Final = "io.callosum/conflicts"
-"""In ``_meta`` of a refusal: what is in the way."""
+"""Name of the conflicts in ``_meta`` of a refusal."""
 _PREFIX: Final = "io.callosum/"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _PER_REQUEST: Final = "2026"
-"""From versions that begin so on every request says its version and its client."""
+"""Start of the protocol versions from which on every request names its version and its client."""
 _CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 
 _Same: TypeAlias = tuple[str, str, str, str]
-"""Instance, session, tool and arguments, by which a call that comes again is known."""
+"""Instance, session, tool and arguments, which identify a repeated call."""
 Context: TypeAlias = MiddlewareContext[CallToolRequestParams]
 Next: TypeAlias = CallNext[CallToolRequestParams, ToolResult]
 
 
 class _GoesOn(Exception):
-    """The result names a task: the work is done elsewhere."""
+    """Says that the result names a task: the work continues elsewhere."""
 
 
 class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is not looked into
     """Puts the gate around every tool of a server.
 
-    ``options`` are those of ``callosum.adapters.core.Options``. The acting instance is the first of these known:
-    the option ``instance``, ``io.callosum/agent`` in the call's ``_meta``, the client's name. The session is the first
-    of these: the option ``session``, ``io.callosum/session`` in ``_meta``, over HTTP the protocol's session (up to
-    2025), the access token's client, the client's address; else the process. ``name`` is the server's in the names of
-    its tools, by default the one it has. ``host_approvals``: a call that a person must decide is put to the client as a
-    form, if that shows forms (from 2026 on). The gate must have been told the same, else the call is refused.
+    ``options`` are those of ``callosum.adapters.core.Options``. The instance is the first of these that is known: the
+    option ``instance``, ``io.callosum/agent`` in the call's ``_meta``, the client's name. The session is the first of
+    these: the option ``session``, ``io.callosum/session`` in ``_meta``, over HTTP the protocol's session (up to 2025),
+    the client of the access token, the client's address; otherwise the process. ``name`` is the server's name in the
+    names of its tools (default: its own). With ``host_approvals`` a person decides in a form of the client, if the
+    client shows forms (from 2026 on). The gate needs the same setting, otherwise the call is refused.
 
-    Put it first: what other middleware does to a call is then done with the gate's leave.
+    Put it first: the gate then decides before other middleware does anything to a call.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
     async def on_call_tool(self, context: Context, call_next: Next) -> ToolResult:
         """Run one call under the gate."""
         call = await self._call(context)
-        # up to 2025 a stream is taken up again; who names no session cannot be known again, and a pipe does not break
+        # up to 2025 streams are resumed, a client without a session cannot be recognised, and a pipe does not break
         if not call.modern or call.named is None or call.request is None:
             return await self._gated(context, call_next, call)
         return await self._lost.run(
@@ -109,7 +109,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         return result
 
     async def _call(self, context: Context) -> _ToolCall:
-        """Gather what is known of a call."""
+        """Describe a call for the gate."""
         message, around = context.message, context.fastmcp_context
         found = around.request_context if around is not None else None
         meta = (found.meta if found is not None else None) or {}
@@ -127,11 +127,11 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
             if same == call.same:
                 del self._questions[message.request_state]
                 call.call_id, call.answer = call_id, _answer(message.input_responses)
-                call.shows_forms = False  # it has been asked about
+                call.shows_forms = False  # the person has already been asked
         return call
 
     def _wait(self, call: _ToolCall, state: str | None, running: Running[ToolResult]) -> None:
-        """Keep a call open whose tool has asked the client for input: the client calls again with it."""
+        """Keep a call open whose tool has asked the client for input. The client repeats the call with it."""
         key = call.same, state or ""
         loop = asyncio.get_running_loop()
         expires = loop.call_later(INPUT_SECONDS, self._give_up, key)
@@ -145,7 +145,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
                 loop.run_in_executor(None, one[0].cancel)
 
     def _resumed(self, call: _ToolCall) -> Running[ToolResult] | None:
-        """Return the call that this one goes on with; None for a new one."""
+        """Return the open call that this call continues; None for a new one."""
         found = self._waiting.pop((call.same, call.state), None) if call.comes_back else None
         if found is None:
             return None
@@ -153,12 +153,12 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         return found[0]
 
     def _give_up(self, key: tuple[_Same, str]) -> None:
-        """Report a call whose tool waited for input that nobody brought: it was not carried out."""
+        """Report a call as cancelled whose tool waited for input that never arrived."""
         running, _ = self._waiting.pop(key)
         asyncio.get_running_loop().run_in_executor(None, running.cancel)
 
     def _question(self, call: _ToolCall, no: Refused) -> ToolResult:
-        """Put a question to the person behind the client."""
+        """Ask the person behind the client."""
         state = os.urandom(12).hex()
         self._questions[state] = call.same, call.call_id
         while len(self._questions) > MOST:
@@ -232,7 +232,7 @@ class _ToolCall(Attempt[ToolResult]):
 
 
 def _thread(found: Any, *, modern: bool) -> str | None:
-    """The session of a client that names none; None for one that talks to this process alone."""
+    """Return the session of a client that names none; None for a client that talks only to this process."""
     if found is None or found.request is None:
         return None
     if not modern and (session := found.request.headers.get("mcp-session-id")):
@@ -248,7 +248,7 @@ def _said(meta: Mapping[str, Any], name: str) -> str | None:
 
 
 def _fit(name: object) -> str | None:
-    """A name that the gate takes; None for anything else."""
+    """Return a name that the gate accepts; None for any other value."""
     return name if isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() else None
 
 
@@ -267,16 +267,16 @@ def _shows_forms(meta: Mapping[str, Any]) -> bool:
 
 
 def _answer(responses: Mapping[str, Any] | None) -> bool | None:
-    """What a person said; None where the form was dismissed."""
+    """Return the person's answer; None if the form was dismissed."""
     said = (responses or {}).get(FIELD)
     content = getattr(said, "content", None) or {}
     return agreed(getattr(said, "action", None), approve=content.get("approve") is True)
 
 
 async def _is_cut(request: Any) -> bool:
-    """Whether the client has closed the connection of its request."""
+    """Return True if the client has closed the connection of its request."""
     if request is None:
         return False
-    with anyio.CancelScope(shield=True):  # the SDK has cancelled the request, and would cancel this question too
+    with anyio.CancelScope(shield=True):  # the SDK has cancelled the request and would cancel this check too
         gone: bool = await request.is_disconnected()
     return gone

@@ -4,8 +4,8 @@
 
     app = App(name="mail", root_agent=agent, plugins=[CallosumPlugin(gate)])
 
-The session is ADK's (``session.id``). An agent that a tool runs (``AgentTool``) acts in the session of the call that
-runs it: ADK gives it a new session for each call. A refusal is the tool's response: ``{"error": sentence}``.
+The session is ADK's (``session.id``). An agent that a tool runs (``AgentTool``) acts in the session of the surrounding
+call, because ADK gives it a new session for each call. A refusal is the tool's response: ``{"error": sentence}``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Run
 from callosum.gate import Gate
 
 _OWN = frozenset({"set_model_response", "transfer_to_agent"})
-"""Tools by which ADK itself hands an agent's answer or its turn on."""
+"""Tools by which ADK itself returns an agent's answer or hands over its turn."""
 _MOST_ASKED = 1000
-"""Most questions that are remembered until somebody answers; the oldest are forgotten."""
+"""Maximum number of unanswered questions that are remembered. Beyond it the oldest are dropped."""
 _nested: ContextVar[bool] = ContextVar("callosum_adk_nested", default=False)
-"""Whether this code is run by an ``AgentTool``."""
+"""True if an ``AgentTool`` runs this code."""
 
 
 class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not looked into
-    """Puts the gate around every tool of all agents of an app, of those that tools run too.
+    """Puts the gate around every tool of all agents of an app, including agents that tools run.
 
-    Put it last: where another plugin answers a call in place of its tool, the gate is then not asked. ``options`` are
-    those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide asks for a
-    confirmation (``adk_request_confirmation``). The gate must have been told the same, else an approval raises
+    Put it last: if another plugin answers a call in place of its tool, the gate is then not asked. ``options`` are
+    those of ``callosum.adapters.core.Options``. With ``host_approvals`` a call that a person must decide asks for a
+    confirmation (``adk_request_confirmation``). The gate needs the same setting, otherwise an approval raises
     ``ConfigError``.
     """
 
@@ -47,14 +47,14 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
         self._running: dict[int, tuple[Any, Running[Any]]] = {}
-        """What runs, by its tool context, which is the same before and after a tool."""
+        """Running calls by tool context, which is the same before and after a tool."""
         self._asked: dict[tuple[str, str], None] = {}
-        """The calls whose confirmation was asked for, by session and id: a tool may ask for one on its own account."""
+        """Calls whose confirmation was requested, by session and id, because a tool may also request one itself."""
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> Any | None:
-        """Ask the gate about one call; the answer takes the tool's place where it does not run."""
+        """Ask the gate about one call. If the tool does not run, the answer takes its place."""
         if tool.name in _OWN:
             return None
         name = (tool_context.session.id, tool_context.function_call_id or "")
@@ -83,7 +83,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_context: ToolContext, result: Any, **_: Any
     ) -> Any | None:
-        """Report how one call ended; a call that was refused comes here too."""
+        """Report how one call ended. Refused calls arrive here too."""
         running = self._ended(tool, tool_context)
         if running is None:
             return None
@@ -99,7 +99,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
             await running.afail(error)
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
-        """End what ADK has paused before it ran a tool: nothing else tells of it."""
+        """End the calls that ADK has paused before running their tools, which nothing else reports."""
         over = [
             key for key, (at, _) in list(self._running.items()) if at.invocation_id == invocation_context.invocation_id
         ]
@@ -150,9 +150,9 @@ class _ToolCall(Attempt[Any]):
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around the tools of every runner that is made from now on; return what takes it away.
+    """Put the gate around the tools of every runner made from now on. Return a function that removes it.
 
-    An app with a ``CallosumPlugin`` of its own keeps that one. Called again, it replaces its earlier gate.
+    An app that has its own ``CallosumPlugin`` keeps that one. Another call replaces the gate.
     """
     shared = CallosumPlugin(gate, host_approvals=host_approvals, **options)
 
@@ -176,7 +176,7 @@ _schemas: WeakKeyDictionary[BaseTool, Mapping[str, Any] | None] = WeakKeyDiction
 
 
 def _schema_of(tool: BaseTool) -> Mapping[str, Any] | None:
-    """The schema of what the model gives the tool; None where the tool declares none."""
+    """Return the schema of what the model passes to the tool; None if the tool declares none."""
     if tool not in _schemas:
         schema = None
         with suppress(Exception):  # a tool may be declared for models of another kind only

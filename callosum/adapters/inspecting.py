@@ -1,9 +1,9 @@
-"""What of a program the gate does not see: read from its source, of which nothing is run or imported.
+"""Find the agents of a program that the gate does not see, by reading its source. Nothing of it is run or imported.
 
-``inspect`` follows a program's imports to the files beside it and returns a ``Spot`` for each agent of a supported
-framework and for each bypass. An agent counts as gated if what it is built with comes from the framework's adapter, if
-it is handed to that adapter, or if the program calls ``install``. Agents that a program builds by other names (its own
-classes, factories of other packages) are not found.
+``inspect`` follows a program's imports to the files beside it. It returns a ``Spot`` for each agent of a supported
+framework and for each bypass. An agent counts as gated if one of its arguments comes from the framework's adapter, if
+it is passed to that adapter, or if the program calls ``install``. Agents that a program builds through other names (its
+own classes, factories of other packages) are not found.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What builds an agent, or what runs its tools, by the adapter that gates it."""
 PER_CALL: Final = frozenset({"agno", "crewai", "llama_index", "openai_agents", "smolagents"})
-"""The adapters whose ``install`` also gates agents that were built before it."""
+"""Adapters whose ``install`` also gates agents that were built before it."""
 HOSTED: Final = frozenset(
     {
         *(
@@ -99,16 +99,16 @@ TOOLS: Final = frozenset(
 )
 """What makes a tool of a function."""
 DIRECT: Final = frozenset({"ainvoke", "arun", "forward", "invoke", "on_invoke_tool", "run"})
-"""Methods of tools that run them past the agent."""
+"""Methods of tools that run them without the agent."""
 _INSTALLED: Final = frozenset({"site-packages", "node_modules", "__pycache__"})
 LARGEST: Final = 2_000
-"""Files of a program that are read at most."""
+"""Maximum number of a program's files that are read."""
 
 Sort = Literal["agent", "hosted", "direct", "code", "unread"]
 
 
 class Spot(Struct, frozen=True):
-    """A place in a program: ``what`` is there, ``gated`` if the gate sees its calls, and ``why`` or why not."""
+    """A place in a program: ``what`` it is, ``gated`` if the gate sees its calls, and ``why``."""
 
     file: str
     line: int
@@ -119,7 +119,7 @@ class Spot(Struct, frozen=True):
 
 
 class _File:
-    """One parsed file: what its names mean, and what they hold."""
+    """One parsed file: what its names refer to and what values they hold."""
 
     def __init__(self, path: Path, tree: ast.Module, program: dict[str, list[_File]]) -> None:
         self.path, self.tree, self.program = path, tree, program
@@ -154,7 +154,7 @@ class _File:
             self.holds.setdefault(node.name, []).extend(returned)
 
     def means(self, node: ast.expr) -> str:
-        """Return the dotted name behind an expression by the file's imports, "" for what is no name."""
+        """Return the dotted name of an expression by the file's imports, "" if it is not a name."""
         dotted = _dotted(node)
         if dotted is None:
             return ""
@@ -162,7 +162,10 @@ class _File:
         return f"{self.names.get(first, first)}{dot}{rest}"
 
     def held(self, node: ast.expr) -> Iterator[tuple[_File, ast.expr]]:
-        """Return what a name may hold: what is assigned to it, or returned by it, here or where it is imported from."""
+        """Return the values that a name may hold.
+
+        They are those assigned to it or returned by it, in this file or where it is imported from.
+        """
         dotted = _dotted(node)
         if dotted is None:
             return
@@ -173,7 +176,7 @@ class _File:
                 yield from ((other, one) for one in other.holds.get(name, ()))
 
     def refers(self, node: ast.AST, prefix: str, met: set[int] | None = None) -> bool:
-        """Whether an expression, or what its variables hold, uses a name that begins so."""
+        """Return True if an expression, or a value of its variables, uses a name with this prefix."""
         met = set() if met is None else met
         if id(node) in met:
             return False
@@ -189,9 +192,12 @@ class _File:
 
 
 def inspect(program: str, folder: Path) -> list[Spot]:
-    """Return the agents and bypasses of a program, a file or a module that ``folder`` or Python's path has.
+    """Return the agents and bypasses of a program: a file, or a module in ``folder`` or on Python's path.
 
-    A file that cannot be parsed is a ``Spot`` too. Raises ``ConfigError`` if there is no such file or module.
+    A file that cannot be parsed is a ``Spot`` too.
+
+    Raises:
+        ConfigError: There is no such file or module.
     """
     first, root = _found(program, folder)
     spots: list[Spot] = []
@@ -225,11 +231,11 @@ def inspect(program: str, folder: Path) -> list[Spot]:
     return spots
 
 
-# --- files ----------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------------
 
 
 def _found(program: str, folder: Path) -> tuple[list[Path], Path]:
-    """The files of a program, and the folder whose modules belong to it."""
+    """Return the files of a program, and the folder whose modules belong to it."""
     path = folder / program
     if path.is_dir():
         return _sources(path), path.parent
@@ -243,7 +249,7 @@ def _found(program: str, folder: Path) -> tuple[list[Path], Path]:
     spec: ModuleSpec | None = None
     for part in program.split("."):
         name = f"{name}.{part}".lstrip(".")
-        # finds a module by its files; `importlib.util.find_spec` would run the packages around it
+        # find a module by its files, because `importlib.util.find_spec` would run the packages around it
         spec = PathFinder.find_spec(name, [str(folder), *_path()] if where is None else where) if part else None
         if spec is None:
             raise ConfigError(
@@ -259,7 +265,7 @@ def _found(program: str, folder: Path) -> tuple[list[Path], Path]:
 
 
 def _sources(folder: Path) -> list[Path]:
-    """The Python files below a folder, without hidden folders and those of installed packages."""
+    """Return the Python files below a folder, without hidden folders and those of installed packages."""
     return sorted(
         found
         for found in folder.rglob("*.py")
@@ -274,7 +280,7 @@ def _path() -> list[str]:
 
 
 def _imported(file: _File, root: Path) -> Iterator[Path]:
-    """The program's own files that a file imports."""
+    """Return the program's own files that a file imports."""
     for node in ast.walk(file.tree):
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
@@ -291,11 +297,11 @@ def _imported(file: _File, root: Path) -> Iterator[Path]:
                 yield from (one for one in (place.with_suffix(".py"), place / "__init__.py") if one.is_file())
 
 
-# --- what is found ----------------------------------------------------------------------------------------------
+# --- Findings ----------------------------------------------------------------------------------------------
 
 
 def _installed(files: Sequence[_File]) -> dict[str, list[tuple[_File, ast.Call]]]:
-    """The calls of ``install`` by adapter; under "" those that are for all."""
+    """Return the calls of ``install`` by adapter; those for all frameworks are under ""."""
     found: dict[str, list[tuple[_File, ast.Call]]] = {}
     for file in files:
         for call in file.calls:
@@ -356,7 +362,7 @@ def _has(node: ast.AST, call: ast.Call, names: set[str]) -> bool:
 
 
 def _tools(call: ast.Call) -> str:
-    """The tools by name, where they stand in the call itself."""
+    """Return the tools by name, if the call lists them itself."""
     given = next((word.value for word in call.keywords if word.arg == "tools"), None)
     if not isinstance(given, ast.List | ast.Tuple):
         return ""
@@ -365,7 +371,7 @@ def _tools(call: ast.Call) -> str:
 
 
 def _provider_tools(file: _File, shown: str, call: ast.Call) -> Iterator[Spot]:
-    """Tools that are given as dicts: LangChain hands them to the model's provider."""
+    """Return tools that are given as dicts: LangChain passes them to the model's provider."""
     given = next((word.value for word in call.keywords if word.arg == "tools"), None)
     if file.means(call.func) not in AGENTS["langchain"] or not isinstance(given, ast.List | ast.Tuple):
         return
@@ -396,7 +402,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _dotted(node: ast.AST) -> str | None:
-    """A chain of attributes as it is written; None for anything else."""
+    """Return a chain of attributes as it is written; None for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -25,11 +25,11 @@ SEAMS: Final[Mapping[str, str]] = {
     "smolagents": "smolagents",
     "strands": "strands",
 }
-"""The adapters that have an ``install`` of their own, and what a program has imported that uses the framework."""
+"""The adapters that have their own ``install``, and the module that a program imports if it uses the framework."""
 
 
 class Installed:
-    """What ``install`` has gated: ``gated`` are the adapters, ``failed`` the others' reasons by adapter."""
+    """The result of ``install``: ``gated`` lists the adapters, ``failed`` gives the reasons of the others."""
 
     def __init__(self, undo: Mapping[str, Callable[[], None]], failed: Mapping[str, str]) -> None:
         self.gated = tuple(undo)
@@ -37,7 +37,7 @@ class Installed:
         self._undo = undo
 
     def uninstall(self) -> None:
-        """Take the gate away again; what another ``install`` has put in its place stays."""
+        """Remove the gate. A gate that a later ``install`` has put in its place stays."""
         for undo in self._undo.values():
             undo()
 
@@ -47,11 +47,11 @@ class Installed:
 
 
 def install(gate: Gate, **options: Unpack[Options]) -> Installed:
-    """Put the gate around the tools of all agents, of each supported framework that is imported already.
+    """Put the gate around the tools of all agents, for each supported framework that is already imported.
 
-    Call it after the imports and before agents are built: some frameworks take the gate only into agents that are made
-    later. What is gated is logged and returned. Called again it replaces the gates that are there. A framework whose
-    seam cannot be gated (a version that is too old) is named in ``failed`` and logged as a warning.
+    Call it after the imports and before agents are built: some frameworks only gate agents that are built later. The
+    result is logged and returned. Another call replaces the existing gates. A framework that cannot be gated (its
+    version is too old) is named in ``failed`` and logged as a warning.
     """
     undo: dict[str, Callable[[], None]] = {}
     failed: dict[str, str] = {}

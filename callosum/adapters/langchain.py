@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: ``CallosumMiddleware`` for ``create_agent`` and for a ``ToolNode`` of one's own.
+"""LangChain and LangGraph: ``CallosumMiddleware`` for ``create_agent`` and for your own ``ToolNode``.
 
 ::
 
@@ -32,23 +32,23 @@ from callosum.gate import Gate
 
 Result: TypeAlias = ToolMessage | Command[Any]
 _SLOTS = ("__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__")
-"""What pydantic keeps of a tool beside its ``__dict__``."""
+"""What pydantic stores of a tool besides its ``__dict__``."""
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 class Wrappers(TypedDict):
-    """What ``ToolNode`` takes."""
+    """The arguments with which ``ToolNode`` takes the gate."""
 
     wrap_tool_call: Callable[[ToolCallRequest, Callable[[ToolCallRequest], Result]], Result]
     awrap_tool_call: Callable[[ToolCallRequest, Callable[[ToolCallRequest], Awaitable[Result]]], Awaitable[Result]]
 
 
 class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framework is not looked into
-    """Puts the gate around every tool of an agent; sync and async, streaming and parallel calls alike.
+    """Puts the gate around every tool of an agent: sync and async, streaming and parallel calls.
 
-    The options are those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide
-    interrupts the graph; ``Command(resume=True)`` is the yes. The gate must have been told the same, else an approval
-    raises ``ConfigError``.
+    The options are those of ``callosum.adapters.core.Options``. With ``host_approvals`` a call that a person must
+    decide interrupts the graph; ``Command(resume=True)`` is the yes. The gate needs the same setting, otherwise an
+    approval raises ``ConfigError``.
     """
 
     def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
@@ -56,7 +56,7 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
         self._schemas: dict[int, tuple[ref[BaseTool], Mapping[str, Any] | None]] = {}
-        """The tools' schemas by the tools' ids, since tools have no hash."""
+        """Schemas of the tools by the tools' ids, because tools are not hashable."""
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         """Run one call under the gate."""
@@ -74,7 +74,7 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
-        """Run one call under the gate, awaited."""
+        """Run one call under the gate and await it."""
         attempt = _ToolCall(self, request)
 
         async def run(params: Mapping[str, Any] | None) -> Result:
@@ -87,11 +87,11 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
         return await self._adapter.arun(attempt, run)
 
     def wrappers(self) -> Wrappers:
-        """Return what a ``ToolNode`` takes: ``ToolNode(tools, **middleware.wrappers())``."""
+        """Return the arguments for a ``ToolNode``: ``ToolNode(tools, **middleware.wrappers())``."""
         return {"wrap_tool_call": self.wrap_tool_call, "awrap_tool_call": self.awrap_tool_call}
 
     def schema_of(self, tool: BaseTool) -> Mapping[str, Any] | None:
-        """Return the schema of what the model gives the tool; None where the tool has none."""
+        """Return the schema of what the model passes to the tool; None if the tool has none."""
         name = id(tool)
         known = self._schemas.get(name)
         if known is not None and known[0]() is tool:
@@ -99,23 +99,24 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
         try:
             given = tool.tool_call_schema
             schema = given if isinstance(given, dict) else given.model_json_schema()
-        except Exception:  # noqa: BLE001 - a schema that cannot be written as JSON helps nobody
+        except Exception:  # noqa: BLE001 - a schema that JSON cannot hold is of no use
             schema = None
-        with suppress(TypeError):  # a tool to which there are no weak references is asked each time
+        with suppress(TypeError):  # read the schema each time if the tool allows no weak references
             self._schemas[name] = ref(tool, lambda _: self._schemas.pop(name, None)), schema
         return schema
 
     @property
     def asks(self) -> bool:
-        """Whether questions interrupt the graph."""
+        """Return True if questions interrupt the graph."""
         return self._host_approvals
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around the tools of every ``ToolNode`` made from now on, in agents too; return what ends that.
+    """Put the gate around the tools of every ``ToolNode`` made from now on, also in agents.
 
-    A call that a ``CallosumMiddleware`` of the agent's own has decided is not decided twice. Called again it replaces
-    the gate for what is made later. The options are those of ``CallosumMiddleware``.
+    Return a function that stops this. A call that the agent's own ``CallosumMiddleware`` has decided is not decided
+    twice. Another call of ``install`` replaces the gate for what is made later. The options are those of
+    ``CallosumMiddleware``.
     """
     shared = CallosumMiddleware(gate, host_approvals=host_approvals, **options)
 
@@ -137,7 +138,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
                 return await ainner(request, handler)
             return await awrap_tool_call(request, lambda asked: ainner(asked, handler))
 
-        wrappers: dict[str, Any] = {}  # where a program gives one kind alone, the framework says what lacks the other
+        wrappers: dict[str, Any] = {}  # with only one kind set, the framework itself says what is missing
         if wrap_tool_call is not None or awrap_tool_call is None:
             wrappers["wrap_tool_call"] = wrap
         if awrap_tool_call is not None or wrap_tool_call is None:
@@ -172,7 +173,7 @@ class _ToolCall(Attempt[Result]):
 
     @property
     def identity(self) -> str | None:
-        """What makes the call the same when it comes again."""
+        """Return the identity by which a repeated call is recognised."""
         return identity_of(self._turn, self._request.tool_call["id"])
 
     def seen(self) -> Seen:
@@ -221,16 +222,16 @@ class _ToolCall(Attempt[Result]):
         return self._noted.error
 
     def runs(self, params: Mapping[str, Any] | None) -> ToolCallRequest:
-        """Return the request that runs: with what the gate put in place of its arguments, and a tool that notes errors.
+        """Return the request to run, with the gate's params in place of its arguments and a tool that records errors.
 
-        A ``ToolNode`` that handles errors makes messages of them.
+        A ``ToolNode`` that handles errors turns them into messages.
         """
         request = self._request
         if params is not None:
             request = request.override(tool_call={**request.tool_call, "args": dict(params)})
         if request.tool is None:
             return request
-        copied: ToolCallRequest = object.__new__(type(request))  # ``override`` costs as much as a tenth of a decision
+        copied: ToolCallRequest = object.__new__(type(request))  # ``override`` takes a tenth of the time of a decision
         vars(copied).update(vars(request), tool=_noting(request.tool, self._noted))
         return copied
 
@@ -242,7 +243,7 @@ class _ToolCall(Attempt[Result]):
 
 
 def _noting(tool: BaseTool, noted: Noted) -> BaseTool:
-    """Return a copy of a tool that notes what the tool raises."""
+    """Return a copy of a tool that records what the tool raises."""
 
     def invoke(*args: Any, **kwargs: Any) -> Any:
         with noted:

@@ -1,11 +1,11 @@
-"""Answers that did not reach their client, and the request that comes again for them.
+"""Answers that did not reach their client, and the repeated request that collects them.
 
-From 2026 on an MCP client sends a request again, under a new id, if the connection broke before the answer came. Only a
+From 2026 on an MCP client repeats a request under a new id if the connection broke before the answer arrived. Only a
 server that saw the connection break can tell such a request from a second, equal call::
 
-    call ── tool runs ── connection cut                       the tool goes on, for a minute
-    the same again ── waits for that tool, or gets its result
-    the same once more ── a new call
+    call ── tool runs ── connection breaks                    the tool keeps running, for a minute
+    the same request ── waits for that tool, or gets its result
+    the same request again ── a new call
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Final, Generic, TypeVar
 R = TypeVar("R")
 
 KEPT_SECONDS: Final = 60.0
-"""How long a call whose client is gone goes on, and its result is kept."""
+"""Seconds for which a call without a client continues, and for which its result is kept."""
 KEPT_BYTES: Final = 1_000_000
-"""Longest result that is kept."""
+"""Maximum size of a result that is kept, in bytes."""
 MOST: Final = 64
-"""Most calls that wait for their clients; of more the oldest is given up."""
+"""Maximum number of calls that wait for their clients. Beyond it the oldest is given up."""
 
 
 class _Going(Generic[R]):
-    """A call under way, in a task of its own. ``began``: the tool itself was started."""
+    """A running call, in its own task. ``began`` is True once the tool itself was started."""
 
     __slots__ = ("began", "expires", "task")
 
@@ -39,7 +39,7 @@ class _Going(Generic[R]):
 
 
 class Lost(Generic[R]):
-    """The calls of one event loop whose clients may come again. ``size`` says how many bytes a result has."""
+    """The calls of one event loop whose clients may repeat them. ``size`` returns the size of a result in bytes."""
 
     def __init__(self, size: Callable[[R], int], seconds: float = KEPT_SECONDS) -> None:
         self._size = size
@@ -52,10 +52,10 @@ class Lost(Generic[R]):
         call: Callable[[Callable[[], None]], Awaitable[R]],
         cut: Callable[[], Awaitable[bool]],
     ) -> R:
-        """Return what ``call`` returns, or what an equal one returned that broke off.
+        """Return what ``call`` returns, or the result of an equal call whose connection broke.
 
-        ``same`` is client, tool and arguments. ``call`` is handed what it calls when the tool starts: what was only
-        being decided ends with its connection. ``cut`` says whether the connection is broken.
+        ``same`` identifies client, tool and arguments. ``call`` receives a function to call when the tool starts; a
+        call that was still being decided ends with its connection. ``cut`` returns True if the connection is broken.
         """
         going = self._taken(same)
         if going is None or going.task is None or going.task.get_loop() is not asyncio.get_running_loop():
@@ -80,7 +80,7 @@ class Lost(Generic[R]):
         return result
 
     def _taken(self, same: Hashable) -> _Going[R] | None:
-        """Take the oldest kept call that equals this one: equal calls may be cut together."""
+        """Take the oldest kept call that equals this one. Several equal calls may have lost their connection."""
         going = next((one for one, kept in self._lost.items() if kept == same), None)
         if going is not None:
             self._drop(going)
@@ -102,7 +102,7 @@ class Lost(Generic[R]):
             self._expire(next(iter(self._lost)))
 
     def _weigh(self, going: _Going[R]) -> None:
-        """Keep no result that is too long; and hear what the tool raised, which nobody may come for."""
+        """Drop a result that is too long. Retrieve the tool's exception, which may never be collected."""
         task = going.task
         if task is None or task.cancelled():
             return
@@ -110,7 +110,7 @@ class Lost(Generic[R]):
             self._expire(going)
 
     def _expire(self, going: _Going[R]) -> None:
-        """End a call that nobody came for: a cut connection cancels it, which was only put off."""
+        """End a call that was not collected. Its broken connection cancels it only now."""
         if going not in self._lost:
             return
         self._drop(going)

@@ -8,7 +8,7 @@
 The gate decides on function tools, MCP tools, agents used as tools, and the shell and patch tools of this process
 (``ShellTool``, ``LocalShellTool``, ``ApplyPatchTool``). It does not see hosted tools, which run at OpenAI.
 
-The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: the sentence, and nothing around it.
+The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: only the sentence.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ from callosum.model import Verdict
 A = TypeVar("A")
 
 _LOOKED_BACK = 80
-"""How many calls of a run are remembered."""
+"""Number of a run's newest calls that are remembered."""
 _FAILED = str(default_tool_error_function(None, Exception("?"))).partition("?")[0]
-"""How the text begins that the SDK makes of what a tool raised, before anybody else sees it."""
+"""Start of the text into which the SDK turns what a tool raised, before any other code sees it."""
 _UNTOUCHED = Agent.get_all_tools
 
 
 def gate_agent(agent: A, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> A:
-    """Put the gate around every tool of an agent, and of the agents that it hands off to; return the agent.
+    """Put the gate around every tool of an agent, and of the agents that it hands off to. Return the agent.
 
-    The options are those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide
-    is one that ``needs_approval``; the gate must have been told the same, and ``session`` must be given, since the SDK
-    asks before it tells the group. A clone of the agent is not gated. Raises ``ConfigError``.
+    The options are those of ``callosum.adapters.core.Options``. With ``host_approvals`` a call that a person must
+    decide ``needs_approval``. The gate needs the same setting, and ``session`` must be given, because the SDK asks
+    before it tells the group. A clone of the agent is not gated.
+
+    Raises:
+        ConfigError: ``host_approvals`` is set without ``session``.
     """
     adapter = _adapter(gate, host_approvals, options)
     gated: set[int] = set()
@@ -60,9 +63,9 @@ def gate_agent(agent: A, gate: Gate, *, host_approvals: bool = False, **options:
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around the tools of every agent of this process, whenever it was made; return what takes it away.
+    """Put the gate around the tools of every agent of this process, old and new. Return a function that removes it.
 
-    Called again it replaces the gate that was there. Options are those of ``gate_agent``.
+    Another call replaces the gate. Options are those of ``gate_agent``.
     """
     adapter = _adapter(gate, host_approvals, options)
 
@@ -87,7 +90,7 @@ def _tools_of(
     own: Callable[[Any], Awaitable[list[Any]]], adapter: Adapter, asks: bool
 ) -> Callable[[Any], Awaitable[list[Any]]]:
     async def get_all_tools(run_context: Any) -> list[Any]:
-        """The tools of one turn of a run. What was called in the turns before, the model has read of by now."""
+        """Return the tools of one turn of a run. The model has by now read the results of earlier turns."""
         made = _made.setdefault(run_context, [])
         turn = _Turn(adapter, asks, tuple(made), made)
         return [_gated(tool, turn) for tool in await own(run_context)]
@@ -96,7 +99,7 @@ def _tools_of(
 
 
 class _Turn(NamedTuple):
-    """One turn of a run: which calls the model has read of, and where those of this turn are noted."""
+    """One turn of a run: the calls whose results the model has read, and the record of this turn's calls."""
 
     adapter: Adapter
     asks: bool = False
@@ -104,7 +107,7 @@ class _Turn(NamedTuple):
     made: list[str] | None = None
 
     def seen(self, name: str, params: Mapping[str, Any], call_id: str | None, context: Any, tool: Any = None) -> Seen:
-        """Return a call of this turn; with ``made`` it is noted."""
+        """Return a call of this turn. With ``made`` the call is recorded."""
         config = getattr(context, "run_config", None)
         turn = _turn_of(context, params)
         identity = identity_of(turn, call_id)
@@ -125,16 +128,16 @@ class _Turn(NamedTuple):
 
 
 _questions: dict[str, None] = {}
-"""The identities of calls about which the gate has put a question."""
+"""Identities of the calls about which the gate has asked."""
 _MOST_QUESTIONS = 1000
 _NONE = "callosum: no call"
-"""What no call's id is: a tool that is approved for it is approved for good."""
+"""An id that no call has: a tool that is approved for it is approved permanently."""
 _made: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
-"""The identities of a run's calls."""
+"""Identities of a run's calls."""
 
 
 def _gated(tool: Any, turn: _Turn) -> Any:
-    """The tool with the gate around what runs it; as it is where nothing of it runs here."""
+    """Return the tool with the gate around what runs it; unchanged if nothing of it runs in this process."""
     if isinstance(tool, FunctionTool):
         if isinstance(tool.on_invoke_tool, _Invoke):
             return tool
@@ -152,7 +155,7 @@ def _gated(tool: Any, turn: _Turn) -> Any:
 
 
 class _Invoke:
-    """Runs a function tool under the gate. The SDK's own marks stay reachable on it."""
+    """Runs a function tool under the gate. The SDK's own attributes stay available on it."""
 
     def __init__(self, turn: _Turn, tool: Any) -> None:
         self._turn, self._tool, self._inner = turn, tool, tool.on_invoke_tool
@@ -174,13 +177,16 @@ class _Invoke:
         return await self._turn.adapter.arun(attempt, tool)
 
     def _is_answered(self, context: Any, seen: Seen) -> bool:
-        """Whether a person has said yes to the gate's question about this call: not to the tool's own, nor for good."""
+        """Return True if a person said yes to the gate's question about this call. Other approvals do not count.
+
+        These are answers to the tool's own question, and permanent approvals.
+        """
         put = self._tool.needs_approval is False or identity_of(seen.turn, seen.call_id) in _questions
         name = self._tool.name
         return put and bool(context.is_tool_approved(name, seen.call_id)) and not context.is_tool_approved(name, _NONE)
 
     async def needs_approval(self, context: Any, params: dict[str, Any], call_id: str) -> bool:
-        """Whether the tool itself asks for an approval, or the gate has a person decide."""
+        """Return True if the tool itself asks for an approval, or if the gate wants a person to decide."""
         seen = self._turn.seen(self._tool.name, params, call_id, context, self._tool)
         asks = await self._turn.adapter.verdict(seen) is Verdict.ASK
         if asks and (identity := identity_of(seen.turn, seen.call_id)) is not None:
@@ -193,7 +199,7 @@ class _Invoke:
 
 @dataclass
 class _Call(Attempt[Any]):
-    """A call of any of the SDK's tools: what the gate says of it is said as text."""
+    """A call of any of the SDK's tools. The gate's answer is expressed as text."""
 
     what: Seen
 
@@ -250,7 +256,7 @@ class _Patch(_Call):
 
 
 class _Editor:
-    """Edits files under the gate, one operation a call."""
+    """Edits files under the gate, one operation per call."""
 
     def __init__(self, turn: _Turn, inner: Any) -> None:
         self._turn, self._inner = turn, inner
@@ -272,10 +278,10 @@ class _Editor:
 
 
 def _turn_of(context: Any, params: Mapping[str, Any]) -> str:
-    """What makes an id one's own that a model's server gives in every turn (``call_0``), before and after an approval.
+    """Return what makes an id unique that a model's server reuses in every turn (``call_0``).
 
-    The SDK tells which request of the run it was, and no run: the same call at the same place of another run of the
-    session is another call by its params.
+    It is the same before and after an approval. The SDK tells the number of the request in the run, but not the run: an
+    equal call at the same position of another run of the session differs by its params.
     """
     usage = getattr(context, "usage", None)
     digest = blake2b(repr(params).encode("utf-8", "replace"), digest_size=6)
@@ -283,8 +289,8 @@ def _turn_of(context: Any, params: Mapping[str, Any]) -> str:
 
 
 def _noting(invoke: Any, noted: Noted) -> Any:
-    """Return what invokes a tool, with what the tool raises noted before the SDK makes a text of it."""
-    run = invoke._invoke_tool_impl  # noqa: SLF001 - the SDK tells nobody else what was raised
+    """Return the function that invokes a tool, wrapped to record what the tool raises before the SDK makes it text."""
+    run = invoke._invoke_tool_impl  # noqa: SLF001 - only here does the SDK show what was raised
 
     async def noting(context: Any, given: str) -> Any:
         with noted:
@@ -304,7 +310,7 @@ def _joined(command: Any) -> str:
 
 
 def _read(given: str) -> dict[str, Any]:
-    """The arguments as the model gave them; what is no JSON object stands under ``input``."""
+    """Return the arguments as the model gave them; anything but a JSON object is under ``input``."""
     try:
         found = json.loads(given) if given else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""pydantic-ai: ``CallosumCapability`` for one agent or one run, ``install`` for every agent that is made from then on.
+"""pydantic-ai: ``CallosumCapability`` for one agent or one run, ``install`` for every agent made from then on.
 
 ::
 
@@ -6,7 +6,7 @@
     install(gate)
 
 The session is the conversation (``conversation_id``). A refusal is a tool result whose outcome is ``failed`` and whose
-text is the sentence; it takes nothing from the tool's retries. Tools of the provider and output tools are not seen.
+text is the sentence; it uses none of the tool's retries. The gate does not see tools of the provider and output tools.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from callosum.gate import Gate, LocalGate
 
 @dataclass(init=False)
 class CallosumCapability(AbstractCapability[Any]):  # type: ignore[misc]  # the framework is not looked into
-    """Puts the gate around every tool of an agent; sync and async, streaming and parallel calls alike.
+    """Puts the gate around every tool of an agent: sync and async, streaming and parallel calls.
 
-    The options are those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide is
-    deferred as one that requires approval (``DeferredToolRequests``), and an approval is the yes. The gate must have
-    been told the same, else an approval raises ``ConfigError``.
+    The options are those of ``callosum.adapters.core.Options``. With ``host_approvals`` a call that a person must
+    decide is deferred as one that requires approval (``DeferredToolRequests``), and an approval is the yes. The gate
+    needs the same setting, otherwise an approval raises ``ConfigError``.
     """
 
     gate: Gate
     host_approvals: bool
     options: Options
     id: str | None = "callosum"
-    """The same for all: if an agent and its run both have the capability, that of the run gates the calls."""
+    """Equal for every instance: if an agent and its run both have the capability, that of the run gates the calls."""
 
     def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
         self.gate, self.host_approvals, self.options = gate, host_approvals, options
@@ -56,7 +56,7 @@ class CallosumCapability(AbstractCapability[Any]):  # type: ignore[misc]  # the 
     def from_spec(
         cls, url: str | None = None, *, host_approvals: bool = False, **options: Unpack[Options]
     ) -> CallosumCapability:
-        """Return the capability that a spec describes: with the gate at ``url``, else with one in the state folder."""
+        """Return the capability that a spec describes, with the gate at ``url`` or else one in the state folder."""
         if url is None:
             return cls(LocalGate(), host_approvals=host_approvals, **options)
         from callosum import CallosumClient  # noqa: PLC0415 - an embedded gate needs no client
@@ -86,10 +86,10 @@ class CallosumCapability(AbstractCapability[Any]):  # type: ignore[misc]  # the 
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Give the capability to every agent that is made from now on; return what ends that.
+    """Add the capability to every agent made from now on. Return a function that stops this.
 
-    An agent with a capability of its own keeps that one. Called again it replaces the gate for agents made later.
-    Options are those of ``CallosumCapability``.
+    An agent with its own capability keeps that one. Another call replaces the gate for agents made later. Options are
+    those of ``CallosumCapability``.
     """
     capability = CallosumCapability(gate, host_approvals=host_approvals, **options)
 
@@ -112,7 +112,7 @@ _UNTOUCHED = Agent.__init__
 
 
 def _has_gate(capability: Any) -> bool:
-    """Return whether a capability contains the gate's; a function that makes one for each run is not looked into."""
+    """Return True if a capability contains the gate's. A function that makes one for each run is not inspected."""
     if not isinstance(capability, AbstractCapability):
         return False
     return any(isinstance(one, CallosumCapability) for one in leaf_capabilities(capability))
@@ -164,7 +164,7 @@ class _ToolCall(Attempt[Any]):
         raise ApprovalRequired({"callosum": no.sentence, "conflicts": to_builtins(no.conflicts)})
 
     def validated(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments that stand for these params."""
+        """Return the validated arguments for these params."""
         tool = self._ctx.tool_manager.tools[self._call.tool_name]
         arguments: dict[str, Any] = tool.args_validator.validate_json(
             json.dumps(params), context=self._ctx.validation_context
@@ -172,9 +172,9 @@ class _ToolCall(Attempt[Any]):
         return arguments
 
     def _params(self) -> Mapping[str, Any]:
-        """The arguments as they were validated, by the names that the model gave them.
+        """Return the validated arguments by the names that the model gave them.
 
-        Of a function with a single parameter that is a model, the model sees the fields of that parameter.
+        If a function has a single parameter that is a model, the model sees the fields of that parameter.
         """
         params: dict[str, Any] = _plain(self._args)
         if len(params) == 1 and not self._call.args_as_dict().keys() <= params.keys():
@@ -188,7 +188,7 @@ def _plain(value: Any) -> Any:
 
 
 def _name_timeout(error: ToolRetryError) -> None:
-    """Put back the cause that the framework drops from a tool's timeout: it tells how the call ended."""
+    """Restore the cause that the framework drops from a tool's timeout. It tells how the call ended."""
     retry = error.__cause__
     if isinstance(retry, ModelRetry) and retry.__cause__ is None and isinstance(retry.__context__, TimeoutError):
         retry.__cause__ = retry.__context__

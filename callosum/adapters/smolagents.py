@@ -4,13 +4,13 @@
 
     install(gate)
 
-smolagents has no hook for tools: this replaces ``Tool.__call__`` and the call of a managed agent, by which agents that
-call tools and agents that write code for the executor of this process both run them. These are no official seams; each
-version is tested.
+smolagents has no hook for tools, so this replaces ``Tool.__call__`` and the call of a managed agent. Agents that call
+tools use them, and so do agents that write code for this process's executor. They are not official extension points;
+each version is tested.
 
-smolagents has no conversation: give ``session=``, else the process is the session. A refusal is the tool's result, the
-sentence and nothing around it. In an agent that writes code it is raised, so that the code does not go on as if the
-tool had run. That code is itself an action that no gate sees, and so is all that runs in a remote executor.
+smolagents has no conversation: pass ``session=``, otherwise the process is the session. A refusal is the tool's result:
+only the sentence. In an agent that writes code the refusal is raised, so that the code does not continue as if the tool
+had run. The gate does not see that code itself, nor anything that runs in a remote executor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from callosum.gate import Gate
 T = TypeVar("T")
 
 _OWN: Final = "sanitize_inputs_outputs"
-"""An argument of ``Tool.__call__`` that is none of the tool's."""
+"""An argument of ``Tool.__call__`` that does not belong to the tool."""
 
 
 class _Step(NamedTuple):
@@ -47,9 +47,9 @@ _write_memory = MultiStepAgent.write_memory_to_messages
 
 
 def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around every tool of this process's agents; return what takes it away.
+    """Put the gate around every tool of this process's agents. Return a function that removes it.
 
-    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
+    Another call replaces the gate. ``options`` are those of ``callosum.adapters.core.Options``.
     """
     adapter = Adapter(gate, **options)
 
@@ -86,7 +86,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     @functools.wraps(_write_memory)
     def write_memory_to_messages(self: MultiStepAgent, *args: Any, **kwargs: Any) -> Any:
         messages = _write_memory(self, *args, **kwargs)
-        if not args and not kwargs:  # a step begins; else a plan or a summary is made
+        if not args and not kwargs:  # a step begins; otherwise the agent makes a plan or a summary
             _step.set(_Step(messages, isinstance(self, CodeAgent)))
         return messages
 
@@ -106,7 +106,10 @@ def _put(call_tool: Any, call_agent: Any, write_memory: Any, executor: Any) -> N
 
 
 class _Carrying(ThreadPoolExecutor):
-    """Runs an agent's code in the agent's context: who acts, and what is running, is known in the code's thread too."""
+    """Runs an agent's code in the agent's context.
+
+    The code's thread thereby knows the session and the running call.
+    """
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return super().submit(copy_context().run, fn, *args, **kwargs)
@@ -130,14 +133,14 @@ class _Call(Attempt[Any]):
 
 
 def _params(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, as ``Tool.__call__`` takes them: one dict stands for all of them."""
+    """Return the arguments by name, as ``Tool.__call__`` takes them: one dict may hold all of them."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict) and args[0].keys() <= tool.inputs.keys():
         return dict(args[0])
     return {**dict(zip(tool.inputs, args, strict=False)), **kwargs}
 
 
 def _read() -> list[str] | None:
-    """What the model had read when it made this call; None outside of an agent."""
+    """Return what the model had read when it made this call; None outside of an agent."""
     step = _step.get()
     if step is None:
         return None

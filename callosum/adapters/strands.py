@@ -4,9 +4,9 @@
 
     agent = Agent(tools=[send_email], interventions=[CallosumIntervention(gate)])
 
-The session is the agent's own (``agent.session_id``): that of its session manager, else of the agent object, which
-holds one conversation. A refusal is the tool's result of status ``error``; Strands puts ``GUIDANCE:`` and the name of
-the intervention before a sentence that the model can answer by calling again, and ``DENIED:`` before one it cannot.
+The session is the agent's own (``agent.session_id``): that of its session manager, otherwise of the agent object, which
+holds one conversation. A refusal is the tool's result of status ``error``. Strands puts ``GUIDANCE:`` and the name of
+the intervention before a sentence that the model can answer by repeating the call, and ``DENIED:`` before others.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Result: TypeAlias = dict[str, Any]
 Action: TypeAlias = Proceed | Deny | Guide | Confirm | Transform
 
 _ANSWERS = "structured_output"
-"""The type of the tools by which a model gives its final answer in a form."""
+"""Type of the tools by which a model gives its final answer in a fixed structure."""
 
 
 class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the framework is not looked into
-    """Puts the gate around every tool of an agent; parallel, streamed, background and direct calls alike.
+    """Puts the gate around every tool of an agent: parallel, streamed, background and direct calls.
 
-    Put it last: what other interventions make of a call's input is then what the gate decides on. ``options`` are those
-    of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide interrupts the agent
-    (``Confirm``). The gate must have been told the same, else the call is refused.
+    Put it last: the gate then decides on the input that other interventions have produced. ``options`` are those of
+    ``callosum.adapters.core.Options``. With ``host_approvals`` a call that a person must decide interrupts the agent
+    (``Confirm``). The gate needs the same setting, otherwise the call is refused.
     """
 
     name = "callosum"
@@ -48,7 +48,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
         self._calls: dict[tuple[int, str], Running[Result] | Kept[Result]] = {}
-        """What the end of a call needs to know, by its agent and its id."""
+        """What the end of a call needs, by the agent and the call's id."""
         self._background: set[tuple[int, str]] = set()
         self._heard: WeakSet[Any] = WeakSet()
 
@@ -69,7 +69,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
             return Proceed()
         if isinstance(begun, Kept):
             return _becomes({**begun.result, "toolUseId": event.tool_use["toolUseId"]})
-        if event.cancel_message is not None:  # another intervention or hook was against it
+        if event.cancel_message is not None:  # another intervention or hook cancelled it
             await asyncio.to_thread(begun.cancel)
         elif event.exception is not None:
             await begun.afail(event.exception)
@@ -91,7 +91,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
             return Guide(begun.sentence) if verdict is Verdict.CONFIRM else Deny(begun.sentence)
         self._calls[_name(event)] = begun
         if isinstance(begun, Kept):
-            return Deny("[Callosum] already done")  # takes the place of the tool; its result becomes the one kept
+            return Deny("[Callosum] already done")  # replaces the tool; its result becomes the kept one
         if begun.params is None:
             return Proceed()
         use = {**event.tool_use, "input": dict(begun.params)}
@@ -99,7 +99,10 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
 
     def _evaluate(self, event: BeforeToolCallEvent, attempt: _ToolCall, asked: Refused) -> Callable[[Any], bool]:
         def evaluate(response: Any) -> bool:
-            """Take a person's answer to the gate, which decides on it; it speaks where the answer does not suffice."""
+            """Record a person's answer with the gate, which decides on it.
+
+            Return a response if the answer does not suffice.
+            """
             agreed: bool = default_evaluate(response)
             action = self._action(event, attempt, self._adapter.answer(attempt, asked, agreed=agreed))
             match action:
@@ -116,14 +119,14 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
         return evaluate
 
     def _hear(self, agent: Any) -> None:
-        """Hear when an agent's tools and runs end: a call that is interrupted or cancelled has no end of its own."""
+        """Listen for the end of an agent's tools and runs: an interrupted or cancelled call has no end of its own."""
         if agent not in self._heard:
             self._heard.add(agent)
             agent.hooks.add_callback(AfterToolsEvent, self._after_tools)
             agent.hooks.add_callback(AfterInvocationEvent, self._after_invocation)
 
     async def _after_tools(self, event: AfterToolsEvent) -> None:
-        """What has a result while it still runs is a background task."""
+        """Treat a call that has a result while it still runs as a background task."""
         results = {block["toolResult"]["toolUseId"] for block in event.message["content"] if "toolResult" in block}
         self._background |= {name for name in list(self._calls) if name[0] == id(event.agent) and name[1] in results}
 
@@ -174,9 +177,9 @@ class _ToolCall(Attempt[Result]):
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around the tools of every agent that is made from now on; return what takes it away.
+    """Put the gate around the tools of every agent made from now on. Return a function that removes it.
 
-    An agent that has a ``CallosumIntervention`` of its own keeps that one. Called again, it replaces its earlier gate.
+    An agent with its own ``CallosumIntervention`` keeps that one. Another call replaces the gate.
     """
     shared = CallosumIntervention(gate, host_approvals=host_approvals, **options)
 
