@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.harness import Operation
-from callosum.stores.sqlite import SqliteStore, apply, known, look
+from callosum.stores.sqlite import SqliteStore, apply, cache, view
 
 KEY = "email:alice@example.com"
 KEYS = f'[["{KEY}","write",0]]'
@@ -35,15 +35,15 @@ def statements(folder: Path) -> Iterator[Operation]:
             seq = time.time_ns() // 1000
             call = bytearray(os.urandom(16))
             execute("begin immediate")
-            execute(known._VERSION).fetchone()
-            execute(look._EARLIER, (call,)).fetchone()
+            execute(cache._VERSION).fetchone()
+            execute(view._EARLIER, (call,)).fetchone()
             entry = (seq, "intercept", "default", "mira", "write", 1, "allow", "file-write")
             action = (KEY, KEYS, BODY, call, "done", seq + 300_000_000, bytearray(b"content"))
             execute(apply._ADD_ACTION, (*entry, *action))
             execute(apply._SET_ACTED, (seq, seq, KEY, "mira"))
             execute("commit")
             execute("begin immediate")
-            execute(known._VERSION).fetchone()
+            execute(cache._VERSION).fetchone()
             execute(apply._ADD_NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))
             execute(apply._SETTLE, ("done", seq + 1, seq))
             execute("commit")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from callosum.server.place import heard
+from callosum.server.listeners import heard
 
 SECONDS = 30.0
 """How long one may take to start or to stop."""

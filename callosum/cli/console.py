@@ -81,7 +81,7 @@ def _address(settings: Settings, terminal: str) -> str:
     """
     from callosum.client import local
     from callosum.client.transport import Transport, TransportError
-    from callosum.server.place import running
+    from callosum.server.listeners import running
     from callosum.sockets import socket_path
 
     addresses = [one.address for one in running(settings.state)]

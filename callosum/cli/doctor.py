@@ -138,7 +138,7 @@ def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
     from callosum.corpus.daily_log import FOLDER, DailyLog
     from callosum.errors import CallosumError
     from callosum.hosts.checkup import report
-    from callosum.server.place import running
+    from callosum.server.listeners import running
 
     if not wrong:
         return

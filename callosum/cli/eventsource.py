@@ -36,8 +36,8 @@ from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.journal import EntryFilter, fits
 from callosum.model import SECOND, Entry
-from callosum.server.place import running
-from callosum.server.ring import PUBLISHED, end_of, id_of, position_of
+from callosum.server.listeners import running
+from callosum.server.replay_buffer import PUBLISHED, end_of, id_of, position_of
 from callosum.wire import BadRequest
 
 if TYPE_CHECKING:

@@ -253,7 +253,7 @@ def _segments(settings: Settings) -> Iterator[Finding]:
 
 def _servers(settings: Settings) -> Iterator[Finding]:
     from callosum.client import CallosumClient
-    from callosum.server.place import running
+    from callosum.server.listeners import running
 
     for one in running(settings.state):
         try:

@@ -19,7 +19,7 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from callosum.server.place import Running
+    from callosum.server.listeners import Running
     from callosum.settings import Settings
 
 START_SECONDS = 15.0
@@ -166,7 +166,7 @@ def _own(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _in_background(settings: Settings) -> None:
     from callosum.cli import show
-    from callosum.server.place import AlreadyServed, heard, running
+    from callosum.server.listeners import AlreadyServed, heard, running
 
     read, write = os.pipe()
     log = settings.state / "server.log"
@@ -223,7 +223,7 @@ def end(settings: Settings) -> tuple[list[Running], list[Running], float]:
     import signal
 
     from callosum.process import alive
-    from callosum.server.place import running
+    from callosum.server.listeners import running
 
     found = [one for one in running(settings.state) if alive(one.process)]
     for one in found:

@@ -22,8 +22,8 @@ from callosum.errors import CallosumError, ConfigError
 if TYPE_CHECKING:
     from callosum.settings import Settings
     from callosum.stores.base import Health
-    from callosum.stores.carrying import Stamp
-    from callosum.stores.copying import Copied
+    from callosum.stores.export import Stamp
+    from callosum.stores.store_copy import Copied
     from callosum.stores.versions import Version
 
 app = typer.Typer(help="The store behind the gate: check, migrate, copy.", no_args_is_help=True, epilog=EPILOG)
@@ -44,7 +44,7 @@ _EVERY: Final = 0.2
 def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
     """Look a store over without changing it; exit code 1 if something is wrong, or nothing is there."""
     from callosum.cli import show
-    from callosum.stores import copying
+    from callosum.stores import store_copy
     from callosum.stores.base import different_keys
     from callosum.stores.opening import open_store
     from callosum.stores.versions import version_of
@@ -57,7 +57,7 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
         if not version.newer:
             with closing(open_store(settings)) as store:
                 health = store.check()
-            with closing(copying.carrier_of(settings)) as carrier:
+            with closing(store_copy.carrier_of(settings)) as carrier:
                 stamp = carrier.stamp()
     problems = list(health.problems) if health is not None else [_lacking(version)]
     if health is not None and health.content_keys > 1:
@@ -123,16 +123,16 @@ def copy(
     Exit code 1 if the two are not the same in the end because gates still write to FROM: stop them and run it again.
     """
     from callosum.cli import show
-    from callosum.stores import copying
+    from callosum.stores import store_copy
     from callosum.stores.opening import open_store
 
     with _unseen(source, target):
         ours = _settings(source, state, config)
         theirs = _settings(target, state, config)
-        with closing(copying.carrier_of(ours)) as from_, closing(copying.carrier_of(theirs, create=True)) as to:
+        with closing(store_copy.carrier_of(ours)) as from_, closing(store_copy.carrier_of(theirs, create=True)) as to:
             progress = _Progress()
             try:
-                copied = copying.copy(from_, to, progress)
+                copied = store_copy.copy(from_, to, progress)
             finally:
                 progress.end()
             names = from_.name, to.name

@@ -43,16 +43,16 @@ from callosum.model import (
 from callosum.operations import OPERATIONS, GateOperation
 from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
-from callosum.server.door import Door
+from callosum.server.async_gate import LARGE, ServedGate
+from callosum.server.console_address import Door
 from callosum.server.health import StoreHealth
-from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
 from callosum.server.queries import EventsQuery, HookQuery, key_of_path, read_query
-from callosum.server.reply import Answer, Asked
+from callosum.server.responses import Answer, Asked
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
-from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
+from callosum.server.wait_queue import Gone, Overloaded, Stopping
 from callosum.stores.base import Pool, Pooled
 from callosum.worktree import located
 

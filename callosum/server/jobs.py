@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from callosum.client.fallback import FILE, write_table
 from callosum.gate import LocalGate
 from callosum.model import SECOND
-from callosum.server.aftermath import Aftermath
+from callosum.server.recovery import Aftermath
 from callosum.server.security import RefusalLog
 from callosum.stores.base import REGISTERED
 

@@ -18,7 +18,7 @@ from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
 from callosum.operations import GateOperation
 from callosum.rules.commitments import SIDE
-from callosum.server import described
+from callosum.server import field_descriptions
 from callosum.server.app import ENDPOINTS
 
 _REF: Final = "#/components/schemas/{name}"
@@ -158,8 +158,8 @@ def document() -> dict[str, Any]:
     }
     for schema in components.values():
         for name, field in schema.get("properties", {}).items():
-            if name in described.FIELDS:
-                field.setdefault("description", described.FIELDS[name])
+            if name in field_descriptions.FIELDS:
+                field.setdefault("description", field_descriptions.FIELDS[name])
     components |= _events()
     for schema in components.values():
         if "description" in schema:  # else Markdown takes its indented lines for a program

@@ -30,15 +30,15 @@ from callosum.gate import LocalGate
 from callosum.hosts.transcripts import Transcripts
 from callosum.model import State
 from callosum.server.accepting import Acceptor, open_files
-from callosum.server.aftermath import Aftermath
 from callosum.server.app import CONSOLE, HEALTH, App, Service
+from callosum.server.async_gate import ServedGate
 from callosum.server.jobs import jobs
+from callosum.server.listeners import address_of, announced, is_loopback, listen, listen_local
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
-from callosum.server.place import address_of, announced, is_loopback, listen, listen_local
 from callosum.server.protocol import Protocol, limited
+from callosum.server.recovery import Aftermath
 from callosum.server.security import Kind, RefusalLog, Security
-from callosum.server.served import ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens

@@ -46,7 +46,7 @@ from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreError
 from callosum.journal import FOLDER, Journal, entry_at
 from callosum.model import Entry
-from callosum.server.ring import (
+from callosum.server.replay_buffer import (
     PUBLISHED,
     Batch,
     Filter,

@@ -21,7 +21,7 @@ from callosum.client import CallosumClient
 from callosum.corpus.opening_calls import OpeningCalls
 from callosum.gate import LocalGate
 from callosum.model import Call
-from callosum.server.ring import id_of, items_of
+from callosum.server.replay_buffer import id_of, items_of
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings

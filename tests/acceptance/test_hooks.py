@@ -30,7 +30,7 @@ from callosum.hosts.refusal import BEFORE, refusal
 from callosum.hosts.script import REPORT
 from callosum.model import Event
 from callosum.programs import HOSTS
-from callosum.server.place import running
+from callosum.server.listeners import running
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run

@@ -24,7 +24,7 @@ from callosum.hosts import native
 from callosum.hosts.openclaw import FOLDER
 from callosum.hosts.openclaw import install as openclaw
 from callosum.model import Call
-from callosum.server.place import running
+from callosum.server.listeners import running
 from callosum.sockets import hung_path, leave_origin, note_hung, origin, origin_path, socket_path
 from tests.acceptance.command import run
 from tests.support import hooks

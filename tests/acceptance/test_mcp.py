@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from callosum.process import alive
-from callosum.server.place import running
+from callosum.server.listeners import running
 from tests.e2e.told import told
 from tests.support.mcpwrap import META, Wrapped, said, wrapped
 from tests.support.peer import Peer, Request, hang, lines_of, replies, says

@@ -15,7 +15,7 @@ import pytest
 from callosum import guard
 from callosum.client import CallosumClient
 from callosum.model import Call
-from callosum.server.place import running
+from callosum.server.listeners import running
 from callosum.sockets import hung_path, socket_path
 from tests.acceptance.test_hooks import Hook, Said, event, table
 from tests.support.serving import Server, launch, until

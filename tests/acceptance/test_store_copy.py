@@ -24,8 +24,8 @@ from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.model import DAY, Call, Entry, Event, Key, Mode, State
 from callosum.settings import Settings
-from callosum.stores import copying
-from callosum.stores.carrying import Carrier, Page, Sort, Stamp, Written
+from callosum.stores import store_copy
+from callosum.stores.export import Carrier, Page, Sort, Stamp, Written
 from callosum.stores.opening import open_store
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import run
@@ -113,7 +113,7 @@ def fill(script: StoreScript, acts: int) -> None:
 @contextmanager
 def carried(*many: Settings) -> Iterator[Sequence[Carrier]]:
     """Stores as records."""
-    carriers = [copying.carrier_of(settings, create=True) for settings in many]
+    carriers = [store_copy.carrier_of(settings, create=True) for settings in many]
     try:
         yield carriers
     finally:
@@ -157,7 +157,7 @@ class Fused:
 
 def _copy_until_killed(source: Settings, target: Settings, at: int, after: bool) -> None:
     with carried(source, target) as (from_, to):
-        assert copying.copy(from_, Fused(to, at, after=after)).verified
+        assert store_copy.copy(from_, Fused(to, at, after=after)).verified
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,7 +176,7 @@ def test_killed_again_and_again_it_comes_to_its_end(places: Places, monkeypatch:
         assert child.exitcode in (0, -signal.SIGKILL), codes
     assert len(codes) > 3, "it was not killed in the middle"
     with carried(source, target) as (from_, to):
-        again = copying.copy(from_, to)
+        again = store_copy.copy(from_, to)
         assert again.verified
         assert again.mended == 0
         assert sum(again.loaded.values()) == 0
@@ -190,7 +190,7 @@ def test_a_difference_is_found_and_told(places: Places) -> None:
     """The control of the comparison: whatever is changed in the copy by hand, the next run sees it and mends it."""
     source, target = places.filled("postgresql"), places.fresh("sqlite")
     with carried(source, target) as (from_, to):
-        assert copying.copy(from_, to).verified
+        assert store_copy.copy(from_, to).verified
     for damage in (
         "delete from journal where seq = (select min(seq) from journal)",
         "update journal set expires = expires + 1 where state = 'open'",
@@ -204,7 +204,7 @@ def test_a_difference_is_found_and_told(places: Places) -> None:
             assert by_hand.execute(damage).rowcount > 0, damage
             by_hand.commit()
         with carried(source, target) as (from_, to):
-            copied = copying.copy(from_, to)
+            copied = store_copy.copy(from_, to)
         assert copied.verified, damage
         if "keys" not in damage:  # what came before an act that hides it says nothing
             assert copied.mended > 0, damage
@@ -224,12 +224,12 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
                 script.act("busy", "doc:1")
                 return from_.scan(sort, after)
 
-        copied = copying.copy(Busy(), to)
+        copied = store_copy.copy(Busy(), to)
         assert not copied.verified
         assert copied.first
         code, text = said("check", target.store)
         assert (code, "an unfinished copy" in text) == (1, True)
-        again = copying.copy(from_, to)
+        again = store_copy.copy(from_, to)
         assert again.verified, again.first
     assert entries(source) == entries(target)
     assert said("check", target.store)[0] == 0
@@ -240,7 +240,7 @@ def test_what_the_source_has_let_go_goes_from_the_copy_too(places: Places, kind:
     """Between two runs its gate rotated the journal, forgot marks and digests, and ended actions."""
     source, target = places.filled("sqlite"), places.fresh(kind)
     with carried(source, target) as (from_, to):
-        assert copying.copy(from_, to).verified
+        assert store_copy.copy(from_, to).verified
         with closing(open_store(source)) as store:
             script = StoreScript(store)
             opened = store.live(None, [State.OPEN])
@@ -251,7 +251,7 @@ def test_what_the_source_has_let_go_goes_from_the_copy_too(places: Places, kind:
             assert store.maintain(later) > 0
             store.take(later, later, delete=True)
             assert store.check().entries < before
-        copied = copying.copy(from_, to)
+        copied = store_copy.copy(from_, to)
         assert copied.verified, copied.first
         assert copied.mended > 0
     with closing(open_store(source)) as ours, closing(open_store(target)) as theirs:
@@ -268,17 +268,17 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
     one, other, copy_ = places.filled("sqlite"), places.filled("sqlite"), places.fresh("postgresql")
     with carried(one, other, copy_) as (first, second, third):
         with pytest.raises(ConfigError, match="must be empty"):
-            copying.copy(first, second)
+            store_copy.copy(first, second)
         with pytest.raises(ConfigError, match="the same store"):
-            copying.copy(first, first)
-        assert copying.copy(first, third).verified
-        assert copying.copy(first, third).verified
+            store_copy.copy(first, first)
+        assert store_copy.copy(first, third).verified
+        assert store_copy.copy(first, third).verified
         with pytest.raises(ConfigError, match="a copy of another store"):
-            copying.copy(second, third)
+            store_copy.copy(second, third)
         with closing(open_store(copy_)) as store:
             StoreScript(store).act("new", "doc:1")
         with pytest.raises(ConfigError, match="a gate has written to the target"):
-            copying.copy(first, third)
+            store_copy.copy(first, third)
     assert entries(copy_) == entries(one) + 1
 
 

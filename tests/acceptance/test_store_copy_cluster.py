@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from callosum.settings import Settings
-from callosum.stores import copying
+from callosum.stores import store_copy
 from callosum.stores.opening import open_store
 from callosum.testing.script import StoreScript
 from tests.acceptance.test_redis_cluster import SPACES, servers  # noqa: F401  the fixture
@@ -30,10 +30,10 @@ def test_all_namespaces_go_and_come(tmp_path: Path, servers: list[RedisServer], 
             fill(StoreScript(store, name), 12)
         before = [store.entries(namespace=name) for name in SPACES]
     for number in range(2):
-        source = copying.carrier_of(chain[number])
-        target = copying.carrier_of(chain[number + 1], create=True)
+        source = store_copy.carrier_of(chain[number])
+        target = store_copy.carrier_of(chain[number + 1], create=True)
         with closing(source), closing(target):
-            copied = copying.copy(source, target)
+            copied = store_copy.copy(source, target)
             assert copied.verified, copied.first
             assert copied.mended == 0
     with closing(open_store(chain[-1])) as store:

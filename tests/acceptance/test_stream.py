@@ -23,7 +23,7 @@ from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import LlmToken
 from callosum.gate import DATABASE, LocalGate
 from callosum.model import Call
-from callosum.server.ring import position_of
+from callosum.server.replay_buffer import position_of
 from callosum.server.stream import Stream
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore

@@ -15,7 +15,7 @@ from callosum.model import DAY, SECOND, Action, Call, Commits, Decision, Kind, V
 from callosum.policy.commitments import LASTS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
-from callosum.stores import copying
+from callosum.stores import store_copy
 from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.postgres import PostgresStore
@@ -325,7 +325,9 @@ def test_a_copy_keeps_them(request: pytest.FixtureRequest, tmp_path: Path, clock
         there = Settings(state=tmp_path / "to", store=request.getfixturevalue("redis_server").url())
     elif engine == "postgres":
         there = Settings(state=tmp_path / "to", store=request.getfixturevalue("postgres_url"))
-    copied = copying.copy(copying.carrier_of(Settings(state=tmp_path / "from")), copying.carrier_of(there, create=True))
+    copied = store_copy.copy(
+        store_copy.carrier_of(Settings(state=tmp_path / "from")), store_copy.carrier_of(there, create=True)
+    )
     assert copied.verified
     store = _opened(engine, there, clock)
     try:

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from callosum.stores import copying
+from callosum.stores import store_copy
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis.export import RedisExport
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.carry import Carrier as OfSqlite
+from callosum.stores.sqlite.export import Carrier as OfSqlite
 from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
@@ -83,7 +83,7 @@ class MovingGates(Gates):
         to = self.fresh(kind)
         source, target = _KINDS[self.place[0]][1](self.place[1]), _KINDS[kind][1](to)
         try:
-            copied = copying.copy(source, target)
+            copied = store_copy.copy(source, target)
         finally:
             source.close()
             target.close()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from callosum.server.place import heard
+from callosum.server.listeners import heard
 from tests.support.serving import SECONDS, Server
 
 PREVIOUS: Final = "f2e0d31"

@@ -15,7 +15,7 @@ from typing import Final
 
 from callosum.brain import Brain
 from callosum.gate import LocalGate
-from callosum.server.place import listen
+from callosum.server.listeners import listen
 from callosum.server.run import Options, serve_gate
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens

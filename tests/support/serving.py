@@ -23,7 +23,7 @@ from typing import Any
 from callosum.brain import Brain
 from callosum.corpus.bus import Corpus
 from callosum.gate import LocalGate
-from callosum.server.place import address_of, heard, listen
+from callosum.server.listeners import address_of, heard, listen
 from callosum.server.run import Options, serve_gate
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens

@@ -10,7 +10,7 @@ import pytest
 from callosum.errors import ConfigError
 from callosum.model import Call
 from callosum.rulebook import Rulebook
-from callosum.server.place import listen_local
+from callosum.server.listeners import listen_local
 from callosum.settings import Settings
 from callosum.sockets import LONGEST, socket_path
 

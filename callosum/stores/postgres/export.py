@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from callosum.model import SECOND, State
-from callosum.stores import carryrows as rows
-from callosum.stores.carrying import PAGE, Page, Session
-from callosum.stores.carrysql import Many, SqlCarrier
+from callosum.stores import export_rows as rows
+from callosum.stores.export import PAGE, Page, Session
+from callosum.stores.export_sql import Many, SqlCarrier
 from callosum.stores.postgres.apply import openness
 from callosum.stores.postgres.connections import PostgresConnections, explained
 from callosum.stores.postgres.statements import SQL
@@ -22,7 +22,7 @@ _SETTLED: Final = 60 * SECOND
 
 _CARRY: Final = load(
     SHARED,
-    "carry.sql",
+    "export.sql",
     {**PARTS, "among": "= any(?)", "of_sessions": "true", "more_columns": ", token", "more_values": ", 0"},
 )
 _SHARED: Final = {name: text.replace("?", "%s") for name, text in _CARRY.items()}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from callosum.stores import around
+from callosum.stores import sql_neighbours
 from callosum.stores.base import Probe
 from callosum.stores.postgres.statements import SQL
 
 Read = Callable[..., list[Any]]
 
 
-class PostgresNeighbours(around.Around):
+class PostgresNeighbours(sql_neighbours.Around):
     """One look around a session. ``read`` runs one statement."""
 
     def __init__(self, read: Read, namespace: str, sessions: Sequence[str], probe: Probe) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from callosum.stores.notifications import Word
 from callosum.stores.postgres.connections import PostgresConnections
-from callosum.stores.word import Word
 
 _LOOK_UP: Final = 1.0
 """After how many seconds the listener sees that it is to stop."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import LATEST, MAX_KEPT
-from callosum.stores.around import BELOW
 from callosum.stores.base import NEARBY
-from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.receipt import IDENTITY, LEFT
+from callosum.stores.retention import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.rows import NEXT, PARTS
+from callosum.stores.sql_neighbours import BELOW
 from callosum.stores.statements import load
 from callosum.stores.view import GENERATIONS
 

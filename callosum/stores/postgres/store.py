@@ -44,7 +44,6 @@ from callosum.stores.base import (
     each_alone,
 )
 from callosum.stores.keys import bare, scoped
-from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.postgres.apply import PostgresWriter, keys_of
 from callosum.stores.postgres.connections import PostgresConnections, address_of, explain, explained, lost, to_repeat
 from callosum.stores.postgres.locks import Locks, lock_order, locks_of_scope, merge_locks, would_wait
@@ -57,6 +56,7 @@ from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.view import PostgresCache, PostgresView, RunAgain
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
+from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, entry_of
 
 _COMMITTED: Final = SQL["committed"]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from callosum.errors import StoreError
 from callosum.model import Action, Mark, Opening, State
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.carrying import (
+from callosum.stores.export import (
     PAGE,
     Act,
     Fact,
@@ -28,7 +28,7 @@ from callosum.stores.carrying import (
     in_pages,
     kept,
 )
-from callosum.stores.carrying import Known as KnownRecord
+from callosum.stores.export import Known as KnownRecord
 from callosum.stores.keys import covers
 from callosum.stores.records import ACTED, LIVE, Record
 from callosum.stores.redis import records

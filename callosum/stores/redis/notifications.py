@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import msgspec
 from redis import exceptions as faults
 
+from callosum.stores.notifications import Word
 from callosum.stores.redis.connection import RedisConnection
-from callosum.stores.word import Word
 
 _LOOK_UP: Final = 0.5
 """After how many seconds the thread sees that it is to stop."""

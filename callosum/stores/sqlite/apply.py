@@ -29,10 +29,10 @@ from callosum.model import (
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import covers, scoped
 from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
+from callosum.stores.sqlite.cache import Alone, Known
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import Alone, Known
-from callosum.stores.sqlite.look import Look
 from callosum.stores.sqlite.statements import SQL
+from callosum.stores.sqlite.view import Look
 from callosum.stores.writes import opened
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})

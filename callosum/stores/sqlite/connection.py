@@ -24,9 +24,9 @@ from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.stores.receipt import IDENTITY, Kept, Receipt, new_identity, refusal
+from callosum.stores.sqlite.cache import Known
 from callosum.stores.sqlite.clock import AgreedClock
-from callosum.stores.sqlite.known import Known
-from callosum.stores.sqlite.log import Watch
+from callosum.stores.sqlite.log_watch import Watch
 from callosum.stores.sqlite.statements import SQL
 
 try:

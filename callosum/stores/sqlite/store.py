@@ -32,15 +32,15 @@ from callosum.stores.base import (
     each_alone,
 )
 from callosum.stores.keys import bare, scoped
-from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
+from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
-from callosum.stores.sqlite.look import Look, Memory
-from callosum.stores.sqlite.nearby import Around
+from callosum.stores.sqlite.neighbours import Around
 from callosum.stores.sqlite.statements import SQL
+from callosum.stores.sqlite.view import Look, Memory
 
 
 def _newest(answers: list[Applied | Exception], last: int) -> int:

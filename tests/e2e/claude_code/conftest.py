@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from callosum.server.place import running
+from callosum.server.listeners import running
 from callosum.sockets import socket_path
 from tests.e2e.hosts import installed, program_in
 from tests.e2e.models import Model, Use, model

@@ -12,8 +12,8 @@ import pytest
 from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Key, Mode, Scope, State
 from callosum.rulebook import Rulebook
-from callosum.server.line import PLACES, Gone, Line, Lines, Stopping, Waiter
-from callosum.server.served import ServedGate
+from callosum.server.async_gate import ServedGate
+from callosum.server.wait_queue import PLACES, Gone, Line, Lines, Stopping, Waiter
 from callosum.settings import Settings
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.server.served import ServedGate
+from callosum.server.async_gate import ServedGate
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 

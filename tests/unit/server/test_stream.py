@@ -21,8 +21,19 @@ from callosum.corpus.events import CorpusEvent, LlmToken, TaskStopped, ToolCalle
 from callosum.errors import StoreUnavailable
 from callosum.journal import Rotation
 from callosum.model import DAY, SECOND, Applied, Change, Entry, Event, Outcome, Scope, Verdict
-from callosum.server import ring, stream
-from callosum.server.ring import PUBLISHED, Batch, Filter, Group, Item, Lost, Published, Ring, id_of, position_of
+from callosum.server import replay_buffer, stream
+from callosum.server.replay_buffer import (
+    PUBLISHED,
+    Batch,
+    Filter,
+    Group,
+    Item,
+    Lost,
+    Published,
+    Ring,
+    id_of,
+    position_of,
+)
 from callosum.server.stream import Page, Stream
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
@@ -1263,13 +1274,13 @@ def test_the_ring_holds_the_newest_and_knows_where_it_begins(batches: list[list[
         assert gone + held == everything
         assert end == ours.tip == (number, PUBLISHED)
         assert len(ours) == len(held) <= limit
-        assert sum(len(one.frame) + ring._OVERHEAD for one in held) <= 3000
+        assert sum(len(one.frame) + replay_buffer._OVERHEAD for one in held) <= 3000
         for one in held:
             assert ours.after(one.position)[0] == held[held.index(one) + 1 :]
 
 
 def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "CHUNK", 100)
+    monkeypatch.setattr(replay_buffer, "CHUNK", 100)
     ours = Ring(1000, 10**6)
     group = Group(Filter(), ours)
     sizes = [30, 30, 30, 30, 300, 10, 10]
@@ -1283,7 +1294,7 @@ def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: py
 
 
 def test_what_is_looked_through_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "SCAN", 10)
+    monkeypatch.setattr(replay_buffer, "SCAN", 10)
     ours = Ring(1000, 10**6)
     group = Group(Filter(frozenset({"safety.blocked"})), ours)
     ours.add([item(number) for number in range(1, 36)] + [item(36, 1, "safety.blocked")], (36, PUBLISHED))
@@ -1312,7 +1323,7 @@ def test_a_group_counts_what_passes_since_it_began() -> None:
 
 @pytest.mark.parametrize("event", [LlmToken("a\nb\r\n\n: c\u2028"), ToolCalled("data: x\n\nevent: y", {"\n\n": "\n"})])
 def test_no_text_breaks_out_of_its_event(event: CorpusEvent) -> None:
-    frame = ring.Published.of(event).at(7, 9).frame
+    frame = replay_buffer.Published.of(event).at(7, 9).frame
     assert frame.count(b"\n") == 4
     assert frame.endswith(b"\n\n")
     ((seen,), _) = read_frames(frame)

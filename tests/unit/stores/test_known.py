@@ -14,8 +14,8 @@ from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore, connection
+from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, Alone, Known
 from callosum.stores.sqlite.connection import Connections, Link
-from callosum.stores.sqlite.known import CALM, MOST_ACTIONS, MOST_KEYS, Alone, Known
 from callosum.stores.sqlite.statements import MOST_COVERS
 from callosum.stores.writes import opened
 from callosum.testing.script import StoreScript

@@ -12,7 +12,7 @@ import callosum.stores
 from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.postgres.statements import SQL as POSTGRES
 from callosum.stores.rows import PARTS
-from callosum.stores.sqlite.carry import Carrier as OfSqlite
+from callosum.stores.sqlite.export import Carrier as OfSqlite
 from callosum.stores.sqlite.statements import SQL as SQLITE
 from callosum.stores.statements import load
 

@@ -8,10 +8,10 @@ import threading
 import msgspec
 import pytest
 
+from callosum.stores.notifications import Word
 from callosum.stores.postgres import notifications as postgres
 from callosum.stores.redis import notifications as redis
 from callosum.stores.redis.names import NamespaceKeys, changed_by, known_by, of_action
-from callosum.stores.word import Word
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callosum.errors import ConfigError
 from callosum.settings import Settings
-from callosum.stores.carrying import (
+from callosum.stores.export import (
     Carrier,
     Record,
     Sort,
@@ -79,7 +79,7 @@ def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
         )
     open_store(settings).close()  # which also says clearly why it cannot be opened
     if scheme == "sqlite":
-        from callosum.stores.sqlite.carry import Carrier as OfSqlite  # noqa: PLC0415 - with its driver
+        from callosum.stores.sqlite.export import Carrier as OfSqlite  # noqa: PLC0415 - with its driver
 
         return OfSqlite(file_of(settings))
     if scheme in ("postgresql", "postgres"):

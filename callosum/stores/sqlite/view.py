@@ -48,9 +48,9 @@ from callosum.stores.rows import (
     own_of,
     wanted,
 )
+from callosum.stores.sqlite.cache import Alone, Known
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import Alone, Known
-from callosum.stores.sqlite.nearby import Around
+from callosum.stores.sqlite.neighbours import Around
 from callosum.stores.sqlite.statements import CROWD, SQL
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from callosum.errors import StoreError
 from callosum.hosts.checkup import report
 from callosum.hosts.checkup.watch import EntryWatch
-from callosum.server.line import Stopping
+from callosum.server.wait_queue import Stopping
 
 if TYPE_CHECKING:
     from callosum.server.app import Service

@@ -22,9 +22,9 @@ from callosum import standing
 from callosum.errors import ConfigError, NotAPerson
 from callosum.gate.operations import SERVED, Caller
 from callosum.model import GateRequest, Report
-from callosum.server.place import listen
+from callosum.server.async_gate import ServedGate
+from callosum.server.listeners import listen
 from callosum.server.protocol import limited
-from callosum.server.served import ServedGate
 from callosum.server.tokens import Role, Tokens
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from callosum.errors import StoreError
 from callosum.model import DEFAULT_NAMESPACE, Content, Entry, Event, Key, Mode, State
-from callosum.stores.carrying import (
+from callosum.stores.export import (
     KEPT,
     Act,
     Known,

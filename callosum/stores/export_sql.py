@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from callosum.model import State
-from callosum.stores import carryrows as rows
-from callosum.stores.carrying import PAGE, Fact, Known, Page, Print, Session, Sort, Stamp, Written
+from callosum.stores import export_rows as rows
+from callosum.stores.export import PAGE, Fact, Known, Page, Print, Session, Sort, Stamp, Written
 from callosum.stores.keys import scoped
 
 Many = Callable[[str, Sequence[Any]], object]
@@ -23,7 +23,7 @@ class SqlCarrier:
     """Journal, marks, digests and facts. A store says how it reads and writes, and what else its tables have."""
 
     shared: Mapping[str, str]
-    """The statements of ``carry.sql`` by name, as the store's driver takes them."""
+    """The statements of ``export.sql`` by name, as the store's driver takes them."""
 
     # --- what a store says --------------------------------------------------------------------------------
 

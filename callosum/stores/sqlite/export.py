@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from callosum.model import State
-from callosum.stores import carryrows as rows
-from callosum.stores.carrying import PAGE, Page, Session
-from callosum.stores.carrysql import Many, SqlCarrier
+from callosum.stores import export_rows as rows
+from callosum.stores.export import PAGE, Page, Session
+from callosum.stores.export_sql import Many, SqlCarrier
 from callosum.stores.keys import scoped
 from callosum.stores.rows import NEXT, PARTS, as_json
 from callosum.stores.sqlite.connection import Connections, explained
@@ -23,7 +23,7 @@ class Carrier(SqlCarrier):
 
     shared = load(
         SHARED,
-        "carry.sql",
+        "export.sql",
         {
             **PARTS,
             "among": "in (select value from json_each(?))",

@@ -18,7 +18,7 @@ from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, spool_r
 from callosum.model import Asks, Call, Decision, Scope
 from callosum.policy.waiting import give_up_waiter
 from callosum.server.arrivals import Arrivals
-from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter
+from callosum.server.wait_queue import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter
 from callosum.server.writer import Writer
 from callosum.wire import LateCall
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from callosum.stores import around
+from callosum.stores import sql_neighbours
 from callosum.stores.base import Probe
 from callosum.stores.rows import as_json
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.statements import SQL
 
 
-class Around(around.Around):
+class Around(sql_neighbours.Around):
     """One look around a session."""
 
     def __init__(self, execute: Execute, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
