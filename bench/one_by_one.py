@@ -15,13 +15,13 @@ from callosum.model import Applied
 from callosum.server import writer
 from callosum.stores.base import Request
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.connection import Connections
+from callosum.stores.sqlite.connection import SqliteConnections
 
-_prepare = Connections._prepare
+_prepare = SqliteConnections._prepare
 _attempt = SqliteStore.attempt
 
 
-def prepare(self: Connections, connection: sqlite3.Connection) -> None:
+def prepare(self: SqliteConnections, connection: sqlite3.Connection) -> None:
     """Open as the server does, but sync in each commit."""
     _prepare(self, connection)
     connection.execute("pragma synchronous = full")
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     writer.BATCH = 1  # type: ignore[misc]
     writer.LATE = 3600  # type: ignore[misc]  # all 64 connections wait in line here
     writer.TEND_EVERY = 1.0  # type: ignore[misc]
-    Connections._prepare = prepare  # type: ignore[method-assign]
+    SqliteConnections._prepare = prepare  # type: ignore[method-assign]
     SqliteStore.attempt = attempt  # type: ignore[method-assign]
     SqliteStore.tend = tend  # type: ignore[method-assign]
     main()

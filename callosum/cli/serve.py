@@ -125,7 +125,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
     from callosum.cli import show
 
     try:
-        from callosum.server.run import Options
+        from callosum.server.run import ServerOptions
         from callosum.server.run import serve as run
     except ImportError as missing:
         raise ConfigError(
@@ -133,7 +133,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
         ) from None
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    options = Options(
+    options = ServerOptions(
         host=settings.server_host,
         port=settings.server_port,
         socket=settings.server_socket,

@@ -21,7 +21,7 @@ from callosum.errors import CallosumError, ConfigError
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
-    from callosum.stores.base import Health
+    from callosum.stores.base import StoreCheck
     from callosum.stores.export import Stamp
     from callosum.stores.store_copy import Copied
     from callosum.stores.versions import Version
@@ -52,7 +52,7 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
     with _unseen(url):
         settings = _settings(url, state, config)
         version = version_of(settings)
-        health: Health | None = None
+        health: StoreCheck | None = None
         stamp: Stamp | None = None
         if not version.newer:
             with closing(open_store(settings)) as store:
@@ -258,7 +258,7 @@ def _lacking(version: Version) -> str:
     return f"the tables have version {version.found}, this Callosum works with {version.known}: callosum store migrate"
 
 
-def _describe(health: Health) -> None:
+def _describe(health: StoreCheck) -> None:
     from callosum.cli import show
     from callosum.cli.text import clean
 

@@ -2,7 +2,7 @@
 
 ::
 
-    callosum console    proves that a person asks, leaves a Link in the state folder (0600), and stays connected
+    callosum console    proves that a person asks, leaves a link in the state folder (0600), and stays connected
     the browser         opens the link's page and presses Open: the link is spent, a cookie stands for the session
     a tier-4 answer     asks for a code, which only that terminal shows
 
@@ -54,7 +54,7 @@ class NoAccess(CallosumError):
     """The link, the session or the code is not in force."""
 
 
-class Link(Struct, frozen=True, rename="camel"):
+class LoginLink(Struct, frozen=True, rename="camel"):
     """What a link's file says. Secrets are kept as digests; ``expires`` is Unix seconds."""
 
     secret: str
@@ -80,7 +80,7 @@ class Shown(Struct, frozen=True):
     approval: StandingApproval
 
 
-class Session(Struct, kw_only=True):
+class ConsoleSession(Struct, kw_only=True):
     """A browser that was let in. ``by`` is journalled; ``answers``: it may say yes and no, not only look.
 
     ``namespaces`` None means all. ``ends`` is a monotonic time. ``holds`` tells whether what let it in is in force.
@@ -121,7 +121,7 @@ def leave_link(state: Path, by: str, now: float) -> tuple[str, str]:
     folder = state / FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret, terminal = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-    link = Link(digest(secret), digest(terminal), by, now + LINK_SECONDS)
+    link = LoginLink(digest(secret), digest(terminal), by, now + LINK_SECONDS)
     descriptor = os.open(folder / f"{link.secret}.link", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.encode(link))
@@ -139,7 +139,7 @@ class Access:
     ) -> None:
         self._folder = state / FOLDER
         self._clock, self._ticks = clock, ticks
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ConsoleSession] = {}
         self._terminals: dict[str, asyncio.Queue[str]] = {}
         self._wrong: dict[tuple[str, str], deque[float]] = {}
         """When wrong codes were given, by terminal and person."""
@@ -172,11 +172,11 @@ class Access:
         self._wrong = {key: times for key, times in self._wrong.items() if key[0] != name}
         self._sessions = {key: one for key, one in self._sessions.items() if one.terminal != name}
 
-    def _links(self) -> list[Link]:
+    def _links(self) -> list[LoginLink]:
         found = []
         for path in self._folder.glob("*.link"):
             try:
-                link = msgspec.json.decode(path.read_bytes(), type=Link)
+                link = msgspec.json.decode(path.read_bytes(), type=LoginLink)
             except (OSError, msgspec.MsgspecError):
                 continue
             if link.expires <= self._clock():
@@ -187,11 +187,11 @@ class Access:
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    def spend(self, secret: str) -> Link:
+    def spend(self, secret: str) -> LoginLink:
         """Spend a link; return what it says. Raises ``NoAccess``. It only reads and removes the file."""
         path = self._folder / f"{digest(secret)}.link"
         try:
-            link = msgspec.json.decode(path.read_bytes(), type=Link)
+            link = msgspec.json.decode(path.read_bytes(), type=LoginLink)
             path.unlink()  # who removes it has it
         except (OSError, msgspec.MsgspecError):
             raise NoAccess(
@@ -201,15 +201,15 @@ class Access:
             raise NoAccess("this link has expired: run callosum console again")
         return link
 
-    def let_in(self, link: Link) -> str:
+    def let_in(self, link: LoginLink) -> str:
         """Return the cookie's value of a session for a spent link. Raises ``NoAccess`` if its terminal has gone."""
         if link.terminal not in self._terminals:
             raise NoAccess("the command that made this link has ended: run callosum console again")
         return self.admit(
-            Session(by=link.by, answers=True, ends=self._ticks() + SESSION_SECONDS, terminal=link.terminal)
+            ConsoleSession(by=link.by, answers=True, ends=self._ticks() + SESSION_SECONDS, terminal=link.terminal)
         )
 
-    def admit(self, session: Session) -> str:
+    def admit(self, session: ConsoleSession) -> str:
         """Let a session in; return the cookie's value."""
         value = secrets.token_urlsafe(32)
         now = self._ticks()
@@ -220,7 +220,7 @@ class Access:
         self._sessions[digest(value)] = session
         return value
 
-    def session(self, cookie: str | None) -> Session | None:
+    def session(self, cookie: str | None) -> ConsoleSession | None:
         """Return the session of a cookie; None if it has none that is in force."""
         if not cookie:
             return None
@@ -237,7 +237,7 @@ class Access:
 
     # --- codes -------------------------------------------------------------------------------------
 
-    def ask(self, session: Session, meant: str, what: str) -> None:
+    def ask(self, session: ConsoleSession, meant: str, what: str) -> None:
         """Show a code for an answer in the terminals.
 
         ``meant`` binds the code to the answer; ``what`` is shown beside it. Raises ``NoAccess`` if no terminal can show
@@ -254,7 +254,7 @@ class Access:
                 lines.get_nowait()
             lines.put_nowait(f"{code}  {escaped(what)[:_LINE]}")
 
-    def confirm(self, session: Session, meant: str, code: str) -> None:
+    def confirm(self, session: ConsoleSession, meant: str, code: str) -> None:
         """Take a code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
         self._check_wrong(session)
         asked = session.asking
@@ -271,7 +271,7 @@ class Access:
             session.asking = None
         raise NoAccess("this is not the code that the terminal shows")
 
-    def _check_wrong(self, session: Session) -> None:
+    def _check_wrong(self, session: ConsoleSession) -> None:
         wrong = self._wrong.get((session.terminal, session.by))
         if wrong is not None and len(wrong) >= _WRONG and wrong[0] > self._ticks() - _WRONG_SECONDS:
             session.asking = None

@@ -55,7 +55,7 @@ class Tick(Struct, frozen=True):
     label: str
 
 
-class Row(Struct, frozen=True):
+class LaneRow(Struct, frozen=True):
     """A session's lane."""
 
     session: str
@@ -66,7 +66,7 @@ class Row(Struct, frozen=True):
 class Lanes(Struct, frozen=True):
     """Everything that is drawn. ``hidden`` is how many sessions did not fit."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LaneRow, ...]
     boxes: tuple[Box, ...]
     ties: tuple[Tie, ...]
     ticks: tuple[Tick, ...]
@@ -114,7 +114,7 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
                 if there is not None and there.y != here.y and len(ties) < _TIES:
                     ties.append(Tie(here.x, *sorted((here.y + ROW // 2 - 2, there.y + ROW // 2 - 2))))
     return Lanes(
-        tuple(Row(name, y, counts[name]) for name, y in rows.items()),
+        tuple(LaneRow(name, y, counts[name]) for name, y in rows.items()),
         tuple(boxes),
         tuple(ties),
         tuple(_ticks(begin, end, scale)),

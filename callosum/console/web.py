@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from callosum import __version__, wire
-from callosum.console.access import COOKIE, SESSION_SECONDS, Access, NoAccess, Session, Shown
+from callosum.console.access import COOKIE, SESSION_SECONDS, Access, ConsoleSession, NoAccess, Shown
 from callosum.console.lanes import Box, boxes
 from callosum.console.live import Live, Read, tag_of
 from callosum.console.render import BODY, CSRF, LIVE, render
@@ -80,7 +80,7 @@ _STILL: Final = frozenset({"report"})
 _HEAVY: Final = _STILL | {"conflicts"}
 """Pages that may read days of the journal, of which few are made at once."""
 
-Admit = Callable[[str, Any], Session]
+Admit = Callable[[str, Any], ConsoleSession]
 """Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
 Ask = Callable[[GateRequest[Report]], Awaitable[Report]]
 """Has the gate carry out what a person answered."""
@@ -88,7 +88,7 @@ Stand = Callable[[str, "StandingApproval", str, str], Awaitable[None]]
 """Gives (``approved``) or ends (``revoked``) a standing approval, for a person, in the journal of a namespace."""
 
 
-class Refused(Exception):
+class ConsoleRefused(Exception):
     """A page that is not shown, and why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -188,7 +188,7 @@ class Console:
             else:
                 link = await self._read(partial(self.access.spend, form.get("link", "")))
                 value = self.access.let_in(link)
-        except (NoAccess, Refused) as error:
+        except (NoAccess, ConsoleRefused) as error:
             return _html("error.html", 403, why=_sentence(error))
         answer = RedirectResponse(PATH, 303, _HEADERS)
         answer.set_cookie(
@@ -217,7 +217,7 @@ class Console:
 
         return _Streamed(shown(), "text/plain; charset=utf-8", partial(self.access.leave, name))
 
-    def _guarded(self, page: Callable[[Request, Session, Views], Awaitable[Response]]) -> Any:
+    def _guarded(self, page: Callable[[Request, ConsoleSession, Views], Awaitable[Response]]) -> Any:
         """A page that only a session sees, of a namespace that it may see."""
 
         async def endpoint(request: Request) -> Response:
@@ -233,7 +233,7 @@ class Console:
                 if request.method == "POST":
                     _same_origin(request)
                 return await page(request, session, self._views(namespace))
-            except Refused as error:
+            except ConsoleRefused as error:
                 return _html("error.html", error.status, why=_sentence(error))
             except NoAccess as error:
                 return _html("error.html", 403, why=_sentence(error))
@@ -244,14 +244,14 @@ class Console:
 
         return endpoint
 
-    async def _close(self, request: Request, session: Session, _views: Views) -> Response:
+    async def _close(self, request: Request, session: ConsoleSession, _views: Views) -> Response:
         _checked(await _form(request), session)
         self.access.end(request.cookies[COOKIE])
         return _html("error.html", why="The console is closed here. Run callosum console to open it again.")
 
     # --- pages -------------------------------------------------------------------------------------
 
-    async def _page(self, name: str, request: Request, session: Session, views: Views) -> Response:
+    async def _page(self, name: str, request: Request, session: ConsoleSession, views: Views) -> Response:
         show = self._parts(name, request, session, views)
         title, _ = _PAGES[name]
         frame = _framed(session, views, "page.html", title=title, page=name, follows=name not in _STILL)
@@ -276,7 +276,9 @@ class Console:
 
         return _Streamed(pieces(), "text/html; charset=utf-8")
 
-    def _parts(self, name: str, request: Request, session: Session, views: Views) -> Callable[[], Mapping[str, str]]:
+    def _parts(
+        self, name: str, request: Request, session: ConsoleSession, views: Views
+    ) -> Callable[[], Mapping[str, str]]:
         """Return what renders the parts of a page that are kept current."""
         _, part = _PAGES[name]
         answers = session.answers
@@ -320,12 +322,12 @@ class Console:
                 self._cards.pop(next(iter(self._cards)), None)
         return card
 
-    async def _follow(self, request: Request, session: Session, views: Views) -> Response:
+    async def _follow(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         name = request.query_params.get("page", "")
         if name not in _PAGES or name in _STILL:
-            raise Refused(404, "there is no such page")
+            raise ConsoleRefused(404, "there is no such page")
         if not session.has_room:
-            raise Refused(429, "too many pages of this session are open: close some")
+            raise ConsoleRefused(429, "too many pages of this session are open: close some")
         live = self._live.get(views.namespace)
         if live is None:
             live = self._live[views.namespace] = Live(self._read, views.update)
@@ -350,32 +352,32 @@ class Console:
         session.streams += 1
         return _Streamed(events(), "text/event-stream", ended)
 
-    async def _key(self, request: Request, session: Session, views: Views) -> Response:
+    async def _key(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         name = request.query_params.get("name", "")
         if not 0 < len(name) <= MAX_KEY:
-            raise Refused(400, "name a key")
+            raise ConsoleRefused(400, "name a key")
         found = await self._read(partial(views.key, name))
         return _page(session, views, "key.html", title=f"Key {name}", **found)
 
-    async def _action(self, request: Request, session: Session, views: Views) -> Response:
+    async def _action(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         await self._read(views.update)
         found = await self._read(partial(views.action, _id(request.path_params["id"])))
         if found is None:
-            raise Refused(404, "there is no such action in this namespace, or none any more")
+            raise ConsoleRefused(404, "there is no such action in this namespace, or none any more")
         return _page(session, views, "action.html", title="Action", **found)
 
-    async def _search(self, request: Request, session: Session, views: Views) -> Response:
+    async def _search(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         async with self._heavy:
             found = await self._read(partial(views.search, request.query_params.get("q", "")[:500]))
         return _page(session, views, "search.html", title="Search", **found)
 
     # --- answers -----------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request, session: Session, views: Views) -> Response:
+    async def _answer(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         """Take an answer: once to show what it would do, once more to do it. Putting off and refusing need one step."""
         form = _checked(await _form(request), session)
         if not session.answers:
-            raise Refused(403, "you may look here, and not answer")
+            raise ConsoleRefused(403, "you may look here, and not answer")
         say = form.get("say", "")
         id = _id(form.get("id", ""))
         await self._read(views.update)
@@ -388,7 +390,7 @@ class Console:
             views.put_off(id)
             return _back(views)
         if say not in waiting.says:
-            raise Refused(400, "this is no answer to that")
+            raise ConsoleRefused(400, "this is no answer to that")
         if say == "like":
             return await self._like(form, request, session, views, waiting)
         meant = f"{id} {waiting.digest} {say}"
@@ -412,21 +414,23 @@ class Console:
         try:
             report = await self._ask(_request(say, id, by, note, views.namespace))
         except CallosumError as error:
-            raise Refused(409, str(error)) from None
+            raise ConsoleRefused(409, str(error)) from None
         if not report.ok:
-            raise Refused(409, report.note or "nothing was changed")
+            raise ConsoleRefused(409, report.note or "nothing was changed")
         return _back(views)
 
     # --- standing approvals ------------------------------------------------------------------------
 
     async def _like(
-        self, form: Mapping[str, str], request: Request, session: Session, views: Views, waiting: Waiting
+        self, form: Mapping[str, str], request: Request, session: ConsoleSession, views: Views, waiting: Waiting
     ) -> Response:
         """Show what a standing approval would say, and would have changed; or give the one that was shown."""
         _sees_all(session)
         like = await self._read(partial(views.like, waiting.id))
         if like is None:
-            raise Refused(409, "calls like it cannot be approved any more: its rule has changed, or it was answered")
+            raise ConsoleRefused(
+                409, "calls like it cannot be approved any more: its rule has changed, or it was answered"
+            )
         names = list(like.choices)
         kept = frozenset(name for at, name in enumerate(names) if "chosen" not in form or f"keep{at}" in form)
         shown = session.shown
@@ -441,7 +445,7 @@ class Console:
                 try:
                     await self._stand("approved", approval, _by(request, session), views.namespace)
                 except CallosumError as error:
-                    raise Refused(409, str(error)) from None
+                    raise ConsoleRefused(409, str(error)) from None
                 return _back(views, "conflicts")
         approval = like.approval(kept, _by(request, session), time.time(), LASTS)
         frame = _framed(session, views, "page.html", title="Approve the like")
@@ -465,29 +469,29 @@ class Console:
 
         return _Streamed(pieces(), "text/html; charset=utf-8")
 
-    async def _revoke(self, request: Request, session: Session, views: Views) -> Response:
+    async def _revoke(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         form = _checked(await _form(request), session)
         if not session.answers:
-            raise Refused(403, "you may look here, and not answer")
+            raise ConsoleRefused(403, "you may look here, and not answer")
         _sees_all(session)
         standing = await self._read(views.standing)
         found = next((one.approval for one in standing if str(one.approval.id) == form.get("id")), None)
         if found is None:
-            raise Refused(409, "this standing approval has ended, or was revoked already")
+            raise ConsoleRefused(409, "this standing approval has ended, or was revoked already")
         try:
             await self._stand("revoked", found, _by(request, session), views.namespace)
         except CallosumError as error:
-            raise Refused(409, str(error)) from None
+            raise ConsoleRefused(409, str(error)) from None
         return _back(views, "conflicts")
 
 
-def _sees_all(session: Session) -> None:
+def _sees_all(session: ConsoleSession) -> None:
     """Refuse a session that sees some namespaces alone: a standing approval holds in all."""
     if session.namespaces is not None:
-        raise Refused(403, "a standing approval holds in every namespace, and your token is for some")
+        raise ConsoleRefused(403, "a standing approval holds in every namespace, and your token is for some")
 
 
-def _by(request: Request, session: Session) -> str:
+def _by(request: Request, session: ConsoleSession) -> str:
     """Return who answers, and from where if that is another device."""
     client = request.client.host if request.client is not None else ""
     return f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
@@ -505,7 +509,7 @@ def _same_origin(request: Request) -> None:
     own = f"{request.url.scheme}://{request.headers.get('host', '')}"
     site = request.headers.get("sec-fetch-site", "same-origin")
     if request.headers.get("origin", own) != own or site != "same-origin":
-        raise Refused(403, "this form is of another page")
+        raise ConsoleRefused(403, "this form is of another page")
 
 
 def _sentence(error: Exception) -> str:
@@ -556,17 +560,17 @@ async def _form(request: Request) -> dict[str, str]:
     async for piece in request.stream():
         body += piece
         if len(body) > _FORM:
-            raise Refused(413, "the form is too large")
+            raise ConsoleRefused(413, "the form is too large")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=30))
     except ValueError:
-        raise Refused(400, "the form cannot be read") from None
+        raise ConsoleRefused(400, "the form cannot be read") from None
 
 
-def _checked(form: dict[str, str], session: Session) -> dict[str, str]:
+def _checked(form: dict[str, str], session: ConsoleSession) -> dict[str, str]:
     """Return the form if it is of a page of this session."""
     if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-        raise Refused(403, "this form is of another session: load the page again")
+        raise ConsoleRefused(403, "this form is of another session: load the page again")
     return form
 
 
@@ -585,17 +589,17 @@ def _number(request: Request, name: str, default: float) -> float:
     try:
         number = float(request.query_params.get(name, default))
     except ValueError:
-        raise Refused(400, f"{name} is no number") from None
+        raise ConsoleRefused(400, f"{name} is no number") from None
     if not 0 <= number < 1e11:
-        raise Refused(400, f"{name} is out of range")
+        raise ConsoleRefused(400, f"{name} is out of range")
     return number
 
 
-def _page(session: Session, views: Views, template: str, **shown: Any) -> Response:
+def _page(session: ConsoleSession, views: Views, template: str, **shown: Any) -> Response:
     return Response(_framed(session, views, template, **shown), headers=_HEADERS, media_type="text/html; charset=utf-8")
 
 
-def _framed(session: Session, views: Views, template: str, **shown: Any) -> str:
+def _framed(session: ConsoleSession, views: Views, template: str, **shown: Any) -> str:
     nav = [(name, title) for name, (title, _) in _PAGES.items()]
     common = {
         "nav": nav,

@@ -75,7 +75,7 @@ def stands(tool: str, name: Name) -> bool:
     return words[:1] == ("git",) or tool.startswith(SERVER) or (words[1:2] == ("git",) and words[0] in _RUNNERS)
 
 
-def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.Judgement, bool] | None:
+def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.ShellJudgement, bool] | None:
     """Returns what the git command does that a tool stands for, and whether that decides; None for any other tool.
 
     That it only looks is believed where the arguments say so. It has keys only where they say in which tree it works.

@@ -61,7 +61,7 @@ class Root(NamedTuple):
     what: str
 
 
-class Entry(NamedTuple):
+class ProtectedEntry(NamedTuple):
     """A file or folder that a search below some folder would find."""
 
     path: str
@@ -142,19 +142,19 @@ class Protected:
                 return f"{what} ({'/'.join(tail)})"
         return ""
 
-    def below(self, start: str) -> list[Entry]:
+    def below(self, start: str) -> list[ProtectedEntry]:
         """Return the protected entries that a search from ``start`` would meet, with their depth below it."""
         base = _cut(start)
         if (start.rstrip("/") or "/") not in self._above and self._is_far(start):
             return []
-        found: list[Entry] = []
+        found: list[ProtectedEntry] = []
         for root in self.roots:
             parts = root.parts
             inside = [(*parts, *one.split("/")) for one in KEPT] if root.what == STATE else []
             folders = {parts[:size] for size in range(1, len(parts) + bool(inside))}
             folders |= {one[:-1] for one in inside}
             found += [
-                Entry("/".join(one) or "/", one in folders, len(one) - len(base))
+                ProtectedEntry("/".join(one) or "/", one in folders, len(one) - len(base))
                 for one in [*sorted(folders), parts, *inside]
                 if one[: len(base)] == base
             ]
@@ -162,9 +162,13 @@ class Protected:
             for tail, _ in _SETTINGS:
                 one = (*_cut(home), *tail)
                 if len(tail) > 1 and one[: len(base)] == base:
-                    found.append(Entry("/".join(one), False, len(one) - len(base)))
+                    found.append(ProtectedEntry("/".join(one), False, len(one) - len(base)))
         if _cut(start)[-1:] and _cut(start)[-1] in _FOLDERS:
-            found += [Entry(f"{start.rstrip('/')}/{tail[1]}", False, 1) for tail, _ in _SETTINGS if tail[0] == base[-1]]
+            found += [
+                ProtectedEntry(f"{start.rstrip('/')}/{tail[1]}", False, 1)
+                for tail, _ in _SETTINGS
+                if tail[0] == base[-1]
+            ]
         return list(dict.fromkeys(found))
 
 
@@ -248,7 +252,7 @@ _TESTS: Final = frozenset(("-name", "-iname", "-path", "-ipath", "-wholename", "
 _OR: Final = frozenset(("-o", "-or"))
 
 
-def admits(argv: list[str], found: Entry) -> bool:
+def admits(argv: list[str], found: ProtectedEntry) -> bool:
     """Return True if the tests of a ``find`` command let an entry pass, as far as its path tells."""
     several = not _OR.isdisjoint(argv)
     named: list[bool] = []

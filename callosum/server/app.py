@@ -48,7 +48,7 @@ from callosum.server.console_address import Door
 from callosum.server.health import StoreHealth
 from callosum.server.metrics import Metrics
 from callosum.server.queries import EventsQuery, HookQuery, key_of_path, read_query
-from callosum.server.responses import Answer, Asked
+from callosum.server.responses import Asked, HttpAnswer
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
@@ -151,7 +151,7 @@ class Service:
             return wire.read(decoder, body)
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
-    async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> Answer:
+    async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> HttpAnswer:
         """Serves a request that changes something: reads it, asks whether its sender may, drives its operation."""
         served = self.served
         arrived = served.arrivals.arrived() if of.decides else 0.0
@@ -166,7 +166,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def show(self, request: Request, *, of: type[_Reading]) -> Answer:
+    async def show(self, request: Request, *, of: type[_Reading]) -> HttpAnswer:
         """Serves a request that only looks, and perhaps waits for something new."""
         asked = read_query(of, request.scope["query_string"])
         if asked.namespace is not None:
@@ -177,7 +177,7 @@ class Service:
 
     # --- endpoints that do more, as ``ENDPOINTS`` says ------------------------------------------
 
-    async def intercept(self, request: Request) -> Answer:
+    async def intercept(self, request: Request) -> HttpAnswer:
         arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
@@ -208,7 +208,7 @@ class Service:
         self.stream.wake()
         return _json(decision)
 
-    async def brief(self, request: Request) -> Answer:
+    async def brief(self, request: Request) -> HttpAnswer:
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_act(_token(request), asked.instance, asked.namespace)
@@ -223,7 +223,7 @@ class Service:
         )
         return _json(await self.served.read(look))
 
-    async def hook(self, request: Request) -> Answer:
+    async def hook(self, request: Request) -> HttpAnswer:
         arrived = self.served.arrivals.arrived()
         adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
@@ -257,7 +257,7 @@ class Service:
     def _brief_of(self, told: BriefRequested) -> wire.Brief:
         return brief_for(self.brain, told)
 
-    async def take_events(self, request: Request) -> Answer:
+    async def take_events(self, request: Request) -> HttpAnswer:
         if self.served.stopping:
             raise Stopping("the server is stopping")
         body = await request.body()
@@ -277,7 +277,7 @@ class Service:
             self.brain.corpus.emit(event)
         return len(taken)
 
-    async def late(self, request: Request) -> Answer:
+    async def late(self, request: Request) -> HttpAnswer:
         body = await request.body()
         asked = await self._read(LATE_CALLS, body, listed=True)
         check_seconds(asked.now, "now")
@@ -295,10 +295,10 @@ class Service:
         self.stream.wake()
         return _json(wire.Accepted(len(asked.calls)))
 
-    async def fallback(self, _request: Request) -> Answer:
+    async def fallback(self, _request: Request) -> HttpAnswer:
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
-    async def health(self, request: Request) -> Answer:
+    async def health(self, request: Request) -> HttpAnswer:
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
         fault = await self._health.fault(self.served.read)
         if fault:
@@ -317,7 +317,7 @@ class Service:
         )
         return _json(found, code)
 
-    async def open_console(self, request: Request) -> Answer:
+    async def open_console(self, request: Request) -> HttpAnswer:
         if not _is_local(request):
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
         asked = await self._read(OPEN_CONSOLE, await request.body())
@@ -326,8 +326,8 @@ class Service:
         except NotAPerson as refused:
             raise Refused(403, str(refused), "terminal", kind="missing") from None
 
-    async def show_metrics(self, _request: Request) -> Answer:
-        return Answer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def show_metrics(self, _request: Request) -> HttpAnswer:
+        return HttpAnswer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 # --- requests -----------------------------------------------------------------------------------------
@@ -450,18 +450,18 @@ class _Change(NamedTuple):
 # --- answers ------------------------------------------------------------------------------------------
 
 
-def _json(value: object, status: int = 200) -> Answer:
-    return Answer(wire.encode(value), status)
+def _json(value: object, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(wire.encode(value), status)
 
 
-def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
+def fault(status: int, error: str, at: str = "", **headers: str) -> HttpAnswer:
     """An answer that says what was wrong, and where."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(wire.encode(wire.ErrorResponse(error, at)), status, named)
+    return HttpAnswer(wire.encode(wire.ErrorResponse(error, at)), status, named)
 
 
 _Reading = wire.StatusQuery | wire.ApprovalsQuery | wire.JournalQuery
-Handler = Callable[[Service, Request], Awaitable[Answer]]
+Handler = Callable[[Service, Request], Awaitable[HttpAnswer]]
 
 _OWN: Final = (
     GateOperation(
@@ -592,7 +592,7 @@ class App:
                 response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
         elif path in DOCUMENTS and method == "GET":
             media_type, content = (await self.service.served.read(self._documents))[path]
-            response = Answer(content, media_type=media_type)
+            response = HttpAnswer(content, media_type=media_type)
         elif path in DOCUMENTS:
             response = fault(405, f"{path} takes GET", "method", Allow="GET")
         else:
@@ -617,7 +617,7 @@ class App:
             return fault(408, str(error), wire.EXPIRED)
         except Unconfirmed as error:
             unconfirmed = wire.ErrorResponse(str(error), "store", error.id)
-            return Answer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
+            return HttpAnswer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
         except StoreChanged as error:
             return fault(503, str(error), "store")
         except StoreUnavailable as error:

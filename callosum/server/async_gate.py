@@ -18,7 +18,7 @@ from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, spool_r
 from callosum.model import Asks, Call, Decision, Scope
 from callosum.policy.waiting import give_up_waiter
 from callosum.server.arrivals import Arrivals
-from callosum.server.wait_queue import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter
+from callosum.server.wait_queue import GRACE, Gone, Overloaded, Parked, Stopping, Waiter, WaitQueues
 from callosum.server.writer import Writer
 from callosum.wire import LateCall
 
@@ -51,7 +51,7 @@ class ServedGate:
         self._stopping = asyncio.Event()
         self._leaving = asyncio.Event()
         self.arrivals = Arrivals(self._loop)
-        self.lines = Lines(gate.store, told)
+        self.lines = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
         self._looked = False
         """Whether the spool was found empty in this round of the loop."""

@@ -30,7 +30,7 @@ from callosum.server.tokens import Role, Tokens
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from callosum.console.access import Access, Session
+    from callosum.console.access import Access, ConsoleSession
     from callosum.console.views import Views
     from callosum.console.web import Console
     from callosum.rules import StandingApproval
@@ -127,7 +127,7 @@ class Door:
         settings = self._served.gate.settings
         self._first = asyncio.ensure_future(self._served.read(self._views_of(settings.namespace).update))
 
-    def _console(self, admit: Callable[[str, Scope], Session] | None) -> Console:
+    def _console(self, admit: Callable[[str, Scope], ConsoleSession] | None) -> Console:
         try:
             from callosum.console.web import Console  # noqa: PLC0415 - for who opens the console alone
         except ImportError as missing:
@@ -182,15 +182,15 @@ class Door:
         self._stream.wake()
 
 
-def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], None]) -> Session:
+def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], None]) -> ConsoleSession:
     """Return the session of a person's token. Raises ``NoAccess``."""
-    from callosum.console.access import SESSION_SECONDS, NoAccess, Session  # noqa: PLC0415
+    from callosum.console.access import SESSION_SECONDS, ConsoleSession, NoAccess  # noqa: PLC0415
 
     token = tokens.find(secret)
     if token is None or token.role is Role.ACTOR:
         refused({"status": 403, "error": "no person's token", "at": "console", "holder": tokens.named(secret)})
         raise NoAccess("this is no token of a person: callosum token add NAME --role approver (or reader)")
-    return Session(
+    return ConsoleSession(
         by=token.name,
         answers=token.role is Role.APPROVER,
         ends=time.monotonic() + SESSION_SECONDS,

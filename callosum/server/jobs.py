@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from callosum.client.fallback import FILE, write_table
 from callosum.gate import LocalGate
 from callosum.model import SECOND
-from callosum.server.recovery import Aftermath
+from callosum.server.recovery import Recovery
 from callosum.server.security import RefusalLog
 from callosum.stores.base import REGISTERED
 
@@ -39,7 +39,7 @@ class Job(NamedTuple):
             await asyncio.sleep(self.every)
 
 
-def jobs(gate: LocalGate, aftermath: Aftermath, refusals: RefusalLog) -> list[Job]:
+def jobs(gate: LocalGate, aftermath: Recovery, refusals: RefusalLog) -> list[Job]:
     """Return all periodic jobs of a server."""
     table = Table(gate)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 
-class Aftermath:
+class Recovery:
     """What hooks, ``doctor`` and a store that was away left to do."""
 
     def __init__(self, service: Service, state: Path) -> None:

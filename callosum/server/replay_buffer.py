@@ -200,7 +200,7 @@ class Batch:
         return filter.of(self.items)
 
 
-class Ring:
+class ReplayBuffer:
     """The newest events in their order, with no gap: every event behind ``floor`` up to ``tip`` is in it.
 
     It holds at most ``limit`` items and about ``size`` bytes; the oldest go first.
@@ -273,14 +273,14 @@ def chunk_of(items: list[Item], end: Position) -> Chunk:
     return Chunk(b"".join([item.frame for item in items]), end, count)
 
 
-class Group:
+class SubscriberGroup:
     """The readers with one filter: what is filtered and joined for one of them serves all.
 
     Counted are the events, other than decisions, that pass: ``added`` since the group began, ``gone``
     those of them that have left the ring. ``gone_safe`` is the last decision that left it.
     """
 
-    def __init__(self, filter: Filter, ring: Ring) -> None:
+    def __init__(self, filter: Filter, ring: ReplayBuffer) -> None:
         self.filter = filter
         self.added = 0
         self.gone = 0

@@ -54,7 +54,7 @@ class Asked(Request):
         return bool(gone())
 
 
-class Answer:
+class HttpAnswer:
     """An answer that is known as a whole: an ASGI application."""
 
     __slots__ = ("body", "headers", "media_type", "status")

@@ -37,7 +37,7 @@ from callosum.server.listeners import address_of, announced, is_loopback, listen
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
 from callosum.server.protocol import Protocol, limited
-from callosum.server.recovery import Aftermath
+from callosum.server.recovery import Recovery
 from callosum.server.security import Kind, RefusalLog, Security
 from callosum.server.stream import Stream
 from callosum.server.tokens import FILE as TOKENS
@@ -73,7 +73,7 @@ _HANG_UP: Final = getattr(signal, "SIGHUP", signal.SIGTERM)
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """How to serve. ``socket`` stands in place of ``host`` and ``port``; port 0 takes a free one.
 
     ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
@@ -106,7 +106,7 @@ class Options(Struct, frozen=True, kw_only=True):
         return self.socket is None and not is_loopback(self.host)
 
 
-def serve(settings: Settings, options: Options, ready: Callable[[str], None]) -> None:
+def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], None]) -> None:
     """Serves until a signal or idleness ends it. ``ready`` is told the address when connections are taken.
 
     Raises ``ConfigError`` for what may not or cannot be served, ``AlreadyServed``, ``StoreError``.
@@ -221,7 +221,7 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def _check(options: Options, tokens: Tokens) -> None:
+def _check(options: ServerOptions, tokens: Tokens) -> None:
     if options.tls_key is not None and options.tls_cert is None:
         raise ConfigError("a key without a certificate", at="--tls-key")
     for path, at in ((options.tls_cert, "--tls-cert"), (options.tls_key, "--tls-key")):
@@ -253,7 +253,7 @@ def _check(options: Options, tokens: Tokens) -> None:
 async def serve_gate(
     brain: Brain,
     tokens: Tokens,
-    options: Options,
+    options: ServerOptions,
     opened: socket.socket,
     ready: Callable[[Callable[[], None]], None],
 ) -> None:
@@ -325,7 +325,7 @@ async def serve_gate(
     server = _Server(
         config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=room.scarce
     )
-    aftermath = Aftermath(service, gate.settings.state)
+    aftermath = Recovery(service, gate.settings.state)
     others = [_start(brain), *([_until_idle(server, service, options.idle)] if options.idle else ())]
     beside = [*map(asyncio.ensure_future, (*(job.run() for job in jobs(gate, aftermath, refusals)), *others))]
     try:

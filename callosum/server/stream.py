@@ -3,7 +3,7 @@
 ::
 
     journal ── items_of ──┐  at most every INTERVAL, one for all readers
-                          ├─> Ring ──> Group ──> one joined chunk for all readers with one filter
+                          ├─> ReplayBuffer ──> SubscriberGroup ──> one joined chunk for all readers with one filter
     publish ── Published ─┘
                           journal, page by page, for who comes back or has fallen behind
 
@@ -50,13 +50,13 @@ from callosum.server.replay_buffer import (
     PUBLISHED,
     Batch,
     Filter,
-    Group,
     Item,
     Lost,
     Position,
     Published,
-    Ring,
+    ReplayBuffer,
     Sort,
+    SubscriberGroup,
     chunk_of,
     end_of,
     id_of,
@@ -205,12 +205,12 @@ class _Reader:
 
     ``joined``: it has been at the tip, so that it is a live reader, which loses what it does not take in
     time; before, it is one that comes back and gets everything. ``seen`` says up to where, counted as
-    ``Group.added``. ``sending`` is since when a send is under way (0: none is).
+    ``SubscriberGroup.added``. ``sending`` is since when a send is under way (0: none is).
     """
 
     __slots__ = ("bell", "cut_off", "group", "joined", "over", "position", "seen", "sending", "sent", "task")
 
-    def __init__(self, group: Group, position: Position) -> None:
+    def __init__(self, group: SubscriberGroup, position: Position) -> None:
         self.group = group
         self.position = position
         self.joined = False
@@ -255,7 +255,7 @@ class Stream:
     ) -> None:
         self._past = Past(store, state)
         self._elsewhere = isinstance(store, Waking)
-        self._ring = Ring(ring, size)
+        self._ring = ReplayBuffer(ring, size)
         self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
         self._pending: deque[Published] = deque()
         self._pending_size = 0
@@ -266,7 +266,7 @@ class Stream:
         self._skipped: Counter[Sort] = Counter()
         """Of what was published and had no room, how much the live readers must still be told of."""
         self._moment = 0
-        self._groups: dict[Filter, Group] = {}
+        self._groups: dict[Filter, SubscriberGroup] = {}
         self._fresh: set[Filter] = set()
         self._members: dict[Filter, dict[_Reader, None]] = {}
         self._readers: dict[_Reader, Callable[[], object] | None] = {}
@@ -422,7 +422,7 @@ class Stream:
             return None
         group = self._groups.get(filter)
         if group is None:
-            group = self._groups[filter] = Group(filter, self._ring)
+            group = self._groups[filter] = SubscriberGroup(filter, self._ring)
             self._members[filter] = {}
         reader = _Reader(group, position or self._ring.tip)
         if not self._readers:

@@ -1,4 +1,4 @@
-"""Lines of calls that wait: who of them looks at the store, and when.
+"""Queues of waiting calls: which of them looks at the store, and when.
 
 A waiting call is an action in state ``queued`` (``policy.admit``). The store alone says whose turn it is, over all
 servers and in the order of arrival; what stands here only says who is to look. One server's calls that wait for the
@@ -69,14 +69,14 @@ class Parked(Exception):
 class Waiter:
     """One call that may wait. ``left`` is done once its client is gone; ``wait`` is in seconds."""
 
-    def __init__(self, lines: Lines, wait: float, left: asyncio.Future[Any]) -> None:
+    def __init__(self, lines: WaitQueues, wait: float, left: asyncio.Future[Any]) -> None:
         self._lines = lines
         self._loop = asyncio.get_running_loop()
         self._wait = min(wait, MAX_WAIT)
         self._left = left
         self._bell = asyncio.Event()
         left.add_done_callback(lambda _: self._bell.set())
-        self.line: Line | None = None
+        self.line: WaitQueue | None = None
         self.scope: Scope | None = None
         self.place = 0
         """The id of its place in the store, 0 while it has none."""
@@ -96,7 +96,7 @@ class Waiter:
         if self.line is None:
             self.scope, self._ends = scope, self._loop.time() + self._wait
             self._lines.join(self, scope)
-        line = cast("Line", self.line)
+        line = cast("WaitQueue", self.line)
         self._rung = False
         places = frozenset(line.places) if line.first_is(self) else frozenset()
         return scope, looking_step(step, behind=self in line.behind, places=places, due=self._due)
@@ -107,7 +107,7 @@ class Waiter:
         change = applied.change
         if change.answer is PARKED:
             raise Parked
-        line = cast("Line", self.line)
+        line = cast("WaitQueue", self.line)
         if change.answer.queued and change.open is not None:
             line.places.pop(self.place, None)  # it had lost one
             self.place, self.lasts = applied.ids[-1], change.open.expires
@@ -125,7 +125,7 @@ class Waiter:
 
     async def turn(self, seconds: float) -> None:
         """Returns when the call is to look again, by itself in ``seconds``. Raises ``Gone``, ``Stopping``."""
-        line = cast("Line", self.line)
+        line = cast("WaitQueue", self.line)
         while True:
             self._check()
             now = self._loop.time()
@@ -143,7 +143,7 @@ class Waiter:
 
     async def promoted(self) -> float:
         """Returns when it has moved up or its time is over: how many seconds it may wait then. Raises as ``turn``."""
-        line = cast("Line", self.line)
+        line = cast("WaitQueue", self.line)
         while True:
             self._check()
             left = self._ends - self._loop.time()
@@ -192,7 +192,7 @@ class Waiter:
             return
 
 
-class Line:
+class WaitQueue:
     """One server's calls that wait for the same keys: ``first`` those with places, ``behind`` the rest, in order."""
 
     def __init__(self, namespace: str, keys: tuple[Key, ...]) -> None:
@@ -222,7 +222,7 @@ class Line:
             waiter.ring()
 
 
-class Lines:
+class WaitQueues:
     """All lines of one server, on one event loop. ``told`` is called too whenever the store sends word."""
 
     def __init__(self, store: Store, told: Callable[[], object] = lambda: None) -> None:
@@ -230,9 +230,9 @@ class Lines:
         self._waking = store if isinstance(store, Waking) else None
         self._told = told
         self._unlisten: Callable[[], None] | None = None
-        self._lines: dict[tuple[str, tuple[Key, ...]], Line] = {}
-        self._named: dict[tuple[str, str], dict[Line, None]] = defaultdict(dict)
-        self._wide: dict[str, dict[Line, None]] = defaultdict(dict)
+        self._lines: dict[tuple[str, tuple[Key, ...]], WaitQueue] = {}
+        self._named: dict[tuple[str, str], dict[WaitQueue, None]] = defaultdict(dict)
+        self._wide: dict[str, dict[WaitQueue, None]] = defaultdict(dict)
         """By namespace: the lines with a tree or a facet, which meet keys of other names."""
         self.stopping = False
 
@@ -303,7 +303,7 @@ class Lines:
         place = scope.namespace, scope.keys
         line = self._lines.get(place)
         if line is None:
-            line = self._lines[place] = Line(*place)
+            line = self._lines[place] = WaitQueue(*place)
             for key in scope.keys:
                 self._named[scope.namespace, key.name][line] = None
                 if _is_wide(key.name):
@@ -314,7 +314,7 @@ class Lines:
 
     def leave(self, waiter: Waiter, *, pass_on: bool) -> None:
         """Takes a call out of its line; the next one moves up, and with ``pass_on`` the new first one looks."""
-        line = cast("Line", waiter.line)
+        line = cast("WaitQueue", waiter.line)
         was_first = line.first_is(waiter)
         line.first.pop(waiter, None)
         line.behind.pop(waiter, None)
@@ -331,14 +331,14 @@ class Lines:
         if not line.first:
             self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: WaitQueue) -> None:
         del self._lines[line.namespace, line.keys]
         _take_out(self._wide, line.namespace, line)
         for key in line.keys:
             _take_out(self._named, (line.namespace, key.name), line)
 
 
-def _take_out(lines: dict[_Place, dict[Line, None]], place: _Place, line: Line) -> None:
+def _take_out(lines: dict[_Place, dict[WaitQueue, None]], place: _Place, line: WaitQueue) -> None:
     """Takes a line out of those at a place, and the place with the last of them."""
     found = lines.get(place, {})
     found.pop(line, None)

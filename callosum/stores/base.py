@@ -43,7 +43,7 @@ def each_alone(
     return answers
 
 
-class Health(Struct, frozen=True):
+class StoreCheck(Struct, frozen=True):
     """What ``Store.check`` found.
 
     Sizes in bytes; ``ahead`` is by how many seconds the store's time is ahead of the clock (it never
@@ -387,7 +387,7 @@ class Store(Protocol):
         """Returns how many bytes the live data take, without room that is free again. Cheap."""
         ...
 
-    def check(self) -> Health:
+    def check(self) -> StoreCheck:
         """Looks the store over without changing it."""
         ...
 

@@ -2,7 +2,7 @@
 
 A record says what a gate can ask for, not how a store finds it: which leases are open follows from the actions, which
 trees are in use from the keys. Two stores whose records are the same decide alike. Each store package has a ``carry``
-that writes its rows as records (``Carrier.scan``) and makes rows of them again (``Carrier.load``).
+that writes its rows as records (``StoreExport.scan``) and makes rows of them again (``StoreExport.load``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEPT: Final = 64
 BUCKETS: Final = 4096
 
 
-class Act(Struct, frozen=True, array_like=True):
+class ActionRecord(Struct, frozen=True, array_like=True):
     """The life of the action that an entry opened.
 
     Or (``opened`` False) of a refused call that a person may still approve. ``call`` is its identity while it is
@@ -51,10 +51,10 @@ class Written(Struct, frozen=True, array_like=True):
     """A journal entry, with the action that it opened."""
 
     entry: Entry
-    act: Act | None = None
+    act: ActionRecord | None = None
 
 
-class Known(Struct, frozen=True, array_like=True):
+class MarkRecord(Struct, frozen=True, array_like=True):
     """What a session knows of a key, and did there.
 
     ``acts``: the ids of its acts that others are shown or may be again, newest first: without those that failed, and
@@ -79,7 +79,7 @@ class Print(Struct, frozen=True, array_like=True):
     id: int
 
 
-class Session(Struct, frozen=True, array_like=True):
+class SessionRecord(Struct, frozen=True, array_like=True):
     """Where a session comes from, and the moment at which it was last noted."""
 
     namespace: str
@@ -96,7 +96,7 @@ class Fact(Struct, frozen=True, array_like=True):
     value: int
 
 
-Record = Written | Known | Print | Session | Fact
+Record = Written | MarkRecord | Print | SessionRecord | Fact
 
 
 class Sort(StrEnum):
@@ -126,7 +126,7 @@ class Stamp(Struct, frozen=True, omit_defaults=True):
     verified: bool = False
 
 
-class Carrier(Protocol):
+class StoreExport(Protocol):
     """A store as records. Nobody else should write to it meanwhile; what comes of that, comparing finds."""
 
     @property
@@ -181,11 +181,11 @@ def place_of(record: Record) -> tuple[Any, ...]:
     match record:
         case Written():
             return (record.entry.namespace, record.entry.seq)
-        case Known():
+        case MarkRecord():
             return (record.namespace, record.session, record.key)
         case Print():
             return (record.namespace, record.key, record.print, record.id)
-        case Session():
+        case SessionRecord():
             return (record.namespace, record.name)
         case Fact():
             return (record.name,)
@@ -270,7 +270,10 @@ def kept(traces: Iterable[Trace]) -> tuple[int, ...]:
 
 
 def chained(looks: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Looks, newest first, as ``Known.looks`` has them: nothing behind the first that stays; none if nothing can go."""
+    """Return looks, newest first, as ``MarkRecord.looks`` has them.
+
+    Nothing stands behind the first that stays; there are none if nothing can go.
+    """
     found: list[tuple[int, int]] = []
     for read, by in looks:
         if read <= 0:

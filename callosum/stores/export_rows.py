@@ -12,10 +12,10 @@ from callosum.errors import StoreError
 from callosum.model import DEFAULT_NAMESPACE, Content, Entry, Event, Key, Mode, State
 from callosum.stores.export import (
     KEPT,
-    Act,
-    Known,
+    ActionRecord,
+    MarkRecord,
     Print,
-    Session,
+    SessionRecord,
     Trace,
     Written,
     chained,
@@ -75,12 +75,12 @@ def written_of(row: Sequence[Any]) -> Written:
     state, ended, expires, approved, content, extra, call, params = row[_WIDTH:]
     if state is None:
         refused = entry.event is Event.INTERCEPT
-        kept_ = Act(opened=False, state=State.ASKED, content=content_of(content) if content else Content())
+        kept_ = ActionRecord(opened=False, state=State.ASKED, content=content_of(content) if content else Content())
         return Written(entry, kept_ if refused else None)
     more = extra_of(extra) if extra else Extra()
     return Written(
         entry,
-        Act(
+        ActionRecord(
             opened=True,
             state=State(state),
             ended=ended or 0,
@@ -107,7 +107,7 @@ class Sight(Struct):
     traces: list[Trace]
 
 
-def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Known]:
+def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[MarkRecord]:
     """The records in rows of key, session, read, told, kind, note and acted.
 
     ``look`` brings actions by id, ``reads`` the ids and keys of a session's actions without a report that were opened
@@ -126,7 +126,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Kn
         for sight in walking:
             _step(sight, lives.get(sight.at))
     return [
-        Known(
+        MarkRecord(
             sight.namespace,
             sight.row[1],
             sight.key,
@@ -246,11 +246,11 @@ def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> li
     ]
 
 
-def covers_in(records: Iterable[Written | Known]) -> list[str]:
+def covers_in(records: Iterable[Written | MarkRecord]) -> list[str]:
     """Return the rows of ``cover``: trees, and what facets belong to."""
     found: set[str] = set()
     for record in records:
-        if isinstance(record, Known):
+        if isinstance(record, MarkRecord):
             names = [scoped(record.namespace, record.key)]
         elif record.act is not None and record.act.opened:
             names = [scoped(record.entry.namespace, key.name) for key in record.entry.keys]
@@ -260,7 +260,7 @@ def covers_in(records: Iterable[Written | Known]) -> list[str]:
     return sorted(found)
 
 
-def mark_row(record: Known, lives: Mapping[int, Life]) -> tuple[Any, ...]:
+def mark_row(record: MarkRecord, lives: Mapping[int, Life]) -> tuple[Any, ...]:
     """The row of ``mark`` for a record; ``lives`` are the session's acts."""
     mark = record.mark
     acts = [id for id in record.acts if id in lives]
@@ -280,7 +280,7 @@ def mark_row(record: Known, lives: Mapping[int, Life]) -> tuple[Any, ...]:
     )
 
 
-def befores(records: Iterable[Known], lives: Mapping[int, Life]) -> dict[int, str]:
+def befores(records: Iterable[MarkRecord], lives: Mapping[int, Life]) -> dict[int, str]:
     """The keys of the actions in ``lives``, as JSON, where they must say what the session had done there before."""
     changed: dict[int, list[Stored]] = {}
     for record in records:
@@ -295,7 +295,7 @@ def befores(records: Iterable[Known], lives: Mapping[int, Life]) -> dict[int, st
     return {id: text for id, keys in changed.items() if (text := as_json(keys)) != lives[id][3]}
 
 
-def ids_of(records: Iterable[Known]) -> list[int]:
+def ids_of(records: Iterable[MarkRecord]) -> list[int]:
     """The actions that records of marks speak of."""
     return sorted({id for record in records for id in (*record.acts, *(by for _, by in record.looks if by))})
 
@@ -305,6 +305,6 @@ def print_of(row: Sequence[Any]) -> Print:
     return Print(*split(row[0]), bytes(row[1]), row[2])
 
 
-def session_of(namespace: str, name: str, row: Sequence[Any]) -> Session:
+def session_of(namespace: str, name: str, row: Sequence[Any]) -> SessionRecord:
     """The record of a session; the row says seen, parent and continues."""
-    return Session(namespace, name, row[0], row[1] or "", row[2] or "")
+    return SessionRecord(namespace, name, row[0], row[1] or "", row[2] or "")

@@ -10,7 +10,7 @@ import msgspec
 
 from callosum.model import State
 from callosum.stores import export_rows as rows
-from callosum.stores.export import PAGE, Fact, Known, Page, Print, Session, Sort, Stamp, Written
+from callosum.stores.export import PAGE, Fact, MarkRecord, Page, Print, SessionRecord, Sort, Stamp, Written
 from callosum.stores.keys import scoped
 
 Many = Callable[[str, Sequence[Any]], object]
@@ -19,7 +19,7 @@ Many = Callable[[str, Sequence[Any]], object]
 _STAMP: Final = "copy"
 
 
-class SqlCarrier:
+class SqlExport:
     """Journal, marks, digests and facts. A store says how it reads and writes, and what else its tables have."""
 
     shared: Mapping[str, str]
@@ -59,11 +59,11 @@ class SqlCarrier:
         """The pages of sessions after a place."""
         raise NotImplementedError
 
-    def put_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         """Writes sessions over those that are there."""
         raise NotImplementedError
 
-    def drop_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         """Takes sessions away."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class SqlCarrier:
         many(self.shared["drop_live"], [(self.ids(ids),)] if ids else [])
         many(self.shared["drop_fact"], [(f"params:{id}",) for id in ids])
 
-    def _load_marks(self, records: Sequence[Known]) -> None:
+    def _load_marks(self, records: Sequence[MarkRecord]) -> None:
         lives = self._lives(rows.ids_of(records))
         with self.writing() as many:
             many(self.shared["put_mark"], [rows.mark_row(record, lives) for record in records])

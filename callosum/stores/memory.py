@@ -36,7 +36,18 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED, is_in_force, lookup_keys
 from callosum.process import alive
-from callosum.stores.base import CALLS_LATELY, KEY_USED, LATELY, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.base import (
+    CALLS_LATELY,
+    KEY_USED,
+    LATELY,
+    LOOK_BACK,
+    Clock,
+    Kin,
+    Nearby,
+    Probe,
+    Request,
+    StoreCheck,
+)
 from callosum.stores.crowd import Asker, Crowds, hold_by_sort
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
@@ -362,13 +373,13 @@ class MemoryStore:
     def accept(self, *, proven: bool = False) -> str:  # noqa: ARG002 - memory is never replaced
         return ""
 
-    def check(self) -> Health:
+    def check(self) -> StoreCheck:
         with self._lock:
             last = max(self._held.entries, default=0)
             live = [act for act in self._held.acts.values() if act.opened and act.action.state in LIVE]
             ahead = max(0, last - self._clock()) / SECOND
             entries = len(self._held.entries)
-            return Health("memory", "this process", 0, entries, len(live), 0, 0, ahead, content_keys=self._keys())
+            return StoreCheck("memory", "this process", 0, entries, len(live), 0, 0, ahead, content_keys=self._keys())
 
     def close(self) -> None:
         """Has nothing to close."""

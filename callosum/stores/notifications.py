@@ -18,7 +18,7 @@ _LAST_PAUSE: Final = 5.0
 """The longest pause between two tries to hear, in seconds."""
 
 
-class Word:
+class Notifier:
     """Waits for notices. A store says how it hears them: ``follow``.
 
     The thread starts with the first wait or listener, and anew in a forked process.

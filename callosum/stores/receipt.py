@@ -190,7 +190,7 @@ def refusal(reason: str) -> StoreChanged:
     return StoreChanged(f"{reason}. Calls of tiers 3 and 4 are refused until a person has looked and runs `{ADVICE}`")
 
 
-class Watched:
+class WatchedStore:
     """Compare a store that is reached over a network with its receipt: after each reconnect, and now and then.
 
     ``held`` asks the store what it holds of the receipt, just for its identity where ``entry`` is False; ``accept``

@@ -18,7 +18,7 @@ BELOW: Final = 500
 """With more marks, or live actions, than this below a tree they are not looked at one by one."""
 
 
-class Around:
+class SqlNeighbours:
     """One look around a session. ``sessions``: itself, and those it continues. A store says how it reads."""
 
     def __init__(self, namespace: str, sessions: Sequence[str], probe: Probe) -> None:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from callosum.errors import ConfigError
 from callosum.settings import Settings
 from callosum.stores.export import (
-    Carrier,
     Record,
     Sort,
     Stamp,
+    StoreExport,
     Sums,
     alike,
     bucket_of,
@@ -62,7 +62,7 @@ Tell = Callable[[str, int], None]
 """Is told what is done (``journal``, ``compare journal``) and how many records of it are."""
 
 
-def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
+def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
     """Opens the store of these settings as records; with ``create`` it is made if it is absent.
 
     Raises as ``open_store`` does, and ``ConfigError`` for one in memory or one that is absent.
@@ -79,9 +79,9 @@ def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
         )
     open_store(settings).close()  # which also says clearly why it cannot be opened
     if scheme == "sqlite":
-        from callosum.stores.sqlite.export import Carrier as OfSqlite  # noqa: PLC0415 - with its driver
+        from callosum.stores.sqlite.export import SqliteExport  # noqa: PLC0415 - with its driver
 
-        return OfSqlite(file_of(settings))
+        return SqliteExport(file_of(settings))
     if scheme in ("postgresql", "postgres"):
         from callosum.stores.postgres.export import PostgresExport  # noqa: PLC0415 - with its driver
 
@@ -91,7 +91,7 @@ def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
     return RedisExport(settings.store)
 
 
-def copy(source: Carrier, target: Carrier, tell: Tell = lambda _what, _count: None) -> Copied:
+def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _count: None) -> Copied:
     """Copies, or goes on with a copy, and verifies it.
 
     Raises ``ConfigError`` if the target is the source, or holds anything but an unfinished copy of the source.
@@ -115,7 +115,7 @@ def copy(source: Carrier, target: Carrier, tell: Tell = lambda _what, _count: No
     return Copied(verified=False, sorts=sorts, loaded=loaded, mended=mended, first=first)
 
 
-def _stamp_of(source: Carrier, target: Carrier) -> Stamp:
+def _stamp_of(source: StoreExport, target: StoreExport) -> Stamp:
     """Where to go on: the target's stamp, a new one where it is empty."""
     if source.name == target.name:
         raise ConfigError(f"source and target are the same store: {source.name}", at="TO")
@@ -137,7 +137,7 @@ def _stamp_of(source: Carrier, target: Carrier) -> Stamp:
 class _Copying:
     """One run of a copy. ``stamp`` is what the target knows of it."""
 
-    def __init__(self, source: Carrier, target: Carrier, tell: Tell, stamp: Stamp) -> None:
+    def __init__(self, source: StoreExport, target: StoreExport, tell: Tell, stamp: Stamp) -> None:
         self._source, self._target, self._tell = source, target, tell
         self._stamp = stamp
         target.put_stamp(stamp)
@@ -191,7 +191,7 @@ def _newest(sort: Sort, records: Sequence[Any]) -> int:
     return max((record.entry.seq for record in records), default=0) if sort is Sort.JOURNAL else 0
 
 
-def _sums(carrier: Carrier, sort: Sort, tell: Tell) -> Sums:
+def _sums(carrier: StoreExport, sort: Sort, tell: Tell) -> Sums:
     sums, count = Sums(), 0
     for records, _ in carrier.scan(sort):
         for record in records:
@@ -215,7 +215,7 @@ def _groups(differing: list[tuple[int, int]]) -> Iterator[set[int]]:
         yield group
 
 
-def _within(carrier: Carrier, sort: Sort, buckets: set[int]) -> dict[tuple[Any, ...], Record]:
+def _within(carrier: StoreExport, sort: Sort, buckets: set[int]) -> dict[tuple[Any, ...], Record]:
     """The records of a sort in these buckets, by their place."""
     return {
         place_of(record): record

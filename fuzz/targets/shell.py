@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from callosum.rules.shell import Judgement, judge
+from callosum.rules.shell import ShellJudgement, judge
 from callosum.rules.shell.parser import parse
 from fuzz.check import check, well_formed
 from fuzz.source import Source
@@ -136,7 +136,7 @@ def _command(source: Source, depth: int) -> str:
     return made
 
 
-def _judged(text: str) -> Judgement:
+def _judged(text: str) -> ShellJudgement:
     seen = judge(text, _CWD)
     check(seen == judge(text, _CWD), "the same line is judged alike twice", text)
     check(0 <= seen.tier <= 4, "a tier lies from 0 to 4", seen, text)

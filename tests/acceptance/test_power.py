@@ -1,7 +1,7 @@
 """Decisions of tiers 3 and 4 survive a power cut; the last moments of lower tiers need not.
 
 A power cut is simulated at its worst: the disk then holds just what was there when the write-ahead log
-was last synced by ``Connections.sync`` (the kernel wrote nothing by itself). Checkpoints sync as well
+was last synced by ``SqliteConnections.sync`` (the kernel wrote nothing by itself). Checkpoints sync as well
 and only add to that, so they are kept out of the way.
 """
 
@@ -90,7 +90,7 @@ def test_one_sync_serves_all_who_committed_before_it(disk: Disk) -> None:
     """Who finds itself covered by a sync that began after its commit does not sync again."""
     with LocalGate(disk.state) as gate:
         decision = gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
-        connections = connection.Connections(disk.state / "gate.db")
+        connections = connection.SqliteConnections(disk.state / "gate.db")
         connections.get()
         syncs = disk.syncs
         connections.sync(decision.id)

@@ -25,7 +25,7 @@ from callosum.gate import LocalGate
 from callosum.model import DAY, Call, Entry, Event, Key, Mode, State
 from callosum.settings import Settings
 from callosum.stores import store_copy
-from callosum.stores.export import Carrier, Page, Sort, Stamp, Written
+from callosum.stores.export import Page, Sort, Stamp, StoreExport, Written
 from callosum.stores.opening import open_store
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import run
@@ -111,7 +111,7 @@ def fill(script: StoreScript, acts: int) -> None:
 
 
 @contextmanager
-def carried(*many: Settings) -> Iterator[Sequence[Carrier]]:
+def carried(*many: Settings) -> Iterator[Sequence[StoreExport]]:
     """Stores as records."""
     carriers = [store_copy.carrier_of(settings, create=True) for settings in many]
     try:
@@ -132,7 +132,7 @@ def entries(settings: Settings) -> int:
 class Fused:
     """A target that kills this process at its ``at``-th change, before or after it is done."""
 
-    def __init__(self, carrier: Carrier, at: int, *, after: bool) -> None:
+    def __init__(self, carrier: StoreExport, at: int, *, after: bool) -> None:
         self._carrier, self._left, self._after = carrier, at, after
 
     def __getattr__(self, name: str) -> Any:

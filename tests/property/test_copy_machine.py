@@ -20,7 +20,7 @@ from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis.export import RedisExport
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.export import Carrier as OfSqlite
+from callosum.stores.sqlite.export import SqliteExport
 from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
@@ -28,7 +28,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.world import World, gate_time
 
 _KINDS: dict[str, Any] = {
-    "sqlite": (SqliteStore, OfSqlite),
+    "sqlite": (SqliteStore, SqliteExport),
     "postgresql": (PostgresStore, PostgresExport),
     "redis": (RedisStore, RedisExport),
 }

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from callosum.model import SECOND, Action, Commits, Decision, Entry, Event, Host, Report, State
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.connection import Connections
+from callosum.stores.sqlite.connection import SqliteConnections
 from callosum.testing import ManualClock
 from callosum.testing.clock import START
 from tests.support.world import Call, World, gate_time
@@ -106,7 +106,7 @@ class Gates(RuleBasedStateMachine):
             clock=self.clock,
         )
         self.real.living = self.model.living
-        self.others = Connections(self.folder / "gate.db")
+        self.others = SqliteConnections(self.folder / "gate.db")
         self.time = gate_time(self.clock)
         self.time.__enter__()
         self.tokens: dict[str, int] = {}

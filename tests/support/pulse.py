@@ -16,7 +16,7 @@ from typing import Final
 from callosum.brain import Brain
 from callosum.gate import LocalGate
 from callosum.server.listeners import listen
-from callosum.server.run import Options, serve_gate
+from callosum.server.run import ServerOptions, serve_gate
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
@@ -87,7 +87,7 @@ def pulsing(state: Path) -> Iterator[Pulse]:
     async def main(brain: Brain) -> None:
         beating = asyncio.ensure_future(pulse.beat())
         try:
-            await serve_gate(brain, Tokens(state / TOKENS), Options(), opened, begun.put)
+            await serve_gate(brain, Tokens(state / TOKENS), ServerOptions(), opened, begun.put)
         finally:
             beating.cancel()
 

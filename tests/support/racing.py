@@ -19,7 +19,7 @@ from callosum.model import Applied, Call, Change, Report, View
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.connection import Connections, Execute, Link
+from callosum.stores.sqlite.connection import Execute, SqliteConnection, SqliteConnections
 from tests.support.world import RULES
 
 PATIENCE = 20
@@ -61,10 +61,10 @@ class TornStore(Torn, SqliteStore):
     """Over a file."""
 
 
-class _Unwatched(Connections):
+class _Unwatched(SqliteConnections):
     """The mistake that a store's connections must not make: they go over to whatever file is there, and ask nothing."""
 
-    def check_files(self, link: Link) -> None:
+    def check_files(self, link: SqliteConnection) -> None:
         """Acknowledge, wherever it went."""
 
     def may_acknowledge(self, execute: Execute) -> bool:

@@ -24,7 +24,7 @@ from callosum.brain import Brain
 from callosum.corpus.bus import Corpus
 from callosum.gate import LocalGate
 from callosum.server.listeners import address_of, heard, listen
-from callosum.server.run import Options, serve_gate
+from callosum.server.run import ServerOptions, serve_gate
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from tests.support import forking
@@ -192,7 +192,7 @@ def hosted(gate: LocalGate, state: Path, corpus: Callable[[Corpus], object] = la
         try:
             with Brain(gate) as brain:
                 corpus(brain.corpus)
-                asyncio.run(serve_gate(brain, Tokens(state / TOKENS), Options(), opened, begun.put))
+                asyncio.run(serve_gate(brain, Tokens(state / TOKENS), ServerOptions(), opened, begun.put))
         except BaseException as error:
             begun.put(error)
             raise

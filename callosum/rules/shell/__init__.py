@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import command, keys, name
-from callosum.rules.shell.judgement import Judgement
+from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.policy import ShellPolicy
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def judge(
     guard: Guard | None = None,
     home: str | None = None,
     worktrees: Mapping[str, Worktree | None] | None = None,
-) -> Judgement:
+) -> ShellJudgement:
     """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
 
     ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
     ``worktree`` is what ``cwd`` lies in; without it ``cwd`` counts as the root of a repository of its own.
     ``worktrees`` tells the same of other folders, None of one outside of any. ``home`` is that of who runs the line.
-    ``guard`` says in ``Judgement.danger`` what the line would do to the gate itself.
+    ``guard`` says in ``ShellJudgement.danger`` what the line would do to the gate itself.
     """
     from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
     from callosum.rules.shell.run import Known  # noqa: PLC0415
@@ -83,7 +83,7 @@ def of_call(
     tool: str = "",
     home: str | None = None,
     worktrees: Mapping[str, Worktree | None] | None = None,
-) -> Judgement | None:
+) -> ShellJudgement | None:
     """Returns what the command line among a call's params does, None where there is none.
 
     ``tool`` says by its name whether the line is PowerShell.
@@ -154,7 +154,7 @@ def _quoted(value: list[Any] | tuple[Any, ...]) -> str:
 
 __all__ = [
     "DEFAULT_POLICY",
-    "Judgement",
+    "ShellJudgement",
     "ShellPolicy",
     "danger_of_code",
     "folders_of",

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from callosum.model import Key
 
 
-class Judgement(NamedTuple):
+class ShellJudgement(NamedTuple):
     """What a command line does. The keys of its gravest command stand first.
 
     ``effect`` is ``read`` or ``write``. ``repeats``: the act happens again when it is repeated (a

@@ -10,7 +10,7 @@ from callosum.model import Mode
 from callosum.redact import redact_text
 from callosum.rules import keys
 from callosum.rules.shell import code, data, files, git, leaks, machine, options, powershell, table, verbs, web, wrap
-from callosum.rules.shell.judgement import Judgement
+from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse
 from callosum.rules.shell.run import Known, Run, shown
 from callosum.rules.shell.selfguard import Watch
@@ -33,7 +33,7 @@ def judge(
     policy: ShellPolicy,
     known: Known = NOTHING,
     guard: Guard | None = None,
-) -> Judgement:
+) -> ShellJudgement:
     """Return what a command line does; see ``callosum.rules.shell.judge``."""
     if len(text) <= MAX_KEPT:
         return _kept(text, cwd, start, policy, known, guard)
@@ -55,7 +55,7 @@ def _judge(
     policy: ShellPolicy,
     known: Known,
     guard: Guard | None,
-) -> Judgement:
+) -> ShellJudgement:
     watch = None if guard is None else Watch(guard)
     run = Run(cwd, start, policy, known, _text, _dispatch, watch)
     if len(text) > MAX_TEXT:
@@ -75,7 +75,7 @@ def _judge(
 _kept = lru_cache(maxsize=2048)(_judge)
 
 
-def _settled(run: Run) -> Judgement:
+def _settled(run: Run) -> ShellJudgement:
     found = run.found
     if len(found) > 1:
         found.sort(key=lambda pair: -pair[0])
@@ -90,7 +90,7 @@ def _settled(run: Run) -> Judgement:
         why = (*why, "more keys than a call can have: the gravest are kept")
     danger = "" if run.watch is None else run.watch.danger
     effect = "write" if run.writes else "read"
-    return Judgement(run.tier, effect, merged, run.repeats, run.stance, why, danger, tuple(run.folders))
+    return ShellJudgement(run.tier, effect, merged, run.repeats, run.stance, why, danger, tuple(run.folders))
 
 
 def _text(run: Run, text: str) -> None:

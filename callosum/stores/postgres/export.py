@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from callosum.model import SECOND, State
 from callosum.stores import export_rows as rows
-from callosum.stores.export import PAGE, Page, Session
-from callosum.stores.export_sql import Many, SqlCarrier
+from callosum.stores.export import PAGE, Page, SessionRecord
+from callosum.stores.export_sql import Many, SqlExport
 from callosum.stores.postgres.apply import openness
 from callosum.stores.postgres.connections import PostgresConnections, explained
 from callosum.stores.postgres.statements import SQL
@@ -28,7 +28,7 @@ _CARRY: Final = load(
 _SHARED: Final = {name: text.replace("?", "%s") for name, text in _CARRY.items()}
 
 
-class PostgresExport(SqlCarrier):
+class PostgresExport(SqlExport):
     """The store at ``url``; its tables are made if they are absent."""
 
     shared = _SHARED
@@ -105,10 +105,10 @@ class PostgresExport(SqlCarrier):
             at = page[-1][:2]
             yield [rows.session_of(row[0], row[1], row[2:]) for row in page], rows.shown(at)
 
-    def put_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         found = [(r.namespace, r.name, r.seen, r.parent or None, r.continues or None) for r in records]
         many(SQL["put_session"], found)
 
-    def drop_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         names = [(record.namespace, record.name) for record in records]
         many(SQL["drop_session"], names)

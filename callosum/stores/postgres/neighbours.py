@@ -12,7 +12,7 @@ from callosum.stores.postgres.statements import SQL
 Read = Callable[..., list[Any]]
 
 
-class PostgresNeighbours(sql_neighbours.Around):
+class PostgresNeighbours(sql_neighbours.SqlNeighbours):
     """One look around a session. ``read`` runs one statement."""
 
     def __init__(self, read: Read, namespace: str, sessions: Sequence[str], probe: Probe) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from callosum.stores.notifications import Word
+from callosum.stores.notifications import Notifier
 from callosum.stores.postgres.connections import PostgresConnections
 
 _LOOK_UP: Final = 1.0
@@ -34,7 +34,7 @@ def _said(notice: str) -> tuple[str | None, tuple[str, ...]]:
     return namespace, tuple(keys)
 
 
-class PostgresNotifier(Word):
+class PostgresNotifier(Notifier):
     """Waits for notices on the channel of one schema."""
 
     faults = (psycopg.Error, OSError)

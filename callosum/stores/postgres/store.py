@@ -34,13 +34,13 @@ from callosum.stores.base import (
     LOOK_BACK,
     REGISTERED,
     Clock,
-    Health,
     Heard,
     Kin,
     Nearby,
     Pool,
     Probe,
     Request,
+    StoreCheck,
     each_alone,
 )
 from callosum.stores.keys import bare, scoped
@@ -54,7 +54,7 @@ from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.stores.postgres.report import is_report, predict
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.view import PostgresCache, PostgresView, RunAgain
-from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
+from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, WatchedStore, new_identity, receipt_of, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
 from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, entry_of
@@ -131,7 +131,7 @@ class PostgresStore:
         self._bell = PostgresNotifier(self._connections)
         self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = Pass()
-        self._watched = Watched(
+        self._watched = WatchedStore(
             receipt_of(state, self.address.place),
             self.address.place,
             self._held,
@@ -713,7 +713,7 @@ class PostgresStore:
         used = int(entries * float(width) * _INDEXED) if entries and width else whole
         return int(min(whole, used) + others)
 
-    def check(self) -> Health:
+    def check(self) -> StoreCheck:
         ((version, schema, entries, last, live, size, fsync, sync),) = self._read(SQL["health"])
         clock, _ = self._moments()
         ahead = max(0, (last or 0) - clock) / SECOND
@@ -726,7 +726,7 @@ class PostgresStore:
             problems.append("the server's fsync is off: what it confirmed may be lost when its machine stops")
         if sync == "off":
             problems.append("synchronous_commit is off by default: decisions of tiers 3 and 4 may be lost in a crash")
-        return Health(
+        return StoreCheck(
             engine=f"PostgreSQL {version.split()[0]}",
             place=self.address.place,
             schema=schema,

@@ -15,11 +15,11 @@ from callosum.model import Action, Mark, Opening, State
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.export import (
     PAGE,
-    Act,
+    ActionRecord,
     Fact,
     Page,
     Print,
-    Session,
+    SessionRecord,
     Sort,
     Stamp,
     Trace,
@@ -28,7 +28,7 @@ from callosum.stores.export import (
     in_pages,
     kept,
 )
-from callosum.stores.export import Known as KnownRecord
+from callosum.stores.export import MarkRecord as KnownRecord
 from callosum.stores.keys import covers
 from callosum.stores.records import ACTED, LIVE, Record
 from callosum.stores.redis import records
@@ -191,7 +191,9 @@ class RedisExport:
                     kin = pipe.execute()
                 yield (
                     [
-                        Session(space.namespace, name.decode(), int(seen), *((value or b"").decode() for value in mine))
+                        SessionRecord(
+                            space.namespace, name.decode(), int(seen), *((value or b"").decode() for value in mine)
+                        )
                         for (name, seen), mine in zip(rows, kin, strict=True)
                     ],
                     "",
@@ -318,7 +320,7 @@ class RedisExport:
             for id, record in found.items():
                 pipe.hset(space.key("a"), f"{id:016d}", blob_of(record))
 
-    def _load_sessions(self, space: NamespaceKeys, sessions: Sequence[Session]) -> None:
+    def _load_sessions(self, space: NamespaceKeys, sessions: Sequence[SessionRecord]) -> None:
         with self._pipe() as pipe:
             for one in sessions:
                 pipe.zadd(space.key("seen"), {one.name: one.seen})
@@ -358,7 +360,7 @@ class RedisExport:
                         for member in self.link.client.zrangebylex(space.key("p", one.key), low, high):
                             pipe.zrem(space.key("prints"), f"{one.key}\0".encode() + member)
                         pipe.zremrangebylex(space.key("p", one.key), low, high)
-                    case Session():
+                    case SessionRecord():
                         pipe.zrem(space.key("seen"), one.name)
                         pipe.delete(space.key("s", one.name))
 
@@ -404,9 +406,9 @@ def _namespace(record: Any) -> str:
     return str(record.entry.namespace if isinstance(record, Written) else record.namespace)
 
 
-def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> Act:
+def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> ActionRecord:
     action = record.action
-    return Act(
+    return ActionRecord(
         opened=record.opened,
         state=action.state,
         ended=action.ended,
@@ -423,7 +425,7 @@ def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> Act
 
 
 def _record(one: Written, before: Record | None) -> Record:
-    entry, act = one.entry, one.act or Act(opened=False, state=State.ASKED)
+    entry, act = one.entry, one.act or ActionRecord(opened=False, state=State.ASKED)
     opening = Opening(act.state, act.expires, act.limit, act.host, act.lock, act.content, (), act.supersedes)
     action = replace(opened(entry.seq, entry, opening), ended=act.ended, approved=act.approved)
     return Record(action, act.opened, act.call, before.prints if before is not None else (), act.params)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 from redis import exceptions as faults
 
-from callosum.stores.notifications import Word
+from callosum.stores.notifications import Notifier
 from callosum.stores.redis.connection import RedisConnection
 
 _LOOK_UP: Final = 0.5
@@ -31,7 +31,7 @@ def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
     return namespace, tuple(name for name in names if "\0" not in name and name[:1] != "\1" and name[-1:] != "|")
 
 
-class RedisNotifier(Word):
+class RedisNotifier(Notifier):
     """Waits for the messages of all namespaces of one store."""
 
     faults = (faults.RedisError, faults.RedisClusterException, OSError)

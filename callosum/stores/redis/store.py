@@ -11,8 +11,8 @@ from pathlib import Path
 from callosum.model import SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
-from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
-from callosum.stores.receipt import LEFT, Kept, Receipt, Watched, receipt_of, refusal
+from callosum.stores.base import KEY_USED, REGISTERED, Clock, Heard, Kin, Nearby, Pool, Probe, Request, StoreCheck
+from callosum.stores.receipt import LEFT, Kept, Receipt, WatchedStore, receipt_of, refusal
 from callosum.stores.redis.bodies import fetch
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
 from callosum.stores.redis.journal import RedisJournal
@@ -37,7 +37,7 @@ class RedisStore:
     ) -> None:
         self.link = link = RedisConnection(url)
         place = f"{link.place} {link.prefix}"
-        self._watched = Watched(receipt_of(state, place), link.place, self._held, self._keep, lambda: link.epoch)
+        self._watched = WatchedStore(receipt_of(state, place), link.place, self._held, self._keep, lambda: link.epoch)
         self.spaces = Namespaces(self.link, clock)
         self.transactions = Transactions(self.spaces, probe, self.observing, self._observe)
         self._reads = RedisReads(self.spaces, probe)
@@ -231,7 +231,7 @@ class RedisStore:
                 for name in ("log", "a", "v", "ids")
             )
 
-    def check(self) -> Health:
+    def check(self) -> StoreCheck:
         client = self.link.client
         with self.link.explained():
             spaces = self.spaces.all()
@@ -247,4 +247,6 @@ class RedisStore:
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
         size = self.size()
-        return Health(self.link.engine, self.link.place, SCHEMA, entries, live, size, 0, ahead, tuple(problems), keys)
+        return StoreCheck(
+            self.link.engine, self.link.place, SCHEMA, entries, live, size, 0, ahead, tuple(problems), keys
+        )

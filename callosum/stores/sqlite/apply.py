@@ -29,10 +29,10 @@ from callosum.model import (
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import covers, scoped
 from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
-from callosum.stores.sqlite.cache import Alone, Known
+from callosum.stores.sqlite.cache import Alone, ConnectionCache
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.statements import SQL
-from callosum.stores.sqlite.view import Look
+from callosum.stores.sqlite.view import SqliteView
 from callosum.stores.writes import opened
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
@@ -56,13 +56,13 @@ def _of_many(statement: str, part: str, count: int) -> str:
     return statement.format(",".join([part] * count))
 
 
-class Apply(Struct, gc=False):
+class SqliteWriter(Struct, gc=False):
     """Writes one change for one scope, after a look at it; ``now`` is the view's."""
 
     execute: Execute
-    known: Known
+    known: ConnectionCache
     scope: Scope
-    look: Look
+    look: SqliteView
     view: View
     now: int
 

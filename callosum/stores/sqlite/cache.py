@@ -44,7 +44,7 @@ class Alone(Struct, frozen=True, gc=False):
     there: bool
 
 
-class Known:
+class ConnectionCache:
     """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``

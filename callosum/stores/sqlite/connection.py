@@ -24,9 +24,9 @@ from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.stores.receipt import IDENTITY, Kept, Receipt, new_identity, refusal
-from callosum.stores.sqlite.cache import Known
+from callosum.stores.sqlite.cache import ConnectionCache
 from callosum.stores.sqlite.clock import AgreedClock
-from callosum.stores.sqlite.log_watch import Watch
+from callosum.stores.sqlite.log_watch import LogWatch
 from callosum.stores.sqlite.statements import SQL
 
 try:
@@ -95,7 +95,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Forks.happened)
 
 
-class Link:
+class SqliteConnection:
     """One thread's connection, its one cursor's ``execute``, what it knows, and in which process it was opened.
 
     One cursor serves all statements: every one of them is read to its end before the next.
@@ -127,7 +127,7 @@ class Link:
     """Both are there once ``born`` is not negative."""
 
     def __init__(self) -> None:
-        self.known = Known()
+        self.known = ConnectionCache()
         self.born = -1
         self.changes = 0
         """How often the files had been found changed when this was opened."""
@@ -140,7 +140,7 @@ class Link:
         """Newest entry that the last durable transaction wrote or saw."""
         self.upto = 0
         """Up to which entry this connection synced by itself."""
-        self.watch: Watch | None = None
+        self.watch: LogWatch | None = None
         self.looked: float = 0
         self.begun = 0
         self.log = -1
@@ -154,10 +154,10 @@ class _Here(threading.local):
     """This thread's link; a plain object behind it, as every look into thread-local data costs."""
 
     def __init__(self) -> None:
-        self.link = Link()
+        self.link = SqliteConnection()
 
 
-class Connections:
+class SqliteConnections:
     """One connection a thread, reopened after fork."""
 
     def __init__(self, path: Path) -> None:
@@ -166,7 +166,7 @@ class Connections:
         self._here = _Here()
         self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
-        self._links: dict[tuple[int, int], Link] = {}
+        self._links: dict[tuple[int, int], SqliteConnection] = {}
         self._guard = threading.RLock()
         self._tended = False
         self._replaced = 0
@@ -198,7 +198,7 @@ class Connections:
             link.execute(f"pragma cache_size = {_SMALL_CACHE}")
         return link.connection
 
-    def begin(self, *, wait: bool = True) -> Link:
+    def begin(self, *, wait: bool = True) -> SqliteConnection:
         """Starts a write transaction, in turn, and returns what runs its statements.
 
         ``rest`` tells that it is over. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without
@@ -261,7 +261,7 @@ class Connections:
         _, length, moved = self.get().execute("pragma wal_checkpoint(passive)").fetchone()
         self._full = length * 4096 > LOG_LIMIT // 2 and length - moved < length // 2
 
-    def _leave_log(self, link: Link, execute: Execute, *, served: bool) -> None:
+    def _leave_log(self, link: SqliteConnection, execute: Execute, *, served: bool) -> None:
         if not link.tended:
             link.tended = True
             execute("pragma wal_autocheckpoint = 0").fetchall()
@@ -276,7 +276,7 @@ class Connections:
         elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute, LOG_LIMIT * 8)
 
-    def _look(self, link: Link) -> None:
+    def _look(self, link: SqliteConnection) -> None:
         """Looks now and then whether the path still leads to the file that is open: what another gets is lost.
 
         Who finds that it does not finds it for all threads: each of them connects anew, between transactions.
@@ -295,7 +295,7 @@ class Connections:
             return
         self._leave(link, f"{self.path} was removed or replaced while in use")
 
-    def _leave(self, link: Link, why: str) -> bool:
+    def _leave(self, link: SqliteConnection, why: str) -> bool:
         """Have every thread connect anew, each before its next transaction. Return False if that was said before."""
         with self._guard:
             if self._is_left(link):
@@ -305,11 +305,11 @@ class Connections:
             logger.warning("%s: going on with what is there", why)
             return True
 
-    def _is_left(self, link: Link) -> bool:
+    def _is_left(self, link: SqliteConnection) -> bool:
         """Return whether this connection is to be used no more: it may have open what was removed."""
         return link.born != _Forks.count + self._replaced
 
-    def _is_there(self, link: Link) -> bool:
+    def _is_there(self, link: SqliteConnection) -> bool:
         try:
             return os.stat(self._file).st_ino == link.inode  # noqa: PTH116 - half the time of a Path's
         except OSError:
@@ -317,7 +317,7 @@ class Connections:
 
     # --- what was acknowledged stays ---
 
-    def check_files(self, link: Link) -> None:
+    def check_files(self, link: SqliteConnection) -> None:
         """Make sure, before an acknowledgement, that what was committed went where others find it.
 
         Raises ``StoreChanged`` if the database or its log was removed, replaced or cut off under the connection, and
@@ -351,7 +351,7 @@ class Connections:
         settled = time.time_ns() - found.st_mtime_ns > _SETTLED
         return (found.st_ino, found.st_mtime_ns) if settled else None
 
-    def _look_at_log(self, link: Link, *, suspect: bool = False, there: bool = False) -> bool:
+    def _look_at_log(self, link: SqliteConnection, *, suspect: bool = False, there: bool = False) -> bool:
         """Return whether nothing was lost with the log; all connections are left where it was removed or cut off.
 
         ``suspect``: SQLite missed a part of it. ``there``: its name is known to lead to the file that is open.
@@ -395,7 +395,7 @@ class Connections:
         if not self._look_at_log(link, suspect=short) and self.changed:
             raise refusal(self.changed) from error
 
-    def _moved(self, link: Link) -> bool:
+    def _moved(self, link: SqliteConnection) -> bool:
         """Move the log into the database through a connection that has it open; return whether it was all there."""
         if link.connection.in_transaction:
             return False
@@ -487,7 +487,7 @@ class Connections:
             self._sync_together(link, seq)
         self.receipt.acknowledge(link.entry)
 
-    def _sync_together(self, link: Link, seq: int) -> None:
+    def _sync_together(self, link: SqliteConnection, seq: int) -> None:
         file, inode = link.synced, link.inode
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -505,7 +505,7 @@ class Connections:
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
-    def _wait_to_sync(self, link: Link, seq: int) -> bool:
+    def _wait_to_sync(self, link: SqliteConnection, seq: int) -> bool:
         """Wait for whoever syncs. Returns whether it is this thread's turn; if not, the entry is on disk."""
         deadline = time.monotonic() + _SYNC_SECONDS
         pause = _POLL_SYNC
@@ -543,7 +543,7 @@ class Connections:
 
         return sync
 
-    def prepare_sync(self, link: Link) -> None:
+    def prepare_sync(self, link: SqliteConnection) -> None:
         """Open what a sync needs, unless it is open. Raises ``OSError``, and leaves the connection as it was."""
         if link.synced >= 0:
             return
@@ -557,16 +557,16 @@ class Connections:
             self._files[os.getpid(), threading.get_ident()] += [synced] if link.watch else [synced, watch.file]
         link.log, link.synced, link.watch = watch.file, synced, watch
 
-    def _watch_log(self) -> Watch:
-        watch = Watch(os.open(self._log, os.O_RDWR | os.O_CLOEXEC))
+    def _watch_log(self) -> LogWatch:
+        watch = LogWatch(os.open(self._log, os.O_RDWR | os.O_CLOEXEC))
         watch.is_whole()
         return watch
 
-    def _is_synced(self, link: Link, seq: int) -> bool:
+    def _is_synced(self, link: SqliteConnection, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
         return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
 
-    def _to_disk(self, link: Link) -> None:
+    def _to_disk(self, link: SqliteConnection) -> None:
         _sync_file(link.log)
 
     def undo(self) -> None:
@@ -595,7 +595,7 @@ class Connections:
             self._replaced += 1
         self._close_idle(link, _LET_GO_SOON)
 
-    def _close_idle(self, link: Link, seconds: float) -> None:
+    def _close_idle(self, link: SqliteConnection, seconds: float) -> None:
         """Close the connections of this process, after they were left, but for those that stay in use so long.
 
         ``link`` is this thread's. Another thread's may be closed while it is idle alone: SQLite's objects for a
@@ -628,7 +628,7 @@ class Connections:
             self._files.clear()
             self._links.clear()
 
-    def _connect(self, link: Link) -> None:
+    def _connect(self, link: SqliteConnection) -> None:
         """Opens the file for this thread, in place of what it has open in this process."""
         place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
         changes = self._changes
@@ -654,7 +654,7 @@ class Connections:
             self._links[place] = link
         link.connection, link.execute = connection, cursor.execute
         link.log, link.watch = (watch.file, watch) if watch else (-1, None)
-        link.known = Known()
+        link.known = ConnectionCache()
         link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
         link.folder = None
         link.upto = 0
@@ -662,7 +662,7 @@ class Connections:
         link.born, link.changes = born, changes
         self._forget_the_dead()
 
-    def _open_file(self) -> tuple[sqlite3.Connection, int, Watch | None]:
+    def _open_file(self) -> tuple[sqlite3.Connection, int, LogWatch | None]:
         """Return a connection to the file, made if it is absent, the file's inode, and the log as it is from now on.
 
         The log is looked at before the store is compared with the receipt: what is cut off afterwards is missed later.
@@ -798,7 +798,7 @@ class Connections:
                     f"{self.path} cannot be in WAL mode (it stays in {mode!r}): move the state folder to a local disk"
                 )
 
-    def _line_up(self, link: Link) -> None:
+    def _line_up(self, link: SqliteConnection) -> None:
         """Waits for its turn: first for the side file, then, as the only one, for the database."""
         began = time.monotonic()
         execute, side = link.execute, link.side

@@ -9,16 +9,16 @@ from typing import Any
 
 from callosum.model import State
 from callosum.stores import export_rows as rows
-from callosum.stores.export import PAGE, Page, Session
-from callosum.stores.export_sql import Many, SqlCarrier
+from callosum.stores.export import PAGE, Page, SessionRecord
+from callosum.stores.export_sql import Many, SqlExport
 from callosum.stores.keys import scoped
 from callosum.stores.rows import NEXT, PARTS, as_json
-from callosum.stores.sqlite.connection import Connections, explained
+from callosum.stores.sqlite.connection import SqliteConnections, explained
 from callosum.stores.sqlite.statements import SQL
 from callosum.stores.statements import SHARED, load
 
 
-class Carrier(SqlCarrier):
+class SqliteExport(SqlExport):
     """The store in the file ``path``; it is made if it is absent."""
 
     shared = load(
@@ -35,7 +35,7 @@ class Carrier(SqlCarrier):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connections = Connections(path)
+        self._connections = SqliteConnections(path)
         self._connections.get().execute("pragma synchronous = full")
 
     @property
@@ -77,9 +77,9 @@ class Carrier(SqlCarrier):
             at = page[-1][:1]
             yield [rows.session_of(*rows.split(row[0]), row[1:]) for row in page], rows.shown(at)
 
-    def put_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         found = [(scoped(r.namespace, r.name), r.seen, r.parent or None, r.continues or None) for r in records]
         many(SQL["put_session"], found)
 
-    def drop_sessions(self, many: Many, records: Sequence[Session]) -> None:
+    def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         many(SQL["drop_session"], [(scoped(record.namespace, record.name),) for record in records])

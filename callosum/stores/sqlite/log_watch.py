@@ -25,7 +25,7 @@ _FRAME_SALTS: Final = 8
 """Where a frame's header has the salts, which are eight bytes."""
 
 
-class Watch:
+class LogWatch:
     """What one connection saw last of the log that is open as ``file``."""
 
     __slots__ = ("_count", "_grew", "_header", "_left", "_salts", "_stride", "emptied", "file", "inode")

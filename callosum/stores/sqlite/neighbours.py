@@ -12,7 +12,7 @@ from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.statements import SQL
 
 
-class Around(sql_neighbours.Around):
+class SqliteNeighbours(sql_neighbours.SqlNeighbours):
     """One look around a session."""
 
     def __init__(self, execute: Execute, namespace: str, sessions: Sequence[str], probe: Probe) -> None:

@@ -24,11 +24,11 @@ from callosum.stores.base import (
     LOOK_BACK,
     REGISTERED,
     Clock,
-    Health,
     Kin,
     Nearby,
     Probe,
     Request,
+    StoreCheck,
     each_alone,
 )
 from callosum.stores.keys import bare, scoped
@@ -36,11 +36,11 @@ from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
 from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
-from callosum.stores.sqlite.apply import Apply
-from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
-from callosum.stores.sqlite.neighbours import Around
+from callosum.stores.sqlite.apply import SqliteWriter
+from callosum.stores.sqlite.connection import Busy, Execute, SqliteConnections, explain, is_damage, is_readonly
+from callosum.stores.sqlite.neighbours import SqliteNeighbours
 from callosum.stores.sqlite.statements import SQL
-from callosum.stores.sqlite.view import Look, Memory
+from callosum.stores.sqlite.view import SqliteCache, SqliteView
 
 
 def _newest(answers: list[Applied | Exception], last: int) -> int:
@@ -76,9 +76,9 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, clock: Clock | None = None, probe: Probe = alive) -> None:
         self.path = Path(path)
         self._probe = probe
-        self._connections = Connections(self.path)
+        self._connections = SqliteConnections(self.path)
         self._clock: Clock = clock if clock is not None else self._connections.clock
-        self._memory = Memory()
+        self._memory = SqliteCache()
         self._swept = _Swept()
         self._pass = Pass()
         self._damaged = False
@@ -154,7 +154,7 @@ class SqliteStore:
                         if not durable:
                             self._connections.prepare_sync(link)  # before anything is committed that needs it
                             durable = True
-                    look = Look(execute, known, scope, self._probe, self._memory, [])
+                    look = SqliteView(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
                     try:
                         change = step(view)
@@ -163,7 +163,7 @@ class SqliteStore:
                         continue
                     if change.entries or change.settles or change.moves or change.revisions:
                         wrote = True
-                        answers.append(Apply(execute, known, scope, look, view, view.now).write(change))
+                        answers.append(SqliteWriter(execute, known, scope, look, view, view.now).write(change))
                     else:
                         answers.append(Applied(change, (), view.now))
                 execute("commit" if wrote else "rollback")
@@ -252,15 +252,15 @@ class SqliteStore:
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         with self._reading() as execute:
-            return Around(execute, namespace, sessions, self._probe).touched(limit)
+            return SqliteNeighbours(execute, namespace, sessions, self._probe).touched(limit)
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
         with self._reading() as execute:
-            return Around(execute, namespace, sessions, self._probe).nearby(keys)
+            return SqliteNeighbours(execute, namespace, sessions, self._probe).nearby(keys)
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._reading() as execute:
-            return Around(execute, namespace, sessions, self._probe).underway(floor, limit)
+            return SqliteNeighbours(execute, namespace, sessions, self._probe).underway(floor, limit)
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         params: dict[str, bytes | str] = {"print": COMMITTED}
@@ -487,7 +487,7 @@ class SqliteStore:
             ((pages, free, page),) = execute(SQL["pages"]).fetchall()
         return int((pages - free) * page)
 
-    def check(self) -> Health:
+    def check(self) -> StoreCheck:
         with self._reading() as execute:
             problems = [row[0] for row in execute("pragma quick_check(5)").fetchall() if row[0] != "ok"]
             (schema,) = execute("pragma user_version").fetchone()
@@ -504,7 +504,7 @@ class SqliteStore:
             )
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
-        return Health(
+        return StoreCheck(
             engine=f"SQLite {sqlite3.sqlite_version}",
             place=str(self.path),
             schema=schema,

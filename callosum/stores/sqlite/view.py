@@ -48,9 +48,9 @@ from callosum.stores.rows import (
     own_of,
     wanted,
 )
-from callosum.stores.sqlite.cache import Alone, Known
+from callosum.stores.sqlite.cache import Alone, ConnectionCache
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.neighbours import Around
+from callosum.stores.sqlite.neighbours import SqliteNeighbours
 from callosum.stores.sqlite.statements import CROWD, SQL
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
@@ -74,7 +74,7 @@ _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
 
-class Memory:
+class SqliteCache:
     """What a process may remember between transactions: facts that hardly ever change.
 
     ``observe``: until when the gate only observes, at most a second old. ``sessions``: when a session
@@ -88,7 +88,7 @@ class Memory:
         self.preludes: dict[tuple[int, int, int, bool, bool], str] = {}
 
 
-class Look(Struct, gc=False):
+class SqliteView(Struct, gc=False):
     """One step's look at the store. ``names`` are the scope's keys with their namespace, once it has looked.
 
     ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
@@ -97,10 +97,10 @@ class Look(Struct, gc=False):
     """
 
     execute: Execute
-    known: Known
+    known: ConnectionCache
     scope: Scope
     probe: Probe
-    memory: Memory
+    memory: SqliteCache
     names: list[str]
     fetched: Fetched = _NOTHING_YET
     crowded: tuple[str, ...] = ()
@@ -179,7 +179,9 @@ class Look(Struct, gc=False):
         return {id: body.encode() for id, body in self.execute(SQL["bodies"], (as_json(ids),)).fetchall()}
 
     def _lately(self, session: str) -> list[Action]:
-        return Around(self.execute, self.scope.namespace, (session,), self.probe).touched(CALLS_LATELY, LATELY)
+        return SqliteNeighbours(self.execute, self.scope.namespace, (session,), self.probe).touched(
+            CALLS_LATELY, LATELY
+        )
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.
@@ -556,7 +558,7 @@ def alone_of(session: str, mine: Any) -> Alone:
 
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
-    """The statement of ``Look._prelude`` for so many names; with ``last`` also for the newest entry."""
+    """The statement of ``SqliteView._prelude`` for so many names; with ``last`` also for the newest entry."""
     over, mine, same = _places(2, covers), _places(2 + covers, keys), _places(2 + covers + keys, prints)
     return ", ".join(
         (

@@ -1,4 +1,4 @@
-"""Lines of waiting calls: who looks, in which order, and what it costs the store."""
+"""Queues of waiting calls: which call looks, in which order, and what it costs the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Key, Mode, Scope, State
 from callosum.rulebook import Rulebook
 from callosum.server.async_gate import ServedGate
-from callosum.server.wait_queue import PLACES, Gone, Line, Lines, Stopping, Waiter
+from callosum.server.wait_queue import PLACES, Gone, Stopping, Waiter, WaitQueue, WaitQueues
 from callosum.settings import Settings
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
@@ -172,7 +172,7 @@ def test_those_who_do_not_exclude_one_another_come_in_together(tmp_path: Path) -
 )
 def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
     async def play() -> None:
-        lines = Lines(MemoryStore())
+        lines = WaitQueues(MemoryStore())
         waiter = Waiter(lines, 30, asyncio.get_running_loop().create_future())
         scope = Scope("work", "mira", (Key(key, Mode.WRITE),))
         lines.join(waiter, scope)
@@ -199,8 +199,8 @@ def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: 
 
 
 def test_a_place_that_was_taken_up_goes_to_the_front() -> None:
-    line = Line("default", ())
-    lines = Lines.__new__(Lines)
+    line = WaitQueue("default", ())
+    lines = WaitQueues.__new__(WaitQueues)
 
     async def play() -> None:
         waiters = [Waiter(lines, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]

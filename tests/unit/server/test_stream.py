@@ -26,11 +26,11 @@ from callosum.server.replay_buffer import (
     PUBLISHED,
     Batch,
     Filter,
-    Group,
     Item,
     Lost,
     Published,
-    Ring,
+    ReplayBuffer,
+    SubscriberGroup,
     id_of,
     position_of,
 )
@@ -1263,7 +1263,7 @@ def item(seq: int, n: int = 0, type: str = "tool.called", size: int = 10) -> Ite
 
 @given(st.lists(st.lists(st.integers(1, 400), max_size=9), max_size=30), st.integers(1, 20))
 def test_the_ring_holds_the_newest_and_knows_where_it_begins(batches: list[list[int]], limit: int) -> None:
-    ours = Ring(limit, 3000)
+    ours = ReplayBuffer(limit, 3000)
     everything: list[Item] = []
     gone: list[Item] = []
     for number, sizes in enumerate(batches, 1):
@@ -1281,8 +1281,8 @@ def test_the_ring_holds_the_newest_and_knows_where_it_begins(batches: list[list[
 
 def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_buffer, "CHUNK", 100)
-    ours = Ring(1000, 10**6)
-    group = Group(Filter(), ours)
+    ours = ReplayBuffer(1000, 10**6)
+    group = SubscriberGroup(Filter(), ours)
     sizes = [30, 30, 30, 30, 300, 10, 10]
     ours.add([item(number, size=size) for number, size in enumerate(sizes, 1)], (9, PUBLISHED))
     place, bodies = (0, PUBLISHED), []
@@ -1295,8 +1295,8 @@ def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: py
 
 def test_what_is_looked_through_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_buffer, "SCAN", 10)
-    ours = Ring(1000, 10**6)
-    group = Group(Filter(frozenset({"safety.blocked"})), ours)
+    ours = ReplayBuffer(1000, 10**6)
+    group = SubscriberGroup(Filter(frozenset({"safety.blocked"})), ours)
     ours.add([item(number) for number in range(1, 36)] + [item(36, 1, "safety.blocked")], (36, PUBLISHED))
     place, bodies = (0, PUBLISHED), []
     while place < ours.tip:
@@ -1307,9 +1307,9 @@ def test_what_is_looked_through_at_once_is_bounded(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_group_counts_what_passes_since_it_began() -> None:
-    ours = Ring(3, 10**6)
+    ours = ReplayBuffer(3, 10**6)
     ours.add([item(1), item(2)], (2, PUBLISHED))
-    group = Group(Filter(frozenset({"tool.called", "safety.blocked"})), ours)
+    group = SubscriberGroup(Filter(frozenset({"tool.called", "safety.blocked"})), ours)
     for fresh in (
         [item(3), item(4, 0, "llm.token"), item(4, 1, "safety.blocked")],
         [item(5), item(6)],

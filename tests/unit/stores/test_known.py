@@ -14,8 +14,8 @@ from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore, connection
-from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, Alone, Known
-from callosum.stores.sqlite.connection import Connections, Link
+from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, Alone, ConnectionCache
+from callosum.stores.sqlite.connection import SqliteConnection, SqliteConnections
 from callosum.stores.sqlite.statements import MOST_COVERS
 from callosum.stores.writes import opened
 from callosum.testing.script import StoreScript
@@ -120,7 +120,7 @@ def test_a_tree_that_comes_into_use_is_seen_from_what_lies_in_it(
 
 
 def test_covers_in_use_are_bounded() -> None:
-    known = Known()
+    known = ConnectionCache()
     known.covers = set()
     for number in range(MOST_COVERS):
         known.add_cover(f"file:/{number}/")
@@ -228,8 +228,8 @@ def _action(id: int) -> object:
         (lambda known, n: known.add_action(_action(n)), "opened", MOST_ACTIONS),
     ],
 )
-def test_what_is_known_is_bounded(fill: Callable[[Known, int], None], count: str, most: int) -> None:
-    known = Known()
+def test_what_is_known_is_bounded(fill: Callable[[ConnectionCache, int], None], count: str, most: int) -> None:
+    known = ConnectionCache()
     for number in range(1, 2 * most + 10):
         fill(known, number)
         assert len(getattr(known, count)) <= most
@@ -237,13 +237,13 @@ def test_what_is_known_is_bounded(fill: Callable[[Known, int], None], count: str
 
 def test_sync_takes_turns_only_while_another_connection_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
-    together = Connections._sync_together
+    together = SqliteConnections._sync_together
 
-    def counted(self: Connections, link: Link, seq: int) -> None:
+    def counted(self: SqliteConnections, link: SqliteConnection, seq: int) -> None:
         turns.append(seq)
         together(self, link, seq)
 
-    monkeypatch.setattr(Connections, "_sync_together", counted)
+    monkeypatch.setattr(SqliteConnections, "_sync_together", counted)
     synced: list[int] = []
     monkeypatch.setattr(connection, "_fdatasync", synced.append)
     with closing(SqliteStore(tmp_path / "gate.db")) as one, closing(SqliteStore(tmp_path / "gate.db")) as other:

@@ -12,7 +12,7 @@ import callosum.stores
 from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.postgres.statements import SQL as POSTGRES
 from callosum.stores.rows import PARTS
-from callosum.stores.sqlite.export import Carrier as OfSqlite
+from callosum.stores.sqlite.export import SqliteExport
 from callosum.stores.sqlite.statements import SQL as SQLITE
 from callosum.stores.statements import load
 
@@ -22,7 +22,7 @@ GAPS = {"values {}": "values (?, ?, ?)", "({})": "(?)", "({prints})": "(?4)"}
 
 def _code(folder: Path) -> str:
     """The modules of a folder, and those in which the SQL stores say what both do."""
-    return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), FOLDER / "around.py"))
+    return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), FOLDER / "sql_neighbours.py"))
 
 
 def _said(folder: Path) -> set[str]:
@@ -36,7 +36,7 @@ def _said(folder: Path) -> set[str]:
     [
         (FOLDER / "sqlite", SQLITE),
         (FOLDER / "postgres", POSTGRES),
-        (FOLDER, OfSqlite.shared),
+        (FOLDER, SqliteExport.shared),
         (FOLDER, PostgresExport.shared),
     ],
 )
@@ -51,7 +51,7 @@ def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:
     [
         (FOLDER / "sqlite", SQLITE, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"'),
         (FOLDER / "postgres", POSTGRES, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"|_where\(\s*"(\w+)"'),
-        (FOLDER, OfSqlite.shared, r'shared\["(\w+)"|_among\(\s*"(\w+)"'),
+        (FOLDER, SqliteExport.shared, r'shared\["(\w+)"|_among\(\s*"(\w+)"'),
     ],
 )
 def test_every_name_has_a_statement(folder: Path, found: dict[str, str], how: str) -> None:
@@ -64,7 +64,7 @@ def test_statements_of_sqlite_can_be_run() -> None:
     connection = sqlite3.connect(":memory:")
     connection.executescript((FOLDER / "sqlite" / "schema.sql").read_text("utf-8"))
     ran = 0
-    for text in [*SQLITE.values(), *OfSqlite.shared.values()]:
+    for text in [*SQLITE.values(), *SqliteExport.shared.values()]:
         if text.partition(" ")[0] in ("select", "insert", "update", "delete"):
             for gap, filled in GAPS.items():
                 text = text.replace(gap, filled)  # noqa: PLW2901

@@ -8,7 +8,7 @@ import threading
 import msgspec
 import pytest
 
-from callosum.stores.notifications import Word
+from callosum.stores.notifications import Notifier
 from callosum.stores.postgres import notifications as postgres
 from callosum.stores.redis import notifications as redis
 from callosum.stores.redis.names import NamespaceKeys, changed_by, known_by, of_action
@@ -40,7 +40,7 @@ def test_redis_says_where_and_on_which_keys(namespace: str) -> None:
     assert redis._said(channel, b"1795352944361458") == (namespace, ())
 
 
-class Silent(Word):
+class Silent(Notifier):
     """Connects at once, and nothing is ever said."""
 
     def follow(self, stop: threading.Event) -> None:
