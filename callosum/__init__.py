@@ -67,7 +67,7 @@ __all__ = sorted(_MODULES)  # noqa: PLE0605 - a literal list would say the names
 
 
 def __getattr__(name: str) -> object:
-    """Loads the module that defines the name, and keeps the name here (PEP 562)."""
+    """Load the module that defines the name, and keep the name here (PEP 562)."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -79,5 +79,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names too, loaded or not."""
+    """Return the public names too, loaded or not."""
     return sorted({*globals(), *_MODULES})

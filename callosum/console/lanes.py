@@ -127,7 +127,7 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
 
 
 def boxes(drawn: Lanes, action: str, zoomed: Callable[[Box], str]) -> Markup:
-    """The bars as SVG: a link each, to ``action`` with its id in the place of the 0, or for several to ``zoomed``.
+    """Return the bars as SVG, each a link to ``action`` with its id in place of the 0, or for several to ``zoomed``.
 
     Written here and not in a template, which takes ten times as long for two thousand of them.
     """

@@ -176,5 +176,5 @@ class Picture:
 
 
 def seconds(moment: int) -> float:
-    """A moment in Unix seconds."""
+    """Return a moment in Unix seconds."""
     return moment / SECOND

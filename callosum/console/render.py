@@ -87,7 +87,7 @@ def _lines(text: str) -> Markup:
 
 
 def _time(unix: float) -> Markup:
-    """A moment that the page keeps current; without JavaScript it is the time of day."""
+    """Return a moment that the page keeps current; without JavaScript it is the time of day."""
     moment = datetime.fromtimestamp(unix, UTC)
     local = moment.astimezone()
     today = local.date() == datetime.now(UTC).astimezone().date()
@@ -96,13 +96,13 @@ def _time(unix: float) -> Markup:
 
 
 def _words(text: str) -> str:
-    """What an entry records, in the words of the pages: ``intercept confirm duplicate`` is ``paused duplicate``."""
+    """Return what an entry records, in the words of the pages: ``intercept confirm`` is ``paused``."""
     words = text.split(" ")
     return " ".join(_VERDICTS.get(word) or _EVENTS.get(word, word) for word in words[words[0] == "intercept" :])
 
 
 def _mark(text: str) -> str:
-    """A name as part of an element's id."""
+    """Return a name as part of an element's id."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

@@ -227,12 +227,12 @@ class Views:
 
     @_in_turn
     def find(self, id: int) -> Waiting | None:
-        """What waits under this id; None if nothing does any more."""
+        """Return what waits under this id; None if nothing does any more."""
         one = next((one for one in self.all_waiting() if one.id == id), None)
         return None if one is None or (one.sort == "block" and not self._is_open(id)) else one
 
     def status(self) -> Status:
-        """The gate's own answer; pages that are made of the same moment share one."""
+        """Return the gate's own answer; pages that are made of the same moment share one."""
         now = self._clock()
         if self._asked[0] != self.picture.upto or now - self._asked[1] > _SHARED:
             self._asked = (self.picture.upto, now)
@@ -325,7 +325,7 @@ class Views:
         }
 
     def _by_parent(self) -> list[tuple[Seen, int]]:
-        """The sessions, the newest first, each sub-agent below its parent."""
+        """Return the sessions, the newest first, each sub-agent below its parent."""
         sessions = self.picture.sessions
         if len(self._parents) > 2 * len(sessions) + 1000:
             self._parents = {name: parent for name, parent in self._parents.items() if name in sessions}
@@ -351,7 +351,7 @@ class Views:
 
     @_in_turn
     def lanes(self, span: float, end: float) -> Mapping[str, Any]:
-        """The lanes of a span of seconds that ends then (0: now), drawn."""
+        """Return the lanes of a span of seconds that ends then (0: now), drawn."""
         until = int((end or self._clock()) * SECOND)
         begin = until - int(span * SECOND)
         drawn: Lanes = draw(list(self.picture.between(begin, until)), begin, until)
@@ -396,7 +396,7 @@ class Views:
         return kept[1]
 
     def _examined(self, span: int, endings: list[Ending], now: float) -> Examined:
-        """What ``callosum rules suggest`` says of these endings; made once a minute."""
+        """Return what ``callosum rules suggest`` says of these endings; made once a minute."""
         kept = self._suggested
         if kept is None or kept[1] != span or now - kept[0] > _MINUTE:
             made = examine_endings(endings[-_EXAMINED:], self.gate.rules.current())
@@ -406,7 +406,7 @@ class Views:
     # --- standing approvals ------------------------------------------------------------------------
 
     def standing(self) -> list[Standing]:
-        """The standing approvals that have not ended, the newest first."""
+        """Return the standing approvals that have not ended, the newest first."""
         counting = {one.id for one in self.gate.rules.current().standing}
         try:
             found = standing.read(standing.path_of(self.gate.settings.state))
@@ -416,14 +416,14 @@ class Views:
         return [Standing(one, one.id in counting) for one in sorted(found, key=lambda one: -one.at) if one.until > now]
 
     def like(self, id: int) -> Like | None:
-        """What can be approved of calls like one that waits; None if nothing can."""
+        """Return what can be approved of calls like one that waits; None if nothing can."""
         self.gate.rules.reload()
         with self._turn:
             entry = self.picture.held.get(id)
         return like(entry, self.gate.rules.current()) if entry is not None else None
 
     def try_standing(self, approval: StandingApproval) -> Trial:
-        """What a standing approval would have changed of the calls of the last week, of all namespaces."""
+        """Return what a standing approval would have changed of the calls of the last week, of all namespaces."""
         rules = self.gate.rules.current()
         others = [one for one in rules.standing if one.id != approval.id]
         with self._turn:
@@ -451,7 +451,7 @@ class Views:
 
     @_in_turn
     def action(self, id: int) -> Mapping[str, Any] | None:
-        """The whole life of an action; None if there is none of this id."""
+        """Return the whole life of an action; None if there is none of this id."""
         first = self.journal.entry(id)
         if first is None or first.namespace != self.namespace:
             return None
@@ -479,7 +479,7 @@ class Views:
         }
 
     def search(self, words: str) -> Mapping[str, Any]:
-        """What fits the words, best first. Raises ``ConfigError`` for words that cannot be looked for."""
+        """Return what fits the words, best first. Raises ``ConfigError`` for words that cannot be looked for."""
         if not words.strip():
             return {"words": "", "hits": ()}
         with Corpus() as corpus:
@@ -491,7 +491,7 @@ class Views:
     # --- the report --------------------------------------------------------------------------------
 
     def report(self) -> Mapping[str, Any]:
-        """What was prevented in the last seven days, with the evidence, and what that cost."""
+        """Return what was prevented in the last seven days, with the evidence, and what that cost."""
         since = int(self._clock() * SECOND) - WEEK
         counts: Counter[str] = Counter()
         stopped: list[Entry] = []
@@ -544,7 +544,7 @@ def _state(seen: Seen, holds: bool, person: bool, queued: bool, now: float) -> s
 
 
 def _acts(entries: list[Entry]) -> list[ActionLine]:
-    """The actions that entries tell of, in their order."""
+    """Return the actions that entries tell of, in their order."""
     found: dict[int, ActionLine] = {}
     for entry in entries:
         if entry.event in (Event.INTERCEPT, Event.LOCK, Event.LATE):

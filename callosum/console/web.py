@@ -218,7 +218,7 @@ class Console:
         return _Streamed(shown(), "text/plain; charset=utf-8", partial(self.access.leave, name))
 
     def _guarded(self, page: Callable[[Request, ConsoleSession, Views], Awaitable[Response]]) -> Any:
-        """A page that only a session sees, of a namespace that it may see."""
+        """Return a page that only a session sees, of a namespace that it may see."""
 
         async def endpoint(request: Request) -> Response:
             session = self.access.session(request.cookies.get(COOKIE))
@@ -258,7 +258,7 @@ class Console:
         head, _, foot = frame.partition(BODY)
 
         async def pieces() -> AsyncGenerator[bytes]:
-            """The page's head at once, and its body when it has been read."""
+            """Yield the page's head at once, and its body when it has been read."""
             yield head.encode()
             try:
                 await self._read(views.update)
@@ -312,7 +312,7 @@ class Console:
         return show
 
     def _card(self, namespace: str, answers: bool, one: Waiting) -> Markup:
-        """What waits, as HTML: made once, since what is shown of it never changes."""
+        """Return what waits, as HTML: made once, since what is shown of it never changes."""
         place = (one.digest, answers, namespace)
         card = self._cards.get(place)
         if card is None:
@@ -452,7 +452,7 @@ class Console:
         head, _, foot = frame.partition(BODY)
 
         async def pieces() -> AsyncGenerator[bytes]:
-            """The page's head at once, and its body when the recorded calls were tried."""
+            """Yield the page's head at once, and its body when the recorded calls were tried."""
             yield head.encode()
             try:
                 async with self._heavy:
@@ -581,7 +581,7 @@ def _id(text: str) -> int:
 
 
 def _kept(request: Request) -> dict[str, str]:
-    """What of the address says which page it is."""
+    """Return what of the address says which page it is."""
     return {name: request.query_params[name] for name in ("namespace", "span", "end") if name in request.query_params}
 
 
@@ -623,7 +623,7 @@ def _link(namespace: str, path: str, **query: object) -> str:
 
 
 def _zoomed(link: Callable[..., str], span: float, box: Box) -> str:
-    """The address of a tenth of the span, around the first of a bar's actions."""
+    """Return the address of a tenth of the span, around the first of a bar's actions."""
     nearer = max(span / 10, 1)
     return link("lanes", span=nearer, end=box.first.begin / SECOND + nearer / 2)
 

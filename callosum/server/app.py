@@ -152,7 +152,7 @@ class Service:
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
     async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> HttpAnswer:
-        """Serves a request that changes something: reads it, asks whether its sender may, drives its operation."""
+        """Read a request that changes something, check that its sender may, and drive its operation."""
         served = self.served
         arrived = served.arrivals.arrived() if of.decides else 0.0
         named = of.named(request) if of.named is not None else None
@@ -167,7 +167,7 @@ class Service:
         return _json(answer)
 
     async def show(self, request: Request, *, of: type[_Reading]) -> HttpAnswer:
-        """Serves a request that only looks, and perhaps waits for something new."""
+        """Serve a request that only looks, and perhaps waits for something new."""
         asked = read_query(of, request.scope["query_string"])
         if asked.namespace is not None:
             check_name(asked.namespace, "namespace")
@@ -345,7 +345,7 @@ def _expiry(request: Request, deadline: str | None, timeout_ms: int | None, arri
 
 
 async def _left(request: Request) -> None:
-    """Returns once the client has closed the connection. The body has been read."""
+    """Return once the client has closed the connection. The body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -455,7 +455,7 @@ def _json(value: object, status: int = 200) -> HttpAnswer:
 
 
 def fault(status: int, error: str, at: str = "", **headers: str) -> HttpAnswer:
-    """An answer that says what was wrong, and where."""
+    """Return an answer that says what was wrong, and where."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return HttpAnswer(wire.encode(wire.ErrorResponse(error, at)), status, named)
 
@@ -573,7 +573,7 @@ class App:
             (self._below if brace else self._exact).setdefault(start, {})[row.method] = _HANDLERS[row.endpoint]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request; nothing but HTTP is taken."""
+        """Serve one request; nothing but HTTP is taken."""
         if scope["type"] != "http":
             return
         path, method = scope["path"], scope["method"]
@@ -600,7 +600,7 @@ class App:
         await response(scope, receive, send)
 
     async def _answer(self, handler: Callable[[Service, Request], Awaitable[ASGIApp]], request: Request) -> ASGIApp:
-        """The handler's answer, or what its error means: input 4xx, the store 503."""
+        """Return the handler's answer, or what its error means: input 4xx, the store 503."""
         service = self.service
         service.touched = time.monotonic()
         try:
@@ -659,7 +659,7 @@ class App:
 
 
 def _while_in_force(serve: ASGIApp, tokens: Tokens, token: Token) -> ASGIApp:
-    """The stream, which a reader loses with its token."""
+    """Return the stream, which a reader loses with its token."""
 
     async def serving(scope: Scope, receive: Receive, send: Send) -> None:
         async def receive_or_lose() -> Message:

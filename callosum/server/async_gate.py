@@ -69,17 +69,17 @@ class ServedGate:
         return self._leaving.is_set()
 
     def leave(self) -> None:
-        """Ends the waiting of who waits, and takes nobody who would: they go on at another server."""
+        """End all waits and refuse new ones; clients continue on another server."""
         self._leaving.set()
         self.lines.stop()
 
     def stop(self) -> None:
-        """Takes nothing new, and lets nobody wait."""
+        """Refuse new requests and end all waits."""
         self.leave()
         self._stopping.set()
 
     async def close(self) -> None:
-        """Returns once everything that was taken is answered."""
+        """Return once everything that was taken is answered."""
         self.stop()
         self.arrivals.close()
         self.lines.close()
@@ -89,7 +89,7 @@ class ServedGate:
         self._threads.shutdown()
 
     def admit(self) -> None:
-        """Takes something new. Raises ``Overloaded`` if it would not be answered in time.
+        """Take something new. Raises ``Overloaded`` if it would not be answered in time.
 
         Reports, releases and renewals are always taken: they free others.
         """
@@ -208,7 +208,7 @@ class ServedGate:
         return decision
 
     def _give_up(self, waiter: Waiter) -> None:
-        """Ends the place of a call that nobody waits for: the next one need not wait until it runs out."""
+        """End the place of a call that nobody waits for: the next one need not wait until it runs out."""
         asked = waiter.scope
         if self.stopping or asked is None:
             return
@@ -222,7 +222,7 @@ class ServedGate:
         done.add_done_callback(tell)
 
     def decided(self, decision: Decision) -> None:
-        """Counts a decision, and has the store tended now and then."""
+        """Count a decision, and has the store tended now and then."""
         self.decisions += 1
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
@@ -265,7 +265,7 @@ class ServedGate:
             effects.close()
 
     async def read(self, look: Callable[[], T]) -> T:
-        """Runs something that reads from the store, beside the loop."""
+        """Run something that reads from the store, beside the loop."""
         return await self._read(look)
 
     async def _read(self, look: Callable[[], T]) -> T:

@@ -65,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Opens a TCP socket. Port 0 takes a free one. Raises ``ConfigError`` naming what cannot be had."""
+    """Open a TCP socket. Port 0 takes a free one. Raises ``ConfigError`` naming what cannot be had."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -85,7 +85,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(opened: socket.socket, *, tls: bool) -> str:
-    """The address for clients of a TCP socket."""
+    """Return the address for clients of a TCP socket."""
     host, port = opened.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if tls else 'http'}://{shown}:{port}"
@@ -93,7 +93,7 @@ def address_of(opened: socket.socket, *, tls: bool) -> str:
 
 @contextmanager
 def listen_local(path: Path) -> Iterator[socket.socket]:
-    """Opens a Unix socket that only this user can reach, and removes it at the end.
+    """Open a Unix socket that only this user can reach, and remove it at the end.
 
     Raises ``AlreadyServed`` if a server lives there, ``ConfigError`` where no socket can be.
     """
@@ -135,7 +135,7 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
 
 
 def _private(folder: Path) -> None:
-    """Makes the socket's folder if need be; refuses one in which another user could put a socket."""
+    """Make the socket's folder if need be; refuse one in which another user could put a socket."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()
@@ -146,7 +146,7 @@ def _private(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Removes a socket that nobody listens on any more; anything else is left alone."""
+    """Remove a socket that nobody listens on any more; anything else is left alone."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError("is there, and is no socket", at=str(path))
@@ -174,7 +174,7 @@ def announced(state: Path, address: str, version: str, drain: float) -> Iterator
 
 
 def running(state: Path) -> list[Running]:
-    """The servers of a state folder that live, oldest first; what dead ones left is removed."""
+    """Return the servers of a state folder that live, oldest first; what dead ones left is removed."""
     found: list[tuple[float, Running]] = []
     for path in (state / _FOLDER).glob("*.json"):
         try:
@@ -191,7 +191,7 @@ def running(state: Path) -> list[Running]:
 
 
 def heard(read: int, seconds: float) -> str:
-    """The line that a starting server writes into a pipe, its address; "" if none comes within ``seconds``.
+    """Return the line that a starting server writes into a pipe, its address; "" if none comes within ``seconds``.
 
     ``read`` is the pipe's end to read from, and is closed.
     """

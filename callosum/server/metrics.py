@@ -48,7 +48,7 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def observe(self, seen: Observation) -> None:
-        """Counts a decision or an outcome."""
+        """Count a decision or an outcome."""
         decision = seen.decision
         if decision is not None:
             self._decisions[decision.tier, decision.verdict] += 1
@@ -60,7 +60,7 @@ class Metrics(Collector):
             self._outcomes[seen.outcome.value] += 1
 
     def refused(self, reason: str) -> None:
-        """Counts a request that was refused for who sent it."""
+        """Count a request that was refused for who sent it."""
         self._refused[reason] += 1
 
     def took(self) -> Took:
@@ -78,7 +78,7 @@ class Metrics(Collector):
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
-        """Called by the registry."""
+        """Yield the metrics; the registry calls this."""
         decisions = CounterMetricFamily("callosum_decisions", "Decisions.", labels=("tier", "verdict"))
         for (tier, verdict), count in sorted(self._decisions.items()):
             decisions.add_metric((str(tier), verdict.value), count)
@@ -106,7 +106,7 @@ class Metrics(Collector):
 
 
 def _connections(pool: Pool) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    """What is told of the connections to the store."""
+    """Yield what is told of the connections to the store."""
     now = GaugeMetricFamily("callosum_store_connections", "Connections to the store.", labels=("state",))
     now.add_metric(("idle",), pool.idle)
     now.add_metric(("busy",), pool.open - pool.idle)

@@ -131,7 +131,7 @@ _ERRORS: Final = {
 
 
 def document() -> dict[str, Any]:
-    """Returns the OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document."""
     kinds: list[Any] = [wire.ErrorResponse]
     for endpoint in ENDPOINTS:
         kinds += [kind for kind in (endpoint.body, endpoint.query, endpoint.answer) if kind not in (None, Any)]
@@ -187,7 +187,7 @@ def document() -> dict[str, Any]:
 
 
 def _events() -> dict[str, Any]:
-    """The events that a host may report, each with its ``type``, and ``CorpusEvent`` for any of them."""
+    """Return the events that a host may report, each with its ``type``, and ``CorpusEvent`` for any of them."""
     remote = {name: kind for name, kind in sorted(events.CATALOGUE.items()) if kind.remote}
     _, found = msgspec.json.schema_components(remote.values(), ref_template=_REF)
     for name, kind in remote.items():
@@ -316,7 +316,7 @@ _STYLE: Final = (
 
 
 def page(made: Mapping[str, Any]) -> str:
-    """Returns the document as one page of HTML that loads nothing from anywhere."""
+    """Return the document as one page of HTML that loads nothing from anywhere."""
     body = [
         "<h1>Callosum</h1>",
         (
@@ -384,7 +384,10 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 @cache
 def documents() -> Mapping[str, tuple[str, bytes]]:
-    """What is found under ``DOCUMENTS`` of the application: media type and content. Takes a tenth of a second, once."""
+    """Return what is found under ``DOCUMENTS`` of the application: media type and content.
+
+    Takes a tenth of a second, once.
+    """
     made = document()
     shown = "text/html; charset=utf-8", page(made).encode()
     return {"/openapi.json": (_JSON, msgspec.json.encode(made)), "/docs": shown, "/": shown}

@@ -117,7 +117,7 @@ class Protocol(HttpToolsProtocol):
     # --- the connection ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Takes a connection, or says that there are too many."""
+        """Take a connection, or say that there are too many."""
         super().connection_made(transport)
         if self.stopping:  # it was accepted while the listener was being closed
             transport.close()
@@ -144,12 +144,12 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        """The client says nothing more; half a request is answered, whoever waited for an answer is gone."""
+        """Answer half a request when the client sends nothing more; a client that waited for an answer is gone."""
         if not self._deaf and not self._whole:
             self._refuse(400, "the request ends before it is whole", "body" if self._headed else "request")
 
     def data_received(self, data: bytes) -> None:
-        """Feeds the parser, and looks after what is not whole yet."""
+        """Feed the parser and watch a request that is not complete yet."""
         if self._deaf:
             return
         self._unset_keepalive_if_required()
@@ -174,7 +174,7 @@ class Protocol(HttpToolsProtocol):
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
 
     def _measure(self, *, alone: bool) -> None:
-        """Counts this piece to the unfinished request; ``alone``: there was nothing else in it."""
+        """Count this piece to the unfinished request; ``alone``: there was nothing else in it."""
         begun, self._begun = self._begun, False
         if alone or not begun:
             self._fed += self._piece
@@ -187,32 +187,32 @@ class Protocol(HttpToolsProtocol):
             self._refuse(*self._long_head())
 
     def pause_writing(self) -> None:
-        """The client does not read what waits for it; not for long."""
+        """Stop writing to a client that does not read, and end the connection after a while."""
         super().pause_writing()
         if self._ending is None:
             self._ending = self.loop.call_later(self.limits.stuck, self._abort)
 
     def resume_writing(self) -> None:
-        """It read on."""
+        """Continue writing: the client reads again."""
         super().resume_writing()
         if self._ending is not None and not self.transport.is_closing() and not self._deaf:
             self._ending.cancel()
             self._ending = None
 
     def shutdown(self) -> None:
-        """The server stops: closes now, or after the answer."""
+        """Close the connection, now or after the answer: the server stops."""
         super().shutdown()
         self._see_to_the_end()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closes a connection that idles."""
+        """Close a connection that idles."""
         super().timeout_keep_alive_handler()
         self._see_to_the_end()
 
     # --- requests ---------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Prepare for a new request."""
         _on_message_begin(self)
         self._whole = self._headed = False
         self._begun = True
@@ -220,7 +220,7 @@ class Protocol(HttpToolsProtocol):
         self._room = -1
 
     def on_headers_complete(self) -> None:
-        """Looks at the head, and starts the request."""
+        """Check the head and start the request."""
         limits, headers, parser = self.limits, self.headers, self.parser
         url = self.url
         if len(url) > limits.target:
@@ -253,7 +253,7 @@ class Protocol(HttpToolsProtocol):
             self._expecting, cycle.keep_alive = cycle.keep_alive, False
 
     def on_body(self, body: bytes) -> None:
-        """Takes a part of the body."""
+        """Take a part of the body."""
         if self._room >= 0:
             self._room -= len(body)
             if self._room < 0:
@@ -266,7 +266,7 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Note that the request is complete."""
         self._whole = True
         if self._upgrading:
             return
@@ -280,7 +280,7 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def answer(self, status: int, head: bytes, body: bytes) -> bool:
-        """Writes the whole answer to the request that is being served, in one piece.
+        """Write the whole answer to the request that is being served, in one piece.
 
         ``head`` are header lines, each with its end, without the length. ``send`` would take two messages, two
         system calls and a look at each header. Returns False, and has written nothing, where ``send`` must be
@@ -347,7 +347,7 @@ class Protocol(HttpToolsProtocol):
         return 431, f"longer than {self.limits.head} bytes", "headers"
 
     def _go_on_without(self, rest: bytes) -> None:
-        """Takes an upgrade for a wish that is not granted: the request again, without it, and what follows.
+        """Take an upgrade for a wish that is not granted: the request again, without it, and what follows.
 
         The parser takes all after such a head for another protocol, so the body would be lost (Java's client
         asks for HTTP/2 in this way with its first request, whatever it is).
@@ -423,7 +423,7 @@ class Protocol(HttpToolsProtocol):
         return b"\r\n".join([line, *(name + b": " + value for name, value in headers), b"", body])
 
     def _say_and_end(self, answer: bytes) -> None:
-        """Sends the last words, and closes when the client has, or after a while."""
+        """Send the last answer, and close when the client has closed, or after a while."""
         self._deaf, self._last = True, None
         transport = self.transport
         if transport.is_closing():
@@ -437,7 +437,7 @@ class Protocol(HttpToolsProtocol):
         self._end_in(self.limits.linger)
 
     def _see_to_the_end(self) -> None:
-        """A connection that is closing waits for the client to read what is left; not for ever."""
+        """Bound the time in which a closing connection waits for the client to read the rest."""
         if self._ending is None and self.transport.is_closing():
             self._end_in(self.limits.stuck)
 
@@ -451,5 +451,5 @@ class Protocol(HttpToolsProtocol):
 
 
 def limited(**limits: Any) -> type[Protocol]:
-    """Returns a ``Protocol`` with other limits, by the names of ``Limits``, for ``uvicorn.Config(http=...)``."""
+    """Return a ``Protocol`` with other limits, by the names of ``Limits``, for ``uvicorn.Config(http=...)``."""
     return type("Protocol", (Protocol,), {"limits": structs.replace(Protocol.limits, **limits)})

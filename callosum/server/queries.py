@@ -42,7 +42,7 @@ T = TypeVar("T", bound=Struct)
 
 
 def read_query(kind: type[T], query: bytes) -> T:
-    """Reads a query string into ``kind``. Raises ``BadRequest`` at the parameter that is at fault."""
+    """Read a query string into ``kind``. Raises ``BadRequest`` at the parameter that is at fault."""
     found: dict[str, str | list[str]] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
@@ -69,7 +69,7 @@ def _several_in(kind: type[Struct]) -> frozenset[str]:
 
 
 def key_of_path(raw_path: bytes) -> str:
-    """What follows the first name in a path, ``/lock/KEY``, percent-decoded.
+    """Return what follows the first name in a path, ``/lock/KEY``, percent-decoded.
 
     From the raw path: only there a ``%2F`` differs from a ``/``, and bytes that are no UTF-8 can be refused.
     """

@@ -47,18 +47,18 @@ _position = attrgetter("position")
 
 
 def end_of(seq: int) -> Position:
-    """The position behind all events of the entry."""
+    """Return the position behind all events of the entry."""
     return seq, PUBLISHED
 
 
 def id_of(position: Position) -> str:
-    """The position as readers see it."""
+    """Return the position as readers see it."""
     seq, n = position
     return f"{seq}.{n}" if n < PUBLISHED else f"{seq}-{n - PUBLISHED}"
 
 
 def position_of(id: str) -> Position:
-    """The position that an id stands for. Raises ``BadRequest`` for what is no id of ours."""
+    """Return the position that an id stands for. Raises ``BadRequest`` for what is no id of ours."""
     found = _ID.fullmatch(id)
     if found is None or int(found[1]) >= 2**63 or int(found[2] or 0) >= PUBLISHED:
         raise BadRequest("no id of an event of this stream", at="Last-Event-ID")
@@ -98,11 +98,11 @@ class Published(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, event: CorpusEvent) -> Published:
-        """Encodes it, so that what happens to its values later does not matter."""
+        """Encode it, so that what happens to its values later does not matter."""
         return cls(event.dotted, event.namespace, encode(event))
 
     def at(self, seq: int, moment: int) -> Item:
-        """The event behind entry ``seq``."""
+        """Return the event behind entry ``seq``."""
         frame = b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (seq, moment, self.type.encode(), self.data)
         return Item((seq, PUBLISHED + moment), self.type, self.namespace, frame, safe=False)
 
@@ -219,12 +219,12 @@ class ReplayBuffer:
         return len(self._items) - self._head
 
     def begin(self, position: Position) -> None:
-        """Empties it; what follows comes behind ``position``."""
+        """Empty it; what follows comes behind ``position``."""
         self._items, self._head, self._size = [], 0, 0
         self.floor = self.tip = position
 
     def add(self, items: list[Item], tip: Position) -> list[Item]:
-        """Takes the items up to ``tip``; returns those that had to go for them."""
+        """Take the items up to ``tip``; return those that had to go for them."""
         self._items += items
         self._size += sum(len(item.frame) + _OVERHEAD for item in items)
         self.tip = tip
@@ -297,7 +297,7 @@ class SubscriberGroup:
         return count > 0
 
     def note(self, fresh: Batch, gone: Batch) -> bool:
-        """Takes note of what came into the ring and what left it; returns whether something came for it."""
+        """Take note of what came into the ring and what left it; return whether something came for it."""
         self._chunks.clear()
         passed = fresh.passing(self.filter)
         self.added += sum([not item.safe for item in passed])
@@ -311,7 +311,7 @@ class SubscriberGroup:
         return bool(passed)
 
     def next(self, position: Position) -> Chunk:
-        """What comes behind ``position``, which is not before the ring's floor."""
+        """Return what comes behind ``position``, which is not before the ring's floor."""
         chunk = self._chunks.get(position)
         if chunk is None:
             if len(self._chunks) >= _SHARED:

@@ -30,7 +30,7 @@ class Asked(Request):
     """A request whose body is read once."""
 
     async def body(self) -> bytes:
-        """The whole body. Raises ``ClientDisconnect`` if the client went away before."""
+        """Return the whole body. Raises ``ClientDisconnect`` if the client went away before."""
         parts: list[bytes] = []
         while True:
             message = await self.receive()
@@ -65,7 +65,7 @@ class HttpAnswer:
         self.body, self.status, self.headers, self.media_type = body, status, headers, media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Sends it."""
+        """Send it."""
         if not self.headers and scope.get("callosum.headers") is HEADERS and "callosum.answer" in scope:
             head = _JSON_HEAD if self.media_type is JSON else _HEAD % self.media_type.encode("latin-1")
             if scope["callosum.answer"](self.status, head, self.body):

@@ -107,7 +107,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
 
 def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serves until a signal or idleness ends it. ``ready`` is told the address when connections are taken.
+    """Serve until a signal or idleness ends it. ``ready`` is told the address when connections are taken.
 
     Raises ``ConfigError`` for what may not or cannot be served, ``AlreadyServed``, ``StoreError``.
     """
@@ -140,7 +140,7 @@ def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], Non
 
 
 def _allow_files() -> None:
-    """A connection is an open file, and what a process may open by default is often fewer than are let in."""
+    """Raise the limit of open files: a connection is an open file, and the default is often too small."""
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
@@ -181,7 +181,7 @@ def _room() -> _Room:
 
 
 def _tune() -> None:
-    """What is here now stays, and what a request makes holds no cycles: looking for them less often costs nothing."""
+    """Collect garbage less often: the objects of the start stay, and those of a request hold no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)
@@ -257,7 +257,7 @@ async def serve_gate(
     opened: socket.socket,
     ready: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Serves a brain's gate on an open socket until it is told to stop.
+    """Serve a brain's gate on an open socket until it is told to stop.
 
     ``ready`` is called when connections are taken, with a function that stops the server (from any thread).
     """
@@ -344,7 +344,7 @@ async def serve_gate(
 
 
 async def _start(brain: Brain) -> None:
-    """Starts what goes on by itself, beside the loop: the first requests do not wait for it."""
+    """Start what goes on by itself, beside the loop: the first requests do not wait for it."""
     try:
         await asyncio.to_thread(brain.start)
     except Exception:
@@ -352,7 +352,7 @@ async def _start(brain: Brain) -> None:
 
 
 def _publish(stream: Stream, event: CorpusEvent) -> None:
-    """Sends an event to who listens to the stream, which has those of the journal by itself."""
+    """Send an event to who listens to the stream, which has those of the journal by itself."""
     if type(event) not in JOURNALLED:
         stream.publish((event,))
 
@@ -408,14 +408,14 @@ class _Server(uvicorn.Server):
             yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came; a second one ends the drain."""
+        """Handle a signal; a second one ends the drain."""
         if self.should_exit:
             self._loop.call_soon_threadsafe(self._hurried.set)
         super().handle_exit(sig, frame)
         self._loop.call_soon_threadsafe(self._left.set)
 
     async def main_loop(self) -> None:
-        """Waits for the end, at once where the original looks ten times a second."""
+        """Wait for the end, at once where the original looks ten times a second."""
         await self.on_tick(0)
         await self._left.wait()
 
@@ -453,7 +453,7 @@ class _Server(uvicorn.Server):
 
 
 async def _until_idle(server: _Server, service: Service, idle: float) -> None:
-    """Ends the server when nobody has asked for ``idle`` seconds and nothing is open."""
+    """End the server when nobody has asked for ``idle`` seconds and nothing is open."""
     while not server.should_exit:
         quiet = time.monotonic() - service.touched
         if quiet < idle:

@@ -77,7 +77,7 @@ class Refused(CallosumError):
         self.status, self.error, self.at, self.kind, self.token = status, error, at, kind, token
 
     def response(self) -> App:
-        """The answer as an ASGI application; sending it also tells ``on_refused`` of the ``Security`` around it."""
+        """Return the answer as an ASGI application. Sending it calls ``on_refused`` of the ``Security`` around it."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
             report = scope.get("callosum.refused")
@@ -96,7 +96,7 @@ _OF: Final = {Role.ACTOR: "an actor's", Role.APPROVER: "an approver's", Role.REA
 
 
 def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "instance") -> None:
-    """Raises ``Refused`` if the token may not act as this instance (or actor, ``instance/session``) here.
+    """Raise ``Refused`` if the token may not act as this instance (or actor, ``instance/session``) here.
 
     Without a token anything goes: ``Security`` has asked for one where it is required. A token for ``mira``
     also speaks for ``mira/inbox``, which is what a session of hers is called. An approver's token does not
@@ -113,7 +113,7 @@ def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "in
 
 
 def may_approve(token: Token | None, namespace: str) -> None:
-    """Raises ``Refused`` unless it is an approver's token for this namespace; there must be one, also locally."""
+    """Raise ``Refused`` unless it is an approver's token for this namespace; there must be one, also locally."""
     if token is None:
         raise Refused(401, "only a person may do this: an approver's token is needed", "Authorization", kind="missing")
     if token.role is not Role.APPROVER:
@@ -122,7 +122,7 @@ def may_approve(token: Token | None, namespace: str) -> None:
 
 
 def may_read(token: Token | None, namespace: str | None) -> None:
-    """Raises ``Refused`` if the token may not see this namespace; None stands for all of them."""
+    """Raise ``Refused`` if the token may not see this namespace; None stands for all of them."""
     if token is not None:
         _in_namespace(token, namespace)
 
@@ -180,7 +180,7 @@ class Security:
         self._report_refused = self._report
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request, or answers why not."""
+        """Serve one request, or answer why not."""
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
@@ -244,7 +244,7 @@ class Security:
             self._good.add(host)
 
     def _check_origin(self, said: dict[bytes, bytes], scope: Scope, host: bytes | None) -> tuple[Header, ...]:
-        """Returns the headers of the answer."""
+        """Return the headers of the answer."""
         origin = said.get(b"origin")
         if origin is not None:
             text = origin.decode("latin-1").lower()
@@ -289,7 +289,7 @@ class Security:
 
 
 def _gather(headers: Iterable[Header]) -> tuple[bytes | None, dict[bytes, bytes] | None]:
-    """The Host and the other headers that are looked at; of each there may be one."""
+    """Return the Host and the other headers that are looked at; of each there may be one."""
     host: bytes | None = None
     said: dict[bytes, bytes] | None = None
     for name, value in headers:
@@ -335,7 +335,7 @@ def _preflight(scope: Scope) -> tuple[Header, ...]:
 
 
 def _host(name: str) -> str:
-    """A Host as it is compared: small letters, an IPv6 address in brackets."""
+    """Return a Host as it is compared: small letters, an IPv6 address in brackets."""
     written = f"[{name.partition('%')[0]}]" if name.count(":") > 1 and not name.startswith("[") else name
     if not written.isascii() or not _HOST.fullmatch(written.encode()):
         raise ConfigError(f"expected a host name or an address, not {name!r:.100}", at="--allow-host")
@@ -388,7 +388,7 @@ class RefusalLog:
         self._beyond: Counter[Kind] = Counter()
 
     def __call__(self, kind: Kind, scope: Scope, details: Mapping[str, Any]) -> None:  # noqa: ARG002 - OnRefused
-        """Writes it, or counts it."""
+        """Log a refusal, or count it."""
         if self._clock() - self._began >= self._span:
             self.flush()
         if self._written < self._limit:
@@ -398,7 +398,7 @@ class RefusalLog:
             self._beyond[kind] += 1
 
     def flush(self) -> None:
-        """Writes how many were counted since the last time, if any were, and begins a new span."""
+        """Log how many refusals were counted since the last time, and begin a new span."""
         now = self._clock()
         beyond, self._beyond = self._beyond, Counter()
         began, self._began = self._began, now
@@ -408,6 +408,6 @@ class RefusalLog:
             self._write("suppressed", details)
 
     def tick(self) -> None:
-        """Does what is due: to be called now and then, so that a number is not kept until the next refusal."""
+        """Do what is due: to be called now and then, so that a number is not kept until the next refusal."""
         if self._beyond and self._clock() - self._began >= self._span:
             self.flush()

@@ -161,16 +161,16 @@ class Past:
         return items_of(entry, self._calls)
 
     def _entry(self, seq: int) -> Entry | None:
-        """The entry with this ``seq``, which opened an action; None if it is gone."""
+        """Return the entry with this ``seq``, which opened an action; None if it is gone."""
         return entry_at(self._store, seq) if self._journal is None else self._journal.entry(seq)
 
     def newest(self) -> int:
-        """The ``seq`` of the newest entry; 0 if there is none."""
+        """Return the ``seq`` of the newest entry; 0 if there is none."""
         entries = self._store.entries(limit=1, newest=True)
         return entries[0].seq if entries else 0
 
     def read(self, after: int, limit: int) -> list[Entry]:
-        """The next entries, at most ``limit``. Raises ``StoreError``.
+        """Return the next entries, at most ``limit``. Raises ``StoreError``.
 
         The store is read first: what has left it meanwhile is in a segment by then.
         """
@@ -185,7 +185,7 @@ class Past:
         return entries, [item for entry in entries for item in self.items(entry)]
 
     def _rotated_up_to(self) -> int:
-        """The newest entry of all segments. The folder is listed only if it has changed."""
+        """Return the newest entry of all segments. The folder is listed only if it has changed."""
         journal, folder = self._journal, self._folder
         if journal is None or folder is None:
             return 0
@@ -223,7 +223,7 @@ class _Reader:
         self.task: asyncio.Task[Any] | None = None
 
     def wake(self) -> None:
-        """Ends its waiting."""
+        """End its waiting."""
         bell = self.bell
         if bell is not None and not bell.done():
             bell.set_result(None)
@@ -306,7 +306,7 @@ class Stream:
             loop.call_soon_threadsafe(self._bell.set)
 
     def publish(self, events: Iterable[CorpusEvent]) -> None:
-        """Sends events that are in no journal. May be called from any thread.
+        """Send events that are in no journal. May be called from any thread.
 
         They are kept for readers that come back, the newest thousand (and two megabytes) of them. Of others these
         readers are told the number.
@@ -328,7 +328,7 @@ class Stream:
     def check(
         self, types: str = "*", last_event_id: str | None = None
     ) -> tuple[frozenset[str] | None, Position | None]:
-        """Reads what a reader asks for, for ``serve``. Raises ``BadRequest`` at ``types`` or ``Last-Event-ID``."""
+        """Read what a reader asks for, for ``serve``. Raises ``BadRequest`` at ``types`` or ``Last-Event-ID``."""
         return select(types), position_of(last_event_id) if last_event_id else None
 
     async def serve(
@@ -343,7 +343,7 @@ class Stream:
         last_event_id: Position | None = None,
         abort: Callable[[], object] | None = None,
     ) -> None:
-        """Sends events until the reader goes, stops reading, or the stream is closed.
+        """Send events until the reader leaves, stops reading, or the stream is closed.
 
         ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is what the reader
         wants, ``namespaces`` what it may see (None: all). Everything that is committed after the response
@@ -381,7 +381,7 @@ class Stream:
                 watch.cancel()
 
     async def close(self) -> None:
-        """Ends every reader's stream, in order; who does not take the end within two seconds is cut off."""
+        """End every reader's stream, in order; who does not take the end within two seconds is cut off."""
         self._closed = True
         for reader in list(self._readers):
             reader.wake()
@@ -400,7 +400,7 @@ class Stream:
     async def _join(
         self, filter: Filter, position: Position | None, abort: Callable[[], object] | None
     ) -> _Reader | None:
-        """A new reader; the first starts what serves them. Raises ``StoreError``."""
+        """Return a new reader; the first starts what serves them. Raises ``StoreError``."""
         if self._closed:
             return None
         if not self._readers:
@@ -447,7 +447,7 @@ class Stream:
             self._empty.set()
 
     def _cut(self, reader: _Reader) -> None:
-        """Ends a reader's connection at once; if that was tried before, its task."""
+        """End a reader's connection at once; if that was tried before, its task."""
         abort = self._readers[reader]
         if reader.cut_off or abort is None:
             reader.cut_off = reader.over = True
@@ -460,7 +460,7 @@ class Stream:
     # --- one reader ----------------------------------------------------------------------------------
 
     async def _feed(self, reader: _Reader, send: Send) -> None:
-        """Sends what lies behind the reader's position, as often as there is something."""
+        """Send what lies behind the reader's position, as often as there is something."""
         ring, group = self._ring, reader.group
         while not (reader.over or self._closed):
             if reader.joined and group.gone > reader.seen:
@@ -492,7 +492,7 @@ class Stream:
         reader.sending = 0.0
 
     async def _wait(self, reader: _Reader) -> None:
-        """Waits until there is something for the reader's group, or it has heard nothing for long."""
+        """Wait until there is something for the reader's group, or it has heard nothing for long."""
         if reader.over or self._closed:
             return
         reader.bell = asyncio.get_running_loop().create_future()
@@ -547,7 +547,7 @@ class Stream:
         await asyncio.sleep(0)
 
     async def _page(self, position: Position) -> Page:
-        """The page of the journal behind ``position``; one is read at a time, and shared. Raises ``StoreError``."""
+        """Return the journal's page after ``position``. One is read at a time, and shared. Raises ``StoreError``."""
         after = position[0] - (position[1] < PUBLISHED)  # of an entry that was begun, the rest is wanted
         page = self._remembered(after, position)
         if page is not None:
@@ -566,7 +566,7 @@ class Stream:
             return page
 
     def _remembered(self, after: int, position: Position) -> Page | None:
-        """A page that was read before, if it brings a reader at ``position`` any further."""
+        """Return a page that was read before, if it brings a reader at ``position`` any further."""
         page = self._pages.get(after)
         return page if page is not None and page.reach(self._ring.floor) > position else None
 
@@ -608,7 +608,7 @@ class Stream:
                 await asyncio.sleep(_AGAIN)
 
     async def _listen(self) -> None:
-        """Waits until there is something, at most until it is time to look."""
+        """Wait until there is something, at most until it is time to look."""
         try:
             async with asyncio.timeout(max(0.0, self._poll - self._interval)):
                 await self._bell.wait()
@@ -616,7 +616,7 @@ class Stream:
             return
 
     async def _look(self) -> bool:
-        """Takes the next entries and what was published into the ring; returns whether there may be more."""
+        """Take the next entries and what was published into the ring; return whether there may be more."""
         async with self._at_the_tip:
             self._woken = False
             self._bell.clear()
@@ -629,7 +629,7 @@ class Stream:
             return more
 
     async def _read(self, look: Callable[[], T]) -> T:
-        """Reads from the journal's tail.
+        """Read from the journal's tail.
 
         On the loop where the store is in this process: a page takes about a millisecond, and a thread would have to
         hand the interpreter to and fro for each row. A store elsewhere can take its time, and nobody else's.
@@ -639,7 +639,7 @@ class Stream:
         return look()
 
     def _place_published(self) -> None:
-        """Gives what was published its position, behind everything in the ring."""
+        """Give what was published its position, behind everything in the ring."""
         with self._guard:
             for filter, group in self._groups.items() if self._skipped else ():
                 if group.skip(self._skipped):

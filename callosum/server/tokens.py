@@ -125,7 +125,7 @@ class Tokens:
     # --- what a server asks ----------------------------------------------------------------------
 
     def find(self, presented: str) -> Token | None:
-        """Returns the token of this secret; None for one that is unknown, removed, replaced or expired.
+        """Return the token of this secret; None for one that is unknown, removed, replaced or expired.
 
         ``digest`` of what is returned is that of the secret which was shown, so that ``holds`` knows a former one.
         Takes as long for a wrong secret as for the right one, and for a name that does not exist.
@@ -148,7 +148,7 @@ class Tokens:
         return found.digest == token.digest or (found.former == token.digest and now < (found.former_until or 0))
 
     def named(self, presented: str) -> str:
-        """Returns the name of the token that this (wrong) secret claims to be, ``""`` if there is none such."""
+        """Return the name of the token that this (wrong) secret claims to be, ``""`` if there is none such."""
         name = _name_in(presented)
         return name if name in self._current() else ""
 
@@ -183,7 +183,7 @@ class Tokens:
     # --- what a person does ----------------------------------------------------------------------
 
     def list(self) -> tuple[Token, ...]:
-        """Returns the tokens that are in the file now, by name. Raises ``ConfigError`` if it is bad."""
+        """Return the tokens that are in the file now, by name. Raises ``ConfigError`` if it is bad."""
         return tuple(sorted(_read(self.path).values(), key=lambda token: token.name))
 
     def add(
@@ -195,7 +195,7 @@ class Tokens:
         namespaces: tuple[str, ...] | None = None,
         expires: float | None = None,
     ) -> str:
-        """Makes a token and returns its secret, which is kept nowhere. ``expires`` is in Unix seconds.
+        """Make a token and return its secret, which is kept nowhere. ``expires`` is in Unix seconds.
 
         Raises ``ConfigError`` at the field: a name that is none or is taken, a moment that is past, an
         instance for an approver's token (which speaks for no agent), a file that cannot be changed. Raises
@@ -225,7 +225,7 @@ class Tokens:
         return secret
 
     def rotate(self, name: str, grace: float = 0) -> str:
-        """Returns a new secret for a token; the old one goes on for ``grace`` seconds.
+        """Return a new secret for a token; the old one goes on for ``grace`` seconds.
 
         Raises ``ConfigError`` at ``name`` if there is none of this name, or it has expired, and ``NotAPerson`` as
         ``add`` does.
@@ -247,7 +247,7 @@ class Tokens:
         return secret
 
     def remove(self, name: str) -> None:
-        """Ends a token. Raises ``ConfigError`` at ``name`` if there is none of this name."""
+        """End a token. Raises ``ConfigError`` at ``name`` if there is none of this name."""
         with self._changing() as tokens:
             del tokens[_of(tokens, name).name]
 
@@ -297,7 +297,7 @@ def _new(name: str) -> str:
 
 
 def _name_in(presented: str) -> str:
-    """The name in the middle of a secret, ``""`` in what has not the form of one."""
+    """Return the name in the middle of a secret, ``""`` in what has not the form of one."""
     end = len(presented) - _SECRET - 1
     return presented[len(_PREFIX) : end] if presented.startswith(_PREFIX) and presented[end : end + 1] == "_" else ""
 
@@ -306,7 +306,7 @@ def _name_in(presented: str) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes when the file does; None where there is none, ``()`` where it cannot be looked at."""
+    """Return what changes when the file does; None where there is none, ``()`` where it cannot be looked at."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -317,7 +317,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def _read(path: Path) -> dict[str, Token]:
-    """The tokens by name, none where there is no file. Raises ``ConfigError`` with the place."""
+    """Return the tokens by name, none where there is no file. Raises ``ConfigError`` with the place."""
     at = str(path)
     try:
         with path.open("rb") as file:
@@ -348,6 +348,6 @@ def _read(path: Path) -> dict[str, Token]:
 
 
 def _write(path: Path, tokens: Mapping[str, Token]) -> None:
-    """Puts a new file in the place of the old one, private, and synced so that it survives power loss."""
+    """Put a new file in the place of the old one, private, and synced so that it survives power loss."""
     data = msgspec.json.format(msgspec.json.encode(_File(tokens=tuple(tokens.values()))), indent=2) + b"\n"
     put(path, data)

@@ -91,7 +91,7 @@ class Waiter:
     # --- for who drives the call --------------------------------------------------------------------
 
     def asks(self, need: Request) -> Request:
-        """The request as it is to be run: it joins the line, and speaks for those behind it if it is the first."""
+        """Return the request to run: it joins the queue and, if it is the first, speaks for those behind it."""
         scope, step = need
         if self.line is None:
             self.scope, self._ends = scope, self._loop.time() + self._wait
@@ -102,7 +102,7 @@ class Waiter:
         return scope, looking_step(step, behind=self in line.behind, places=places, due=self._due)
 
     def answered(self, applied: Applied) -> None:
-        """Takes note of an answer. Raises ``Parked``."""
+        """Take note of an answer. Raises ``Parked``."""
         self._looked = self._loop.time()
         change = applied.change
         if change.answer is PARKED:
@@ -124,7 +124,7 @@ class Waiter:
                 waiter.lasts = settle.expires
 
     async def turn(self, seconds: float) -> None:
-        """Returns when the call is to look again, by itself in ``seconds``. Raises ``Gone``, ``Stopping``."""
+        """Return when the call is to look again, by itself in ``seconds``. Raises ``Gone``, ``Stopping``."""
         line = cast("WaitQueue", self.line)
         while True:
             self._check()
@@ -142,7 +142,7 @@ class Waiter:
             await self._until(due if now >= self._ends else min(due, self._ends))
 
     async def promoted(self) -> float:
-        """Returns when it has moved up or its time is over: how many seconds it may wait then. Raises as ``turn``."""
+        """Return when it has moved up or its time is over: how many seconds it may wait then. Raises as ``turn``."""
         line = cast("WaitQueue", self.line)
         while True:
             self._check()
@@ -152,7 +152,7 @@ class Waiter:
             await self._until(self._ends)
 
     def leave(self, decision: Decision | None) -> None:
-        """Gives up waiting; ``decision`` is what it was told, None if nobody waits for that any more."""
+        """Give up waiting; ``decision`` is what it was told, None if nobody waits for that any more."""
         if self.line is not None:
             excludes = decision is not None and decision.lease is not None and self.line.excludes
             self._lines.leave(self, pass_on=not excludes)
@@ -164,7 +164,7 @@ class Waiter:
         self._bell.set()
 
     def follow(self) -> None:
-        """It is the first behind one that was let in: from here on it looks as the first does."""
+        """Look as the first waiter does from now on: the call before it was let in."""
         self._looked = self._loop.time()
         self._bell.set()
 
@@ -210,7 +210,7 @@ class WaitQueue:
         return next(iter(self.first), None) is waiter
 
     def put_in_order(self, waiter: Waiter) -> None:
-        """Puts a call where its place is, which is older than when it came."""
+        """Put a call where its place is, which is older than when it came."""
         self.behind.pop(waiter, None)
         self.first[waiter] = None
         self.first = OrderedDict((one, None) for one in sorted(self.first, key=lambda one: one.place or _NO_PLACE))
@@ -241,14 +241,14 @@ class WaitQueues:
         return sum(len(line.first) + len(line.behind) for line in self._lines.values())
 
     def stop(self) -> None:
-        """Ends all waiting. The places stay: whoever goes on waiting at another server may take them up."""
+        """End all waiting. The places stay: whoever goes on waiting at another server may take them up."""
         self.stopping = True
         for line in self._lines.values():
             for waiter in (*line.first, *line.behind):
                 waiter.wake()
 
     def close(self) -> None:
-        """Listens to the store no more."""
+        """Listen to the store no more."""
         if self._unlisten is not None:
             self._unlisten()
 
@@ -259,7 +259,7 @@ class WaitQueues:
     # --- what ended -----------------------------------------------------------------------------------
 
     def note(self, change: Change) -> None:
-        """Looks at a change of this server's for what others may wait for."""
+        """Look at a change of this server's for what others may wait for."""
         if not self._lines:
             return
         for settle in change.settles:
@@ -297,7 +297,7 @@ class WaitQueues:
     # --- who waits ------------------------------------------------------------------------------------
 
     def join(self, waiter: Waiter, scope: Scope) -> None:
-        """Puts a call at the end of its line."""
+        """Put a call at the end of its line."""
         if self._waking is not None and self._unlisten is None:
             self._unlisten = self._waking.listen(self._from_afar)
         place = scope.namespace, scope.keys
@@ -313,7 +313,7 @@ class WaitQueues:
         (line.behind if full else line.first)[waiter] = None
 
     def leave(self, waiter: Waiter, *, pass_on: bool) -> None:
-        """Takes a call out of its line; the next one moves up, and with ``pass_on`` the new first one looks."""
+        """Take a call out of its line; the next one moves up, and with ``pass_on`` the new first one looks."""
         line = cast("WaitQueue", waiter.line)
         was_first = line.first_is(waiter)
         line.first.pop(waiter, None)
@@ -339,7 +339,7 @@ class WaitQueues:
 
 
 def _take_out(lines: dict[_Place, dict[WaitQueue, None]], place: _Place, line: WaitQueue) -> None:
-    """Takes a line out of those at a place, and the place with the last of them."""
+    """Take a line out of those at a place, and the place with the last of them."""
     found = lines.get(place, {})
     found.pop(line, None)
     if not found:

@@ -70,7 +70,7 @@ class Writer:
         return len(self._waiting) > BATCH and self._loop.time() - self._waiting[0][1] > LATE
 
     def submit(self, request: Request) -> asyncio.Future[Applied]:
-        """Returns the future answer; it is set once the change is as durable as its scope asks for."""
+        """Return the future answer; it is set once the change is as durable as its scope asks for."""
         future: asyncio.Future[Applied] = self._loop.create_future()
         self._waiting.append(((request, future), self._loop.time()))
         if not self._scheduled and self._under_way < self._lanes:
@@ -78,7 +78,7 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Returns once everything that was submitted is answered."""
+        """Return once everything that was submitted is answered."""
         while self._waiting or self._under_way or self._syncing or self._tending:
             self._idle.clear()
             await self._idle.wait()
@@ -223,7 +223,7 @@ def _started(count: int) -> ThreadPoolExecutor:
 
 
 def _unconfirmed(error: Exception, answer: Answer) -> Exception:
-    """What a request is told that was committed, and whose sync then failed."""
+    """Return what a request is told that was committed, and whose sync then failed."""
     if isinstance(answer, Exception):
         return answer
     told = Unconfirmed(str(error), (answer,))

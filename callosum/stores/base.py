@@ -26,7 +26,7 @@ Probe = Callable[[Host], "bool | None"]
 def each_alone(
     run: Callable[[Sequence[Request]], list[Applied | Exception]], requests: Sequence[Request]
 ) -> list[Applied | Exception]:
-    """Runs each request of a batch in a transaction of its own: one of them cannot be stored, and is to fail alone.
+    """Run each request of a batch in a transaction of its own: one of them cannot be stored, and is to fail alone.
 
     Its error stands in its place among the answers. Raises ``StoreUnavailable``, which concerns them all.
     """
@@ -133,7 +133,7 @@ class Pooled(Protocol):
     lanes: int
 
     def pool(self) -> Pool:
-        """Returns the state of this process's connections. Cheap; asks nobody."""
+        """Return the state of this process's connections, without asking the server."""
         ...
 
 
@@ -186,7 +186,7 @@ class Prompt(Protocol):
         ...
 
     def to_sync(self, seq: int) -> Callable[[], None]:
-        """Returns what puts everything up to entry ``seq`` on disk: to be called once, from any thread.
+        """Return what puts everything up to entry ``seq`` on disk: to be called once, from any thread.
 
         It is one wait for the disk with nothing around it. Raises ``StoreUnavailable``, as the call does:
         the caller then treats what it holds back as ``Unconfirmed``.
@@ -194,7 +194,7 @@ class Prompt(Protocol):
         ...
 
     def tend(self) -> None:
-        """Does in this thread what would otherwise make some ``attempt`` long. Call it every now and then."""
+        """Do in this thread what would otherwise make some ``attempt`` long. Call it every now and then."""
         ...
 
 
@@ -206,7 +206,7 @@ class Store(Protocol):
     """
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        """Runs each step on its view and applies its change, all in one transaction.
+        """Run each step on its view and apply its change, all in one transaction.
 
         * Steps run in the order given; a later one sees what an earlier one changed.
         * All transactions with a key in common (trees and facets included) run one after another.
@@ -224,11 +224,11 @@ class Store(Protocol):
         ...
 
     def action(self, namespace: str, id: int) -> Action | None:
-        """Returns one action, or a call that was refused, by its id."""
+        """Return one action, or a call that was refused, by its id."""
         ...
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        """Returns the actions in one of ``states`` (of the live ones), oldest first.
+        """Return the actions in one of ``states`` (of the live ones), oldest first.
 
         With ``key`` those on just this key; ``namespace`` None means all.
         """
@@ -244,7 +244,7 @@ class Store(Protocol):
         besides: Sequence[str] = (),
         within: int = 20_000,
     ) -> list[Action]:
-        """Returns the newest actions, newest first; with ``key`` those whose first key it is.
+        """Return the newest actions, newest first; with ``key`` those whose first key it is.
 
         Only those of tier ``floor`` or more, and of sessions other than ``besides``. Looks back over the
         newest ``within`` journal entries of all namespaces, no farther.
@@ -254,7 +254,7 @@ class Store(Protocol):
     # What follows is for briefs: bounded looks that take no turn. The actions may come without ``content``.
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        """Returns the newest calls of these sessions, newest first: reads too, and what failed or waits.
+        """Return the newest calls of these sessions, newest first: reads too, and what failed or waits.
 
         Also calls that were refused: ``asked`` without an ``expires``. Looks back over the newest
         ``LOOK_BACK`` journal entries, no farther.
@@ -262,7 +262,7 @@ class Store(Protocol):
         ...
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
-        """Returns what sessions other than ``sessions`` do and did on these keys, the newest change first.
+        """Return what sessions other than ``sessions`` do and did on these keys, the newest change first.
 
         Of each key, of the trees above it, of what lies below it and of its facets: the newest act of each
         of the ``NEARBY`` sessions that acted last, and the newest live actions. Failed and cancelled
@@ -272,14 +272,14 @@ class Store(Protocol):
         ...
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        """Returns live actions, newest first: all sorts of these sessions', others' that are open or queued.
+        """Return live actions, newest first: all sorts of these sessions', others' that are open or queued.
 
         Others' of tier ``floor`` or more. Where very many are live at once, it looks at a part of them.
         """
         ...
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        """Returns the actions whose commitments still count, oldest first; with ``keys`` those found on one of them.
+        """Return the actions whose commitments still count, oldest first; with ``keys`` those found on one of them.
 
         ``namespace`` None means all, without ``keys``. Looks at all commitments there are, and at nothing else.
         """
@@ -293,18 +293,18 @@ class Store(Protocol):
         ...
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        """Returns the newest entries with which a session ended and said what it had done, newest first.
+        """Return the newest entries with which a session ended and said what it had done, newest first.
 
         Looks back over the newest ``LOOK_BACK`` journal entries, no farther.
         """
         ...
 
     def kin(self, namespace: str, session: str) -> Kin:
-        """Returns where a session comes from, as far as its own calls said so."""
+        """Return where a session comes from, as far as its own calls said so."""
         ...
 
     def now(self) -> int:
-        """Returns the store's moment: the larger of its clock and the last entry."""
+        """Return the store's moment: the larger of its clock and the last entry."""
         ...
 
     def observing(self) -> int:
@@ -321,7 +321,7 @@ class Store(Protocol):
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        """Returns journal entries with ``seq`` greater than ``after``, oldest first.
+        """Return journal entries with ``seq`` greater than ``after``, oldest first.
 
         With ``newest`` the last ``limit`` of them instead of the first. ``key`` selects the entries
         whose first key it is. Every entry is seen by a reader that goes on from the last ``seq``.
@@ -345,7 +345,7 @@ class Store(Protocol):
         delete: bool = False,
         only: Collection[int] | None = None,
     ) -> list[Entry]:
-        """Returns the oldest entries up to ``until`` that may leave the store; or deletes them.
+        """Return or delete the oldest entries up to ``until`` that may leave the store.
 
         Entries of live actions, remembered calls and evidence since ``horizon`` stay. So does the newest change
         of a key by a session as long as another one goes on that looked at the key before it, and the finished
@@ -361,7 +361,7 @@ class Store(Protocol):
         ...
 
     def register(self, fingerprint: str) -> int:
-        """Notes that a gate works here whose content key has this fingerprint.
+        """Note that a gate works here whose content key has this fingerprint.
 
         Returns with how many different ones gates were registered within the last day. A call is known again by a
         hash under that key, so gates with different keys take it for another call. Writes once an hour at the most.
@@ -384,13 +384,13 @@ class Store(Protocol):
         ...
 
     def size(self) -> int:
-        """Returns how many bytes the live data take, without room that is free again. Cheap."""
+        """Return how many bytes the live data take, without room that is free again. Cheap."""
         ...
 
     def check(self) -> StoreCheck:
-        """Looks the store over without changing it."""
+        """Look the store over without changing it."""
         ...
 
     def close(self) -> None:
-        """Closes every connection of this process. Idempotent."""
+        """Close every connection of this process. Idempotent."""
         ...

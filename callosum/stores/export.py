@@ -135,7 +135,7 @@ class StoreExport(Protocol):
         ...
 
     def newest(self) -> int:
-        """The newest moment that was given to an entry; 0 in an empty store."""
+        """Return the newest moment that was given to an entry; 0 in an empty store."""
         ...
 
     def empty(self) -> bool:
@@ -150,23 +150,23 @@ class StoreExport(Protocol):
         ...
 
     def load(self, sort: Sort, records: Sequence[Any]) -> None:
-        """Puts records in, in place of what stands there; the same ones a second time change nothing."""
+        """Put records in, in place of what stands there; the same ones a second time change nothing."""
         ...
 
     def drop(self, sort: Sort, records: Sequence[Any]) -> None:
-        """Takes records out."""
+        """Take records out."""
         ...
 
     def stamp(self) -> Stamp | None:
-        """What ``put_stamp`` wrote last; None where nothing was ever copied to."""
+        """Return what ``put_stamp`` wrote last; None where nothing was ever copied to."""
         ...
 
     def put_stamp(self, stamp: Stamp) -> None:
-        """Writes the stamp. What was loaded before is on disk when this returns."""
+        """Write the stamp. What was loaded before is on disk when this returns."""
         ...
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         ...
 
 
@@ -177,7 +177,7 @@ _encode_json: Final = msgspec.json.Encoder(enc_hook=str, order="deterministic").
 
 
 def place_of(record: Record) -> tuple[Any, ...]:
-    """The primary key of a record among those of its sort."""
+    """Return the primary key of a record among those of its sort."""
     match record:
         case Written():
             return (record.entry.namespace, record.entry.seq)
@@ -202,12 +202,12 @@ def alike(one: Record | None, other: Record) -> bool:
 
 
 def _text(record: Record) -> bytes:
-    """A record as it is compared. Of an entry all fields: which would be left out depends on where it came from."""
+    """Return a record as it is compared: an entry with all fields, because its origin decides which are omitted."""
     return _encode_json((astuple(record.entry), record.act) if isinstance(record, Written) else record)
 
 
 def shown(record: Record) -> str:
-    """A record's place, as it is named to a person."""
+    """Return a record's place, as it is named to a person."""
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in place_of(record))
 
 
@@ -219,7 +219,7 @@ class Sums:
         self._sums = [0] * BUCKETS
 
     def add(self, record: Record) -> None:
-        """Counts a record."""
+        """Count a record."""
         bucket = bucket_of(record)
         self._counts[bucket] += 1
         self._sums[bucket] += int.from_bytes(blake2b(_text(record), digest_size=16).digest())
@@ -236,7 +236,7 @@ class Sums:
         return blake2b(whole, digest_size=16).hexdigest()
 
     def differ(self, other: Sums) -> list[tuple[int, int]]:
-        """The buckets in which the two are not the same, each with the larger of its counts."""
+        """Return the buckets in which the two are not the same, each with the larger of its counts."""
         return [
             (at, max(self._counts[at], other._counts[at]))
             for at in range(BUCKETS)
@@ -261,7 +261,7 @@ class Trace(Struct, frozen=True):
 
 
 def kept(traces: Iterable[Trace]) -> tuple[int, ...]:
-    """The ids of those acts, newest first, that no newer one hides for good."""
+    """Return the ids of those acts, newest first, that no newer one hides for good."""
     found: list[Trace] = []
     for trace in traces:
         if not any(newer.hides(trace) for newer in found):
@@ -285,7 +285,7 @@ def chained(looks: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def in_pages(records: Iterable[Any], size: int = PAGE) -> Iterator[list[Any]]:
-    """Records in lists of ``size``."""
+    """Record in lists of ``size``."""
     page: list[Any] = []
     for record in records:
         page.append(record)

@@ -50,18 +50,18 @@ Reads = Callable[[str, int], Sequence[tuple[int, str]]]
 
 
 def split(name: str) -> tuple[str, str]:
-    """The namespace and the bare name of what ``scoped`` made."""
+    """Return the namespace and the bare name of what ``scoped`` made."""
     namespace, bar, rest = name.partition(_BAR)
     return (namespace, rest) if bar else (DEFAULT_NAMESPACE, name)
 
 
 def shown(place: Sequence[Any]) -> str:
-    """A place among rows, as text."""
+    """Return a place among rows, as text."""
     return _encode_place(place).hex()
 
 
 def place(text: str, *first: Any) -> Sequence[Any]:
-    """What ``shown`` was given; ``first`` for no text."""
+    """Return what ``shown`` was given; ``first`` for no text."""
     found: Sequence[Any] = _decode_place(bytes.fromhex(text)) if text else first
     return found
 
@@ -70,7 +70,7 @@ def place(text: str, *first: Any) -> Sequence[Any]:
 
 
 def written_of(row: Sequence[Any]) -> Written:
-    """The record in a row of ``written``."""
+    """Return the record in a row of ``written``."""
     entry = entry_of(row)
     state, ended, expires, approved, content, extra, call, params = row[_WIDTH:]
     if state is None:
@@ -108,7 +108,7 @@ class Sight(Struct):
 
 
 def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[MarkRecord]:
-    """The records in rows of key, session, read, told, kind, note and acted.
+    """Return the records in rows of key, session, read, told, kind, note and acted.
 
     ``look`` brings actions by id, ``reads`` the ids and keys of a session's actions without a report that were opened
     within ``rows.NEXT`` microseconds from a moment on.
@@ -139,7 +139,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Ma
 
 
 def _step(sight: Sight, life: Life | None) -> None:
-    """Notes the act at which one is, and goes on to the one before."""
+    """Note the act at which one is, and go on to the one before."""
     id, sight.at = sight.at, 0
     if life is None:
         return
@@ -178,7 +178,7 @@ def unreported(state: str | None, ended: int | None) -> bool:
 
 
 def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
-    """The row of the journal for a record. ``about`` are the entries of other actions, by id.
+    """Return the row of the journal for a record. ``about`` are the entries of other actions, by id.
 
     What is the same in the entry of the action that it speaks of is left out.
     """
@@ -218,7 +218,7 @@ def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
 
 
 def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
-    """Raises ``StoreError`` if two namespaces have an entry at one moment; ``there`` are the namespaces by moment."""
+    """Raise ``StoreError`` if two namespaces have an entry at one moment; ``there`` are the namespaces by moment."""
     seen = dict(there)
     for record in records:
         seq, namespace = record.entry.seq, record.entry.namespace
@@ -230,14 +230,14 @@ def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
 
 
 def opener(row: Sequence[Any]) -> Entry:
-    """What a row of seq, tool, tier, run and keys says of an action, as far as ``row_of`` compares it."""
+    """Return what a row of seq, tool, tier, run and keys says of an action, as far as ``row_of`` compares it."""
     seq, tool, tier, run, keys = row
     names = tuple(Key(key.name, Mode(key.mode)) for key in stored_keys(keys)) if keys else ()
     return Entry(Event.INTERCEPT, "", seq=seq, tool=tool or "", tier=tier, run=run or "", keys=names)
 
 
 def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> list[tuple[str, int, int]]:
-    """The rows of ``live``: key, what of sort it is, id."""
+    """Return the rows of ``live``: key, what of sort it is, id."""
     return [
         (scoped(record.entry.namespace, key.name), openness(record.act.state), record.entry.seq)
         for record in records
@@ -261,7 +261,7 @@ def covers_in(records: Iterable[Written | MarkRecord]) -> list[str]:
 
 
 def mark_row(record: MarkRecord, lives: Mapping[int, Life]) -> tuple[Any, ...]:
-    """The row of ``mark`` for a record; ``lives`` are the session's acts."""
+    """Return the row of ``mark`` for a record; ``lives`` are the session's acts."""
     mark = record.mark
     acts = [id for id in record.acts if id in lives]
     changed = [
@@ -281,7 +281,7 @@ def mark_row(record: MarkRecord, lives: Mapping[int, Life]) -> tuple[Any, ...]:
 
 
 def befores(records: Iterable[MarkRecord], lives: Mapping[int, Life]) -> dict[int, str]:
-    """The keys of the actions in ``lives``, as JSON, where they must say what the session had done there before."""
+    """Return the keys of the actions in ``lives``, as JSON, where they must name the session's earlier actions."""
     changed: dict[int, list[Stored]] = {}
     for record in records:
         acts = [id for id in record.acts if id in lives]
@@ -296,15 +296,15 @@ def befores(records: Iterable[MarkRecord], lives: Mapping[int, Life]) -> dict[in
 
 
 def ids_of(records: Iterable[MarkRecord]) -> list[int]:
-    """The actions that records of marks speak of."""
+    """Return the actions that records of marks speak of."""
     return sorted({id for record in records for id in (*record.acts, *(by for _, by in record.looks if by))})
 
 
 def print_of(row: Sequence[Any]) -> Print:
-    """The record in a row of key, print and id."""
+    """Return the record in a row of key, print and id."""
     return Print(*split(row[0]), bytes(row[1]), row[2])
 
 
 def session_of(namespace: str, name: str, row: Sequence[Any]) -> SessionRecord:
-    """The record of a session; the row says seen, parent and continues."""
+    """Return the record of a session; the row says seen, parent and continues."""
     return SessionRecord(namespace, name, row[0], row[1] or "", row[2] or "")

@@ -28,7 +28,7 @@ class SqlExport:
     # --- what a store says --------------------------------------------------------------------------------
 
     def read(self, query: str, params: Sequence[Any] = ()) -> list[Any]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         raise NotImplementedError
 
     def writing(self) -> AbstractContextManager[Many]:
@@ -36,19 +36,19 @@ class SqlExport:
         raise NotImplementedError
 
     def ids(self, ids: Sequence[int]) -> Any:
-        """The one parameter that says ids."""
+        """Return the one parameter that says ids."""
         raise NotImplementedError
 
     def openness(self, state: State) -> int:
-        """What the table of live actions has for a state."""
+        """Return what the table of live actions has for a state."""
         raise NotImplementedError
 
     def fact(self, value: int) -> Any:
-        """What the table of facts has for a value."""
+        """Return what the table of facts has for a value."""
         return value
 
     def settled(self, page: list[Any], after: int) -> list[Any]:  # noqa: ARG002 - for who must read it once more
-        """What of a page of the journal nothing can come before any more; ``after`` is where the page begins."""
+        """Return what of a page of the journal nothing can come before any more; ``after`` is where the page begins."""
         return page
 
     def reads(self, page: Sequence[Any]) -> rows.Reads:
@@ -56,15 +56,15 @@ class SqlExport:
         raise NotImplementedError
 
     def sessions(self, after: str) -> Iterator[Page]:
-        """The pages of sessions after a place."""
+        """Return the pages of sessions after a place."""
         raise NotImplementedError
 
     def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
-        """Writes sessions over those that are there."""
+        """Write sessions over those that are there."""
         raise NotImplementedError
 
     def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
-        """Takes sessions away."""
+        """Take sessions away."""
         raise NotImplementedError
 
     # --- out ----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class SqlExport:
             yield [rows.print_of(row) for row in page if row[3]], rows.shown(at)
 
     def _among(self, query: str, ids: Sequence[int]) -> list[Any]:
-        """What a query says of the journal's rows at these moments."""
+        """Return what a query says of the journal's rows at these moments."""
         return self.read(self.shared[query], (self.ids(ids),)) if ids else []
 
     def _lives(self, ids: Sequence[int]) -> dict[int, rows.Life]:
@@ -153,7 +153,7 @@ class SqlExport:
             many(self.shared["put_fact"], params)
 
     def _unlive(self, many: Many, ids: Sequence[int]) -> None:
-        """Takes away what says that actions are live, before they are written anew or dropped."""
+        """Take away what says that actions are live, before they are written anew or dropped."""
         many(self.shared["drop_live"], [(self.ids(ids),)] if ids else [])
         many(self.shared["drop_fact"], [(f"params:{id}",) for id in ids])
 

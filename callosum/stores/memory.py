@@ -277,7 +277,7 @@ class MemoryStore:
             return len(calls) + len(prints) + len(marks)
 
     def _last(self, place: _Place) -> int:
-        """The last call of the session whose mark it is."""
+        """Return the last call of the session whose mark it is."""
         namespace, session, _ = place
         return self._held.sessions.get((namespace, session), _Session()).seen
 
@@ -442,7 +442,7 @@ class _Look:
         return fetched
 
     def _with_params(self, act: Record) -> Action:
-        """An approved question with the params it may run with; nobody is shown the answers of others."""
+        """Return an approved question with the params it may run with; nobody is shown the answers of others."""
         mine = act.action.approved > 0 and act.action.session == self.scope.session
         return replace(act.action, answer=act.params if mine else b"")
 
@@ -538,7 +538,7 @@ def _names(keys: Iterable[Key]) -> list[str]:
 
 
 def _dated(action: Action) -> int:
-    """The moment of the action as evidence: its report's; without one, that at which it can no longer be running."""
+    """Return the moment of the action as evidence: its report, or else when it can no longer be running."""
     return max(action.id, action.ended or action.expires)
 
 

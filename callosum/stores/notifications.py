@@ -46,7 +46,7 @@ class Notifier:
     # --- for who waits --------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        """Waits for a notice, at most ``seconds``."""
+        """Wait for a notice, at most ``seconds``."""
         self._start()
         with self._told:
             before = self._count
@@ -76,7 +76,7 @@ class Notifier:
         return self._hearing.wait(seconds)
 
     def close(self) -> None:
-        """Ends the thread; a later wait starts another."""
+        """End the thread; a later wait starts another."""
         thread, self._thread = self._thread, None
         self._stop.set()
         if thread is not None and self._pid == os.getpid():

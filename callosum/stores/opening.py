@@ -19,7 +19,7 @@ DATABASE: Final = "gate.db"
 
 
 def open_store(settings: Settings) -> Store:
-    """Returns the store of these settings, opened; what it needs is made if it is absent.
+    """Return the store of these settings, opened; what it needs is made if it is absent.
 
     Raises ``ConfigError`` where the URL cannot be used or its driver is not installed, ``StoreUnavailable`` where
     the store cannot be reached.
@@ -49,12 +49,12 @@ def open_store(settings: Settings) -> Store:
 
 
 def scheme_of(settings: Settings) -> str:
-    """What kind of store it is, in lower case: ``sqlite`` unless a URL says otherwise."""
+    """Return what kind of store it is, in lower case: ``sqlite`` unless a URL says otherwise."""
     return settings.store.partition(":")[0].lower() or "sqlite"
 
 
 def file_of(settings: Settings) -> Path:
-    """The file of a SQLite store: the one in the state folder, or the one that the URL names."""
+    """Return the file of a SQLite store: the one in the state folder, or the one that the URL names."""
     if not settings.store:
         return settings.state / DATABASE
     split = urlsplit(settings.store)

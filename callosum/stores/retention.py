@@ -58,7 +58,7 @@ def places(rows: Iterable[Sequence[Any]]) -> list[tuple[str, str, int, int]]:
 
 
 def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) -> Rows:
-    """Returns the rows of the entries that may leave, in order; of rows of an entry and what it says, in order.
+    """Return the rows of the entries that may leave, in order; of rows of an entry and what it says, in order.
 
     ``looks`` are the oldest by sessions that go on, ``changes`` the newest.
     """
@@ -74,7 +74,7 @@ def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) 
 
 
 def counting(rows: Iterable[Sequence[Any]], now: int) -> frozenset[int]:
-    """Returns the ids of the actions whose commitments still count, of rows of an id and what is stored of content."""
+    """Return the ids of the actions whose commitments still count, of rows of an id and what is stored of content."""
     made = ((seq, content_of(content).commitment) for seq, content in rows if content)
     return frozenset(seq for seq, commitment in made if commitment is not None and now < commitment.until)
 
@@ -90,7 +90,7 @@ class Pass:
         self._passed = 0
 
     def oldest(self, look: Callable[[int], Rows], free: Callable[[Rows], Rows], until: int, limit: int) -> Rows:
-        """Returns the rows of the ``limit`` oldest entries up to ``until`` that may leave, from where it is.
+        """Return the rows of the ``limit`` oldest entries up to ``until`` that may leave, from where it is.
 
         ``look`` returns the rows of the next ``AT_ONCE`` entries after a place, each with its place first; ``free``
         those of them that nobody needs.

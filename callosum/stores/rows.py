@@ -90,7 +90,7 @@ def as_json(value: object) -> str:
 
 
 def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str | None = None) -> Action:
-    """The action in a row whose columns ``action`` begin at ``at``, as found through ``key``.
+    """Return the action in a row whose columns ``action`` begin at ``at``, as found through ``key``.
 
     An empty ``key`` stands for its first one.
     """
@@ -136,17 +136,17 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
 
 
 def own_of(session: str, acted: int) -> Action:
-    """A session's own newest action on a key: no more than its id."""
+    """Return a session's own newest action on a key: no more than its id."""
     return Action(acted, "", session, "", 0, _DONE, acted)
 
 
 def answered(action: Action, body: str | None) -> Action:
-    """The action with the answer that was given."""
+    """Return the action with the answer that was given."""
     return replace(action, answer=body.encode() if body else b"")
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
-    """The journal entry in a row of ``entry``."""
+    """Return the journal entry in a row of ``entry``."""
     return Entry(
         event=Event(row[1]),
         session=row[3],
@@ -165,7 +165,7 @@ def entry_of(row: Sequence[Any]) -> Entry:
 
 
 def mark_of(row: Sequence[Any]) -> Mark:
-    """The mark in a row of ``mark``."""
+    """Return the mark in a row of ``mark``."""
     if row[4] is None:
         return Mark(row[1], row[2], row[3]) if row[1] or row[2] else NO_MARK
     note = _note_of(row[4])
@@ -183,7 +183,7 @@ def mark_of(row: Sequence[Any]) -> Mark:
 
 
 def note_of(mark: Mark) -> bytes | None:
-    """The blob of a mark's telling, None if nothing was told."""
+    """Return the blob of a mark's telling, None if nothing was told."""
     if not mark.notified_at:
         return None
     return encode(
@@ -199,7 +199,7 @@ def note_of(mark: Mark) -> bytes | None:
 
 
 def before_of(keys: str | None, name: str) -> int:
-    """What a session had done on a key before an action, out of that action's keys."""
+    """Return what a session had done on a key before an action, out of that action's keys."""
     if not keys:
         return 0
     return next((item.before for item in stored_keys(keys) if item.name == name), 0)
@@ -209,7 +209,7 @@ def before_of(keys: str | None, name: str) -> int:
 
 
 def wanted(rows: Sequence[Any], me: str, now: int, held_by: Callable[[list[str]], Sequence[Any]]) -> tuple[str, ...]:
-    """The sessions that wait for something this one holds, or for one of those that do.
+    """Return the sessions that wait for something this one holds, or for one of those that do.
 
     ``rows`` are all that wait and what this session has open: key with its namespace, session, state, expiry.
     ``held_by`` returns such rows of what others have open; it is asked where a ring is possible.
@@ -229,14 +229,14 @@ Life = Callable[[int], "Sequence[Any] | None"]
 
 
 def standing_look(read: int, key: str, life: Life) -> int:
-    """A session's newest look at a key, at ``read`` or before, that did not fail; 0 if there is none."""
+    """Return a session's newest look at a key, at ``read`` or before, that did not fail; 0 if there is none."""
     while read and (row := life(read)) is not None and row[0] in _TAKEN_BACK:
         read = before_of(row[2], key)
     return read
 
 
 def standing(id: int, key: str, life: Life) -> tuple[int | None, int]:
-    """A session's newest action on a key, ``id`` or before, that was not taken back, and its moment."""
+    """Return a session's newest action on a key, ``id`` or before, that was not taken back, and its moment."""
     while id and (row := life(id)) is not None:
         if row[0] not in _TAKEN_BACK:
             return id, int(row[1] or id)

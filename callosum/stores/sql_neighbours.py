@@ -30,7 +30,7 @@ class SqlNeighbours:
     # --- what a store says ---
 
     def read(self, query: str, params: dict[str, Any]) -> list[Any]:
-        """The rows of a statement, by its name."""
+        """Return the rows of a statement, by its name."""
         raise NotImplementedError
 
     def on(self, names: list[str]) -> Iterable[Sequence[Any]]:
@@ -40,7 +40,7 @@ class SqlNeighbours:
     # --- what is looked up ---
 
     def touched(self, limit: int, within: int = LOOK_BACK) -> list[Action]:
-        """The sessions' newest calls."""
+        """Return the sessions' newest calls."""
         return [self._action(row, "") for row in self._rows("touched", within=within, limit=limit)]
 
     def underway(self, floor: int, limit: int) -> list[Action]:
@@ -48,7 +48,7 @@ class SqlNeighbours:
         return [self._action(row, "") for row in self._rows("underway", floor=floor, limit=limit)]
 
     def nearby(self, keys: Sequence[str]) -> list[Nearby]:
-        """What others do and did on keys."""
+        """Return what others do and did on keys."""
         asked = dict.fromkeys(scoped(self._namespace, key) for key in keys)
         related, below = self._related(asked)
         self._add(self.on(list(dict.fromkeys((*asked, *related)))))
@@ -63,7 +63,7 @@ class SqlNeighbours:
         return found
 
     def _related(self, asked: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
-        """The keys that cover those asked for, and the ranges of keys that those cover."""
+        """Return the keys that cover those asked for, and the ranges of keys that those cover."""
         covers: dict[str, None] = {}
         below: list[tuple[str, str]] = []
         related: list[str] = []

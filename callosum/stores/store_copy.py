@@ -63,7 +63,7 @@ Tell = Callable[[str, int], None]
 
 
 def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
-    """Opens the store of these settings as records; with ``create`` it is made if it is absent.
+    """Open the store of these settings as records; with ``create`` it is made if it is absent.
 
     Raises as ``open_store`` does, and ``ConfigError`` for one in memory or one that is absent.
     """
@@ -92,7 +92,7 @@ def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
 
 
 def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _count: None) -> Copied:
-    """Copies, or goes on with a copy, and verifies it.
+    """Copy, or continue a copy, and verify it.
 
     Raises ``ConfigError`` if the target is the source, or holds anything but an unfinished copy of the source.
     """
@@ -143,13 +143,13 @@ class _Copying:
         target.put_stamp(stamp)
 
     def put(self, *, newest: int = 0, verified: bool = False, at: Mapping[str, str] | None = None) -> None:
-        """Writes the stamp: before what it allows, after what it tells of."""
+        """Write the stamp: before what it allows, after what it tells of."""
         stamp = self._stamp
         self._stamp = replace(stamp, newest=max(stamp.newest, newest), at={**stamp.at, **(at or {})}, verified=verified)
         self._target.put_stamp(self._stamp)
 
     def load(self, sort: Sort) -> int:
-        """Loads what is not there yet of one sort; returns how many records."""
+        """Load what is not there yet of one sort; return how many records."""
         place = self._stamp.at.get(sort.value, "")
         if place == _ALL:
             return 0
@@ -167,7 +167,7 @@ class _Copying:
         return count
 
     def mend(self, sort: Sort) -> tuple[Same, list[str]]:
-        """Compares one sort and copies again what differs; returns the differences in words."""
+        """Compare one sort and copy again what differs; return the differences in words."""
         theirs, ours = _sums(self._source, sort, self._tell), _sums(self._target, sort, self._tell)
         same = Same(theirs.count, theirs.digest)
         found: list[str] = []
@@ -216,7 +216,7 @@ def _groups(differing: list[tuple[int, int]]) -> Iterator[set[int]]:
 
 
 def _within(carrier: StoreExport, sort: Sort, buckets: set[int]) -> dict[tuple[Any, ...], Record]:
-    """The records of a sort in these buckets, by their place."""
+    """Return the records of a sort in these buckets, by their place."""
     return {
         place_of(record): record
         for records, _ in carrier.scan(sort)

@@ -24,7 +24,7 @@ class Version(Struct, frozen=True):
 
 
 def version_of(settings: Settings) -> Version:
-    """Looks without changing anything. Raises as ``open_store`` does."""
+    """Look without changing anything. Raises as ``open_store`` does."""
     scheme = scheme_of(settings)
     if scheme == "sqlite":
         from callosum.stores.sqlite import version as of_sqlite  # noqa: PLC0415 - with its driver
@@ -46,7 +46,7 @@ def version_of(settings: Settings) -> Version:
 
 
 def migrate(settings: Settings) -> Version:
-    """Makes what is missing and brings the rest to this version, as opening does; returns what was there before.
+    """Create what is missing and bring the rest to this version, as opening does; return what was there before.
 
     However many do so at once, it is done once: under SQLite's write lock, the row of the version in PostgreSQL. Then
     it does what upkeep only the owner of the tables may do. Raises ``StoreError`` where what is there needs a newer

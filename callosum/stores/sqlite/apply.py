@@ -67,7 +67,7 @@ class SqliteWriter(Struct, gc=False):
     now: int
 
     def write(self, change: Change) -> Applied:
-        """Applies everything; entries are numbered from the view's now."""
+        """Apply everything; entries are numbered from the view's now."""
         for settle in change.settles:
             self._settle(settle)
         for revision in change.revisions:
@@ -97,7 +97,7 @@ class SqliteWriter(Struct, gc=False):
     # --- entries ---
 
     def _note(self, seq: int, entry: Entry) -> None:
-        """An entry about an action: tool, tier and keys are the action's."""
+        """Write an entry about an action, whose tool, tier and keys are the action's."""
         self.execute(
             _ADD_NOTE,
             (
@@ -112,7 +112,7 @@ class SqliteWriter(Struct, gc=False):
         )
 
     def _insert(self, seq: int, entry: Entry, content: Content | None) -> None:
-        """An entry of its own that opens nothing."""
+        """Write an entry that opens nothing."""
         keys = [(key.name, key.mode._value_, 0) for key in entry.keys]
         self.execute(
             _ADD_ENTRY,
@@ -135,7 +135,7 @@ class SqliteWriter(Struct, gc=False):
         )
 
     def _open(self, seq: int, entry: Entry, opening: Opening, moves: tuple[Move, ...]) -> None:
-        """An entry that becomes an action, with all that lets others find it."""
+        """Write an entry that becomes an action, with all that lets others find it."""
         state, keys = opening.state, entry.keys
         acts = state is _DONE or state is _OPEN_STATE
         if keys is self.scope.keys:
@@ -206,7 +206,7 @@ class SqliteWriter(Struct, gc=False):
             self.execute(_ADD_ACTION, row)
 
     def _cover(self, name: str) -> None:
-        """Notes a key that covers others: a tree, or what a facet belongs to."""
+        """Note a key that covers others: a tree, or what a facet belongs to."""
         in_use = self.known.covers
         for cover in covers(name):
             if in_use is not None and cover in in_use:
@@ -308,7 +308,7 @@ class SqliteWriter(Struct, gc=False):
             self._take_back(action)
 
     def _late(self, action: Action, ended: int) -> None:
-        """An action that was long ago changes its keys at its report: marks that were forgotten meanwhile come back."""
+        """Date the change of a late report by the report, and restore marks that were forgotten meanwhile."""
         for key in action.keys if not action.lock else ():
             if key.mode is _READ:
                 continue
@@ -318,7 +318,7 @@ class SqliteWriter(Struct, gc=False):
             self.execute(SQL["set_late"], (name, action.session, action.id, ended, crowd))
 
     def _take_back(self, action: Action) -> None:
-        """A failed or cancelled action is nobody's latest, and a read that failed was none."""
+        """Take back the marks of a failed or cancelled action: it changed nothing and read nothing."""
         row = self.execute(SQL["keys"], (action.id,)).fetchone()
         for stored in stored_keys(row[0]) if row and row[0] else ():
             name = scoped(action.namespace, stored.name)

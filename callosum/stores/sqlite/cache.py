@@ -91,7 +91,7 @@ class ConnectionCache:
                 self.covers = {name for (name,) in rows} if len(rows) <= MOST_COVERS else None
 
     def add_key(self, name: str, alone: Alone) -> None:
-        """Notes who is alone on a key."""
+        """Note who is alone on a key."""
         if len(self.keys) >= MOST_KEYS:
             self.forget_keys()
         self.keys[name] = alone
@@ -108,7 +108,7 @@ class ConnectionCache:
             self.keys.pop(name, None)
 
     def add_cover(self, name: str) -> None:
-        """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""
+        """Note a cover that was not in use before. Keys that it covers are no longer somebody's alone."""
         self.forget_keys()
         if self.covers is not None:
             self.covers.add(name)
@@ -116,7 +116,7 @@ class ConnectionCache:
                 self.covers = None
 
     def mark(self, name: str, session: str, mark: Mark, acted: int | None) -> None:
-        """Notes a mark that was set; ``acted`` None leaves the session's newest action as it was."""
+        """Note a mark that was set; ``acted`` None leaves the session's newest action as it was."""
         alone = self.keys.get(name)
         if alone is None or name in self._wholes:
             self.forget_keys(name)
@@ -126,7 +126,7 @@ class ConnectionCache:
             del self.keys[name]
 
     def add_action(self, action: Action) -> None:
-        """Notes an action that was opened, in place of the oldest if there are many."""
+        """Note an action that was opened, in place of the oldest if there are many."""
         opened = self.opened
         if len(opened) >= MOST_ACTIONS:
             del opened[next(iter(opened))]

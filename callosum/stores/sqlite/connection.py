@@ -184,7 +184,7 @@ class SqliteConnections:
         """How many requests were tried since the log was tended."""
 
     def get(self) -> sqlite3.Connection:
-        """Returns this thread's connection, opening (and making) the file if need be. Not within a transaction.
+        """Return this thread's connection, opening (and making) the file if need be. Not within a transaction.
 
         ``rest`` tells that it is used no more.
         """
@@ -199,7 +199,7 @@ class SqliteConnections:
         return link.connection
 
     def begin(self, *, wait: bool = True) -> SqliteConnection:
-        """Starts a write transaction, in turn, and returns what runs its statements.
+        """Start a write transaction, in turn, and return what runs its statements.
 
         ``rest`` tells that it is over. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without
         ``wait``.
@@ -249,7 +249,7 @@ class SqliteConnections:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
 
     def tend(self) -> None:
-        """Moves what is committed from the log into the file, from a thread of its own.
+        """Move what is committed from the log into the file, from a thread of its own.
 
         From the first time on, committing no longer does so. While others commit, the log's end cannot
         be reached from here; ``begin`` does the little that is left once the log is large.
@@ -277,7 +277,7 @@ class SqliteConnections:
             self._cut_log(execute, LOG_LIMIT * 8)
 
     def _look(self, link: SqliteConnection) -> None:
-        """Looks now and then whether the path still leads to the file that is open: what another gets is lost.
+        """Look now and then whether the path still leads to the file that is open: what another gets is lost.
 
         Who finds that it does not finds it for all threads: each of them connects anew, between transactions.
         """
@@ -469,7 +469,7 @@ class SqliteConnections:
         self._compare(execute)
 
     def sync(self, seq: int) -> None:
-        """Puts all commits up to entry ``seq`` on disk: syncs the log, as ``synchronous = FULL`` would.
+        """Put all commits up to entry ``seq`` on disk: syncs the log, as ``synchronous = FULL`` would.
 
         Done after the commit, so that nobody waits for the disk while the file is locked, and once for
         all who wait: a small file tells up to which entry somebody has committed and synced. Who finds
@@ -524,7 +524,7 @@ class SqliteConnections:
                 return True
 
     def to_sync(self, seq: int) -> Callable[[], None]:
-        """Returns what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
+        """Return what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
 
         Each further call would wait for the interpreter's lock anew, which a busy thread gives up only now
         and then. So what others are told is written here, the next time: at worst they sync once more.
@@ -570,7 +570,7 @@ class SqliteConnections:
         _sync_file(link.log)
 
     def undo(self) -> None:
-        """Rolls back what ``begin`` started, if it is still open."""
+        """Roll back what ``begin`` started, if it is still open."""
         link = self._here.link
         link.known.forget()  # may hold what is just undone
         if link.born >= 0:
@@ -615,7 +615,7 @@ class SqliteConnections:
             time.sleep(_POLL_SOON)
 
     def close(self) -> None:
-        """Closes what this process opened."""
+        """Close what this process opened."""
         self._close_all()
         self._here = _Here()
 
@@ -629,7 +629,7 @@ class SqliteConnections:
             self._links.clear()
 
     def _connect(self, link: SqliteConnection) -> None:
-        """Opens the file for this thread, in place of what it has open in this process."""
+        """Open the file for this thread, in place of what it has open in this process."""
         place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
         changes = self._changes
         with self._guard:
@@ -720,7 +720,7 @@ class SqliteConnections:
                 fcntl.flock(side, fcntl.LOCK_UN)
 
     def _forget_the_dead(self) -> None:
-        """Closes the connections of threads that have ended."""
+        """Close the connections of threads that have ended."""
         running = {thread.ident for thread in threading.enumerate()}
         with self._guard:
             for pid, ident in list(self._files):
@@ -770,7 +770,7 @@ class SqliteConnections:
         execute("pragma busy_timeout = 0")
 
     def _use_log(self, execute: Execute) -> None:
-        """Puts the file into WAL mode, which it then keeps, if it is not: a copy by ``vacuum into`` comes without.
+        """Put the file into WAL mode, which it then keeps, if it is not: a copy by ``vacuum into`` comes without.
 
         Nobody may be at the file for that moment. Raises ``StoreUnavailable`` if somebody is for
         ``BUSY_SECONDS``, and ``StoreError`` where SQLite cannot keep such a log at all.
@@ -799,7 +799,7 @@ class SqliteConnections:
                 )
 
     def _line_up(self, link: SqliteConnection) -> None:
-        """Waits for its turn: first for the side file, then, as the only one, for the database."""
+        """Wait for its turn: first for the side file, then, as the only one, for the database."""
         began = time.monotonic()
         execute, side = link.execute, link.side
         pause = _POLL_LINE
@@ -842,7 +842,7 @@ def _statements() -> Iterator[str]:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Looks at the header before SQLite may write anything into a file that is not ours.
+    """Look at the header before SQLite may write anything into a file that is not ours.
 
     Through SQLite itself, never with a descriptor of our own: closing one takes all of this process's locks
     off the file (POSIX), and another process that closes would then take itself for the last, and remove
@@ -895,7 +895,7 @@ def is_readonly(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the driver's errors into ours."""
+    """Turn the driver's errors into ours."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -903,7 +903,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """The driver's error in our words; it stays in ``__cause__``."""
+    """Return the driver's error in our words; it stays in ``__cause__``."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_damage(error):
         return StoreError(

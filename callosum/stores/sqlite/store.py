@@ -138,7 +138,7 @@ class SqliteStore:
         return answers
 
     def _committed(self, requests: Sequence[Request], *, wait: bool = True) -> tuple[list[Applied | Exception], int]:
-        """Runs and commits a batch; returns with the answers up to which entry it must be synced (0: need not)."""
+        """Run and commit a batch; return with the answers up to which entry it must be synced (0: need not)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
         try:
@@ -202,7 +202,7 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[Execute]:
-        """A connection for reading; every reader fetches all its rows at once (no open cursors)."""
+        """Yield a connection for reading; readers fetch all their rows at once and leave no open cursor."""
         with self._explained():
             yield self._connections.get().execute
 
@@ -368,7 +368,7 @@ class SqliteStore:
         return counting(rows, self._clock())
 
     def _old_marks(self, execute: Execute, before: int, budget: int) -> list[tuple[str, str, int, int]]:
-        """Marks live as long as their session's last call plus the longest window.
+        """Mark live as long as their session's last call plus the longest window.
 
         A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
         look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
@@ -429,7 +429,7 @@ class SqliteStore:
     def _leaving(
         self, execute: Execute, until: int, horizon: int, limit: int, only: Collection[int] | None = None
     ) -> list[int]:
-        """The oldest entries that may leave, or those of ``only``."""
+        """Return the oldest entries that may leave, or those of ``only``."""
         if only is not None:
             rows = execute(SQL["says_only"], (horizon, until, as_json(list(only)))).fetchall()
             rows = self._needless(execute, rows, horizon)[:limit]

@@ -13,7 +13,7 @@ KNOWN = SCHEMA
 
 
 def found(path: Path) -> int | None:
-    """The version of the tables; None where there are none yet. Raises ``StoreError`` for another program's file."""
+    """Return the version of the tables, None without tables. Raises ``StoreError`` for another program's file."""
     if not path.exists() or path.stat().st_size == 0:
         return None
     address = f"{path.absolute().as_uri()}?mode=ro"

@@ -110,7 +110,7 @@ class SqliteView(Struct, gc=False):
     stamped: tuple[str, list[Stamp]] = ("", [])
 
     def view(self, clock: Clock) -> View:
-        """Returns all that the scope asks for."""
+        """Return all that the scope asks for."""
         scope = self.scope
         if scope.find is not None and not scope.keys:
             return self._of_a_report(scope.find, clock)
@@ -220,7 +220,7 @@ class SqliteView(Struct, gc=False):
     def _key(
         self, key: Key, name: str, covering: frozenset[str], live: bool, predecessors: tuple[str, ...]
     ) -> KeyView | None:
-        """The view of a key that nobody else is at; None where somebody may be, after fetching what is there."""
+        """Return the view of a key that nobody else is at; None where somebody may be, after fetching what is there."""
         related = [other for other in above(name) if other in covering] if covering else []
         if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
             related.append(whole)
@@ -256,7 +256,7 @@ class SqliteView(Struct, gc=False):
         return None
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
-        """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
+        """Return other sessions' marks on a key, newest change first, as far as they can matter, and this session's."""
         me = self.scope.session
         rows = self.execute(_CLOSED_OR_NOT[self.asker is not None], (name, me)).fetchall()
         if not rows:
@@ -276,7 +276,7 @@ class SqliteView(Struct, gc=False):
         return rows, mine
 
     def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
-        """The same for a key with many sessions, which has its marks in an index by their change.
+        """Return the same for a key with many sessions, which has its marks in an index by their change.
 
         Such a key has a mark of nobody (``""``). Few keys are such, so that others need not keep the index up.
         """
@@ -298,7 +298,7 @@ class SqliteView(Struct, gc=False):
         return self.execute(SQL["is_crowd"], (name,)).fetchone() is not None
 
     def _relatives(self, key: Key, name: str, related: list[str]) -> None:
-        """Fetches what trees above, keys below and facets hold."""
+        """Fetch what trees above, keys below and facets hold."""
         scope, fetched = self.scope, self.fetched
         space, me = scope.namespace, scope.session
         # Who only looks at a tree is not told of what lies in it, which may be a million keys.
@@ -336,7 +336,7 @@ class SqliteView(Struct, gc=False):
         return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
     def _live(self, name: str, shown: str) -> Crowd | None:
-        """Fetches what is live on a key; returns what is open there, if that is held by sort."""
+        """Fetch what is live on a key; return what is open there, if that is held by sort."""
         asker = self.asker
         if asker is None:
             self._add_live(self.execute(SQL["live"], (name,)).fetchall(), shown)
@@ -364,33 +364,33 @@ class SqliteView(Struct, gc=False):
         return crowd
 
     def _stamps(self, ids: Sequence[int]) -> list[Stamp]:
-        """What can change of open actions."""
+        """Return what can change of open actions."""
         asked = as_json(ids)
         if asked != self.stamped[0]:  # a call's keys mostly meet the same actions
             self.stamped = asked, self.execute(_STAMPS, (asked,)).fetchall()
         return self.stamped[1]
 
     def _add_live(self, rows: Sequence[Any], shown: str) -> None:
-        """Adds live actions, unless they are there as acts."""
+        """Add live actions, unless they are there as acts."""
         on = self.fetched.on(shown) if rows else {}
         for row in rows:
             if row[0] not in on:
                 on[row[0]] = self._with_params(action_of(row, 0, shown, self.probe))
 
     def _own(self, acted: int, shown: str) -> Action | None:
-        """This session's newest action on a key."""
+        """Return this session's newest action on a key."""
         row = self.execute(SQL["by_id"], (acted,)).fetchone()
         return action_of(row, 0, shown, self.probe) if row is not None else None
 
     def _with_params(self, action: Action) -> Action:
-        """An approved question of this session with the params it may run with."""
+        """Return an approved question of this session with the params it may run with."""
         if action.approved <= 0 or action.session != self.scope.session:
             return action
         row = self.execute(SQL["fact"], (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
     def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
-        """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
+        """Add each session's newest action, and behind it the newest that counts, if that is an older one.
 
         The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
         """
@@ -408,7 +408,7 @@ class SqliteView(Struct, gc=False):
                     self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
 
     def _walk(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
-        """Adds a session's newest action that counts, ``before`` or an older one."""
+        """Add a session's newest action that counts, ``before`` or an older one."""
         for _ in range(_WALK):
             found = self.execute(SQL["by_id"], (before,)).fetchone() if before else None
             if found is None:
@@ -421,7 +421,7 @@ class SqliteView(Struct, gc=False):
     # --- sessions ---
 
     def _session(self, now: int) -> tuple[str, tuple[str, ...]]:
-        """This session's parent, and the sessions whose marks it inherits; notes if it is new."""
+        """Return this session's parent, and the sessions whose marks it inherits; notes if it is new."""
         scope = self.scope
         name = scoped(scope.namespace, scope.session)
         known = self.memory.sessions.get(name)
@@ -444,7 +444,7 @@ class SqliteView(Struct, gc=False):
         return scope.parent or parent, self._chain(continued, _CONTINUES) if continued else ()
 
     def _chain(self, first: str, column: int) -> tuple[str, ...]:
-        """The sessions that a session descends from or continues, nearest first."""
+        """Return the sessions that a session descends from or continues, nearest first."""
 
         def link(name: str) -> str:
             row = self.execute(SQL["session"], (scoped(self.scope.namespace, name),)).fetchone()
@@ -460,7 +460,7 @@ class SqliteView(Struct, gc=False):
         return memory.observe
 
     def _wanted(self, now: int) -> tuple[str, ...]:
-        """The sessions that wait for something this one holds, through trees too."""
+        """Return the sessions that wait for something this one holds, through trees too."""
         me = self.scope.session
         space = self.scope.namespace
         rows = self.execute(SQL["queues"], (space, me)).fetchall()
@@ -497,7 +497,7 @@ class SqliteView(Struct, gc=False):
         return View(now, (), None, action, superseded=superseded)
 
     def _opened(self, id: int) -> Action | None:
-        """The action of this id as this connection opened it, if nobody can have been at its keys since."""
+        """Return the action of this id as this connection opened it, if nobody can have been at its keys since."""
         action = self.known.opened.get(id)
         if action is None or action.namespace != self.scope.namespace:
             return None
@@ -513,7 +513,7 @@ class SqliteView(Struct, gc=False):
         return self._found(id)[0] if id is not None else None
 
     def _found(self, id: int) -> tuple[Action | None, int | None]:
-        """The action of this id, and the newest entry's seq (None if there is no such entry)."""
+        """Return the action of this id, and the newest entry's seq (None if there is no such entry)."""
         row = self.execute(_FOUND, (id,)).fetchone()
         if row is None:
             return None, None
@@ -532,13 +532,13 @@ class SqliteView(Struct, gc=False):
         return bool(self.execute(SQL["is_changed"], (name, action.id, action.session)).fetchone()[0])
 
     def _earlier(self, id: int) -> Action | None:
-        """The action that this call opened before, with the answer that was given."""
+        """Return the action that this call opened before, with the answer that was given."""
         action, _ = self._found(id)
         (body,) = self.execute(SQL["body"], (id,)).fetchone()
         return answered(action, body) if action is not None else None
 
     def _meant(self, find: Find, now: int) -> int | None:
-        """The id of the action that a report without an id means: one without a report, or an unknown one."""
+        """Return the id of the action that a report without an id means: one without a report, or an unknown one."""
         scope = self.scope
         since = now - REMEMBERED
         me, space = scope.session, scope.namespace
@@ -551,14 +551,14 @@ class SqliteView(Struct, gc=False):
 
 
 def alone_of(session: str, mine: Any) -> Alone:
-    """What is known of a key on which there is no row but this session's, if any."""
+    """Return what is known of a key on which there is no row but this session's, if any."""
     if mine is None:
         return Alone(session, NO_MARK, None, there=False)
     return Alone(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
 
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
-    """The statement of ``SqliteView._prelude`` for so many names; with ``last`` also for the newest entry."""
+    """Return the statement of ``SqliteView._prelude`` for so many names; with ``last`` also for the newest entry."""
     over, mine, same = _places(2, covers), _places(2 + covers, keys), _places(2 + covers + keys, prints)
     return ", ".join(
         (
