@@ -1,4 +1,4 @@
-"""Fuzzing: whatever a model, a tool or a client sends, the gate answers, soon, and errs to the graver side.
+"""Fuzzing: whatever a model, a tool or a client sends, the gate answers soon, and when in doubt too strictly.
 
-``targets`` say what is tried and what must hold, ``one`` tries a target, ``campaign`` tries them all.
+``targets`` say what is tried and what must hold, ``one`` tries one target, ``campaign`` tries them all.
 """

@@ -1,4 +1,4 @@
-"""One try of one target, and what is kept of a fault: its sign, and the smallest input that shows it."""
+"""One try of one target, and what is kept of a fault: its signature and the smallest input that shows it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from fuzz.source import Bytes
 from fuzz.target import Target
 
 CRASHES: Final = Path(__file__).parent / "crashes"
-"""Inputs that once showed a fault: a folder for each target. They are tried again by the tests."""
+"""Inputs that once showed a fault, in a folder per target. The tests try them again."""
 CORPUS: Final = Path(__file__).parent / "corpus"
-"""Inputs to begin with: a folder for each target."""
+"""Inputs to start with, in a folder per target."""
 SLOW: Final = 400
-"""How many rounds of a fixed piece of work one input may take at most: some seconds."""
+"""Maximum time for one input, in rounds of a fixed piece of work: a few seconds."""
 _SHRINKS: Final = 400
 _SHRINKING: Final = 10.0
 
 
 class Fault(NamedTuple):
-    """``sign``: the same for the same fault, whatever the input. ``told``: all that is known of it."""
+    """A fault. ``sign`` is the same for the same fault, whatever the input. ``told`` is the full report."""
 
     sign: str
     told: str
 
 
 def attempt(target: Target, data: bytes) -> Fault | None:
-    """Tries a target with an input; returns what went wrong, None if all held."""
+    """Try a target with an input. Return what went wrong, None if nothing did."""
     try:
         _timed(target, data)
     except Exception as error:  # noqa: BLE001  any exception is what is looked for
@@ -56,7 +56,7 @@ def _seconds(target: Target, data: bytes) -> float:
 
 @cache
 def _limit() -> float:
-    """Seconds of CPU time, by how fast this machine is at a fixed piece of work now."""
+    """Return the limit in seconds of CPU time, measured by a fixed piece of work on this machine."""
     return SLOW * min(_round() for _ in range(5))
 
 
@@ -69,7 +69,7 @@ def _round() -> float:
 
 
 def _sign(error: BaseException) -> str:
-    """What was broken, or the kind of the error and where in the gate it was raised."""
+    """Return the broken check, or the kind of the error and the place in the gate that raised it."""
     if isinstance(error, Broken):
         return str(error).partition("\n")[0]
     frames = [one for one in traceback.extract_tb(error.__traceback__) if "callosum" in one.filename]
@@ -78,7 +78,7 @@ def _sign(error: BaseException) -> str:
 
 
 def shrink(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
-    """Returns a smaller input that still shows the fault: pieces are left out, large ones first."""
+    """Return a smaller input that still shows the fault. Parts are left out, large ones first."""
     ends = time.monotonic() + _SHRINKING
     left = _SHRINKS
     size = max(1, len(data) // 2)
@@ -96,7 +96,7 @@ def shrink(data: bytes, shows: Callable[[bytes], bool]) -> bytes:
 
 
 def keep(target: Target, data: bytes, fault: Fault, folder: Path = CRASHES) -> Path:
-    """Writes the smallest input that shows a fault to the target's folder, and returns its path."""
+    """Write the smallest input that shows a fault to the target's folder. Return its path."""
     small = shrink(data, lambda one: (seen := attempt(target, one)) is not None and seen.sign == fault.sign)
     path = folder / target.name / hashlib.sha256(small).hexdigest()[:12]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A campaign: every target in a process of its own, one line each for what was tried and found."""
+"""A campaign: every target in its own process, with one line for what was tried and found."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from fuzz.targets import TARGETS, Target
 
 ROOT: Final = Path(__file__).parent.parent
 KEPT: Final = ROOT / ".fuzz"
-"""What a campaign found worth keeping to begin the next one with; not part of the project."""
+"""Folder for inputs with which the next campaign should start; not part of the project."""
 MINUTE: Final = 75
-"""Most seconds of the minute, beside what the processes take to start. A machine that is too busy for all of the
-inputs tries the first of them."""
+"""Maximum seconds of the short campaign, without the time that processes take to start.
+
+A machine that is too busy for all inputs tries only the first of them.
+"""
 _PATIENCE: Final = 120
-"""Seconds that a process may take to start and to end, beside its time."""
+"""Seconds that a process may take to start and to end, besides its working time."""
 _SHOWN: Final = 12
 _RUNS: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 _FIRST: Final = re.compile(r"INITED.*?cov: (\d+)")
@@ -40,7 +42,7 @@ _WITHOUT: Final = (
 
 
 class Outcome(NamedTuple):
-    """What came of one target. ``coverage``: how many places were reached that the seeds did not reach."""
+    """The result for one target. ``coverage`` is the number of places reached that the seeds did not reach."""
 
     name: str
     runs: int
@@ -50,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 0 if all held, 1 if something was found, 2 if it cannot be tried."""
+    """Run a campaign. Return 0 if everything held, 1 if a fault was found, 2 if it cannot be tried."""
     asked = _parser().parse_args(argv)
     every = (*TARGETS, *(importlib.import_module(asked.more).TARGETS if asked.more else ()))
     targets = [one for one in every if not asked.only or one.name in asked.only]
@@ -102,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _again(path: Path, targets: Sequence[Target]) -> int:
-    """Tries one kept input: with the target whose folder it lies in."""
+    """Try one kept input with the target whose folder contains it."""
     chosen = [one for one in targets if one.name == path.parent.name] or targets
     data = path.read_bytes()
     for target in chosen:
@@ -114,17 +116,17 @@ def _again(path: Path, targets: Sequence[Target]) -> int:
 
 
 def _try(target: Target, asked: argparse.Namespace, count: int, *, plain: bool) -> Outcome:
-    """Runs one target's process and reads what it tells."""
+    """Run one target's process and read its output."""
     runs = target.minute if asked.minute else asked.runs
     seconds = MINUTE if asked.minute else asked.seconds
-    seconds = max(1, seconds // -(-count // asked.jobs))  # so many run one after the other
+    seconds = max(1, seconds // -(-count // asked.jobs))  # each process runs several targets in turn
     with tempfile.TemporaryDirectory(prefix="callosum-fuzz-") as made:
         work = Path(made) if asked.minute or asked.more else KEPT / target.name
         (work / "corpus").mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "fuzz.one", target.name, "--work", str(work), "--crashes", str(asked.crashes)]
         command += ["--seed", str(asked.seed), "--runs", str(runs), "--seconds", str(seconds)]
         command += ["--timeout", str(asked.timeout), "--more", asked.more, *(["--plain"] if plain else [])]
-        # a fixed order of sets, for what a target does with an input not to go by luck
+        # a fixed order of sets makes a target treat an input the same every time
         environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
         began = time.monotonic()
         try:
@@ -145,7 +147,7 @@ def _try(target: Target, asked: argparse.Namespace, count: int, *, plain: bool) 
 
 
 def _died(target: Target, work: Path, errors: str, status: str, crashes: Path) -> dict[str, Any]:
-    """What is known of a process that did not end well: the input that it was at, if libFuzzer kept it."""
+    """Return what is known of a process that ended badly: its current input, if libFuzzer kept it."""
     lines = [
         one for one in errors.splitlines() if not one.startswith(("INFO: Instrumenting", "WARNING: Failed to find"))
     ]

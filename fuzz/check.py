@@ -1,4 +1,4 @@
-"""What must hold of every answer, whatever was asked."""
+"""What must hold of every answer, whatever the input."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from callosum.rules.keys import MAX_KEYS
 
 _SHOWN: Final = 600
 _PLAIN: Final = re.compile(r"[a-z]+:[\w./@#|-]+\w/?")
-"""Keys of which more is promised than that the gate takes them: those without junk."""
+"""Keys without junk. For these more must hold than that the gate accepts them."""
 
 
 class Broken(AssertionError):
-    """Something that must hold does not."""
+    """A check that does not hold."""
 
 
 def check(holds: object, what: str, *facts: Any) -> None:
-    """Raises ``Broken`` with what must hold and the facts, unless it holds."""
+    """Raise ``Broken`` with the check and its facts unless it holds."""
     if not holds:
         raise Broken("\n  ".join([what, *map(_shown, facts)]))
 
@@ -34,7 +34,7 @@ def _shown(fact: Any) -> str:
 
 
 def well_formed(found: tuple[Key, ...]) -> None:
-    """Each key once, not too many, each one that the gate itself would take from a client."""
+    """Check that keys occur once, that there are not too many, and that the gate would accept each from a client."""
     check(len(found) <= MAX_KEYS + 1, "a call has a bounded number of keys", len(found))
     check(len({one.name for one in found}) == len(found), "each key stands once", found)
     for one in found:
@@ -47,7 +47,7 @@ def well_formed(found: tuple[Key, ...]) -> None:
 
 
 def sound(seen: Classification, *facts: Any) -> None:
-    """An answer is whole: a tier, an effect, reasons, keys, content."""
+    """Check that an answer is complete: a tier, an effect, reasons, keys, content."""
     check(0 <= seen.tier <= 4, "a tier lies from 0 to 4", seen, *facts)
     check(seen.effect in ("read", "write"), "an effect is read or write", seen, *facts)
     check(seen.tier == 0 or seen.effect == "write" or seen.rule, "what is graver than nothing writes", seen, *facts)

@@ -1,4 +1,4 @@
-"""Inputs: JSON as it can be, Python as an embedding host can hand it over, and calls of both."""
+"""Inputs: all kinds of JSON, Python objects that an embedding host may pass, and calls made of both."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FLOATS: Final = (0.0, -0.0, 1.0, 0.1, 1e308, 1e-320, 2.0**53, float("inf"), flo
 
 
 def scalar(source: Source) -> Any:
-    """One value of JSON without others in it."""
+    """Make one JSON value that contains no others."""
     match source.number(7):
         case 0:
             return source.pick(WORDS)
@@ -58,12 +58,12 @@ def scalar(source: Source) -> Any:
 
 
 def name(source: Source) -> str:
-    """The name of a param."""
+    """Make the name of a param."""
     return source.text(20) if source.maybe(4) else source.pick(NAMES)
 
 
 def value(source: Source, depth: int = 3) -> Any:
-    """A value of JSON, of a few levels or of very many."""
+    """Make a JSON value with a few levels, or with very many."""
     kind = source.number(9) if depth else 0
     if kind < 6:
         return scalar(source)
@@ -81,7 +81,7 @@ def value(source: Source, depth: int = 3) -> Any:
 
 
 class _Rude:
-    """An object that says nothing about itself."""
+    """An object that cannot be written as text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no")
@@ -90,13 +90,13 @@ class _Rude:
 
 
 class _Text(str):
-    """A text of a class of its own."""
+    """A text of its own class."""
 
     __slots__ = ()
 
 
 def strange(source: Source) -> Any:
-    """A value that no JSON holds, as an embedding host can hand it over."""
+    """Make a value that JSON cannot hold, as an embedding host may pass it."""
     loop: list[Any] = [1]
     loop.append(loop)
     ring: dict[str, Any] = {"id": 1}
@@ -124,7 +124,7 @@ def strange(source: Source) -> Any:
 
 
 def params(source: Source, *, python: bool = False) -> dict[str, Any]:
-    """The params of a call; ``python`` adds what no JSON holds."""
+    """Make the params of a call; ``python`` adds values that JSON cannot hold."""
     made = {name(source): value(source) for _ in source.times(6)}
     if python and source.maybe(3):
         made[name(source)] = strange(source)
@@ -132,12 +132,12 @@ def params(source: Source, *, python: bool = False) -> dict[str, Any]:
 
 
 def tool(source: Source) -> str:
-    """The name of a tool, as the gate takes it: 1 to 256 characters."""
+    """Make the name of a tool that the gate accepts: 1 to 256 characters."""
     return (source.text(60) if source.maybe(4) else source.pick(TOOLS)) or "x"
 
 
 def call(source: Source, *, python: bool = False) -> Call:
-    """A call with any of the facts that a host can give."""
+    """Make a call with any of the facts that a host can supply."""
     return Call(
         "a",
         tool(source),
@@ -153,7 +153,7 @@ def call(source: Source, *, python: bool = False) -> Call:
 
 
 def scalar_text(source: Source) -> str:
-    """A text, often one that means something."""
+    """Make a text, often a meaningful one."""
     return source.text(60) if source.maybe(3) else source.pick(WORDS)
 
 
@@ -162,7 +162,7 @@ def _description(source: Source) -> str:
 
 
 def hints(source: Source) -> dict[str, Any]:
-    """What the author of a tool claims of it."""
+    """Make the hints that the author of a tool gives."""
     return {
         source.pick(HINTS): value(source, 1) if source.maybe(4) else source.pick((True, False, None, "true", 1))
         for _ in source.times(5)
@@ -170,7 +170,7 @@ def hints(source: Source) -> dict[str, Any]:
 
 
 def document(text: str) -> Any:
-    """Reads JSON of whatever kind, None where the text is none."""
+    """Parse any JSON, None if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,8 +1,9 @@
-"""Tries one target in a process of its own: ``python -m fuzz.one NAME --seed 1 --runs 1000 --seconds 60 ...``.
+"""Try one target in its own process: ``python -m fuzz.one NAME --seed 1 --runs 1000 --seconds 60 ...``.
 
-With atheris the inputs are led by the coverage of the gate's own code. Without it they are made by chance
-from the seeds, and the same seed makes the same inputs on every machine. Each new fault is written to the folder for crashes and told in one line of JSON on standard
-output; how much was tried is told by libFuzzer's own lines on standard error, which the other way writes too.
+With atheris the coverage of the gate's own code guides the inputs. Without it they are made at random from the seeds,
+and the same seed makes the same inputs on every machine. Each new fault is written to the folder for crashes and
+printed as one line of JSON on standard output. libFuzzer's own lines on standard error say how much was tried; the
+random mode writes the same lines.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from fuzz.target import Target
 
 MOST: Final = 4096
-"""Longest input, in bytes."""
+"""Maximum length of an input, in bytes."""
 _KEPT: Final = 20
-"""Different faults of one target that are kept; after that they are only counted."""
+"""Number of different faults of one target that are kept. Further ones are only counted."""
 
 
 def main() -> None:
-    """Tries until the time or the number of runs is over."""
+    """Try inputs until the time or the number of runs is over."""
     asked = _parser().parse_args()
     if asked.plain:
         target = _target(asked.name, asked.more)
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _target(name: str, more: str) -> Target:
-    """Return the target of this name. The gate's code is loaded only if the targets of ``more`` do not have it."""
+    """Return the target with this name. The gate's code is loaded only if the targets of ``more`` do not include it."""
     for module in filter(None, (more, "fuzz.targets")):  # inside the instrumentation, see main
         targets: tuple[Target, ...] = importlib.import_module(module).TARGETS
         for target in targets:
@@ -90,7 +91,7 @@ def _seeds(asked: argparse.Namespace) -> list[str]:
 
 
 def _entries(words: tuple[str, ...]) -> Iterator[str]:
-    """The lines of a dictionary as libFuzzer reads it."""
+    """Return the lines of a dictionary in the format of libFuzzer."""
     for word in words:
         data = word.encode("utf-8", "surrogatepass")
         if data:
@@ -98,7 +99,7 @@ def _entries(words: tuple[str, ...]) -> Iterator[str]:
 
 
 class _Looking:
-    """What is called with every input. A fault does not end the campaign: it is kept, told, and passed over."""
+    """Called with every input. A fault does not end the campaign: it is kept, reported and skipped."""
 
     def __init__(self, target: Target, crashes: Path) -> None:
         self._target, self._crashes = target, crashes
@@ -118,7 +119,7 @@ class _Looking:
 
 
 def _by_chance(look: Callable[[bytes], None], said: tuple[str, ...], asked: argparse.Namespace) -> None:
-    """Inputs by chance, and seeds that are changed by chance."""
+    """Try random inputs, and seeds with random changes."""
     chance = random.Random(asked.seed)
     seeds = [path.read_bytes() for folder in _seeds(asked) for path in sorted(Path(folder).iterdir())]
     words = [one.encode("utf-8", "surrogatepass") for one in said]
@@ -138,7 +139,7 @@ def _random(chance: random.Random) -> bytes:
 
 
 def _changed(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """A seed in which some places are other bytes, a word of the target's, or a piece of some seed."""
+    """Return a seed with some places replaced by other bytes, a word of the target, or a piece of another seed."""
     made = bytearray(chance.choice(seeds)[:MOST])
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(made) + 1)

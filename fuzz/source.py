@@ -1,8 +1,8 @@
-"""Where a target takes its choices from: bytes that a fuzzer mutates, or Hypothesis.
+"""Sources of a target's choices: bytes that a fuzzer mutates, or Hypothesis.
 
-A target draws numbers and bytes and builds its input from them. All that was drawn can be written as
-bytes which draw the same again, so that whatever found a fault, it can be kept as one small file and
-tried again without either tool. Zero is the plainest choice, and what bytes that have run out give.
+A target draws numbers and bytes and builds its input from them. Everything drawn can be written as bytes that draw the
+same again. So whichever tool found a fault, it can be kept as one small file and tried again without either tool. Zero
+is the plainest choice, and exhausted bytes yield it.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _REST = 300
-"""How many bytes Hypothesis draws where a target takes all that is left."""
+"""Number of bytes that Hypothesis draws when a target takes all that is left."""
 
 
 class Source(ABC):
-    """Choices, one after the other."""
+    """A sequence of choices."""
 
     @abstractmethod
     def number(self, most: int) -> int:
-        """Returns a number from 0 to ``most``, both included."""
+        """Return a number from 0 to ``most``, both included."""
 
     @abstractmethod
     def data(self, most: int) -> bytes:
-        """Returns at most ``most`` bytes."""
+        """Return at most ``most`` bytes."""
 
     @abstractmethod
     def rest(self) -> bytes:
-        """Returns all bytes that are left: the last thing a target draws."""
+        """Return all remaining bytes: the last thing a target draws."""
 
     def pick(self, items: Sequence[T]) -> T:
-        """Returns one of the items."""
+        """Return one of the items."""
         return items[self.number(len(items) - 1)]
 
     def maybe(self, one_in: int = 2) -> bool:
-        """Returns True once in so many times."""
+        """Return True once in ``one_in`` times."""
         return self.number(one_in - 1) == one_in - 1
 
     def times(self, most: int) -> range:
-        """Returns a range of at most ``most`` steps."""
+        """Return a range of at most ``most`` steps."""
         return range(self.number(most))
 
     def text(self, most: int = 40) -> str:
-        """Returns a text of at most so many characters; bytes that are no UTF-8 become lone surrogates."""
+        """Return a text of at most ``most`` characters. Bytes that are not UTF-8 become lone surrogates."""
         return self.data(most).decode("utf-8", "surrogateescape")
 
     def remaining(self) -> str:
-        """Returns ``rest`` as text."""
+        """Return ``rest`` as text."""
         return self.rest().decode("utf-8", "surrogateescape")
 
 
@@ -86,7 +86,7 @@ class Drawn(Source):
 
     @property
     def written(self) -> bytes:
-        """What was drawn so far."""
+        """Return what was drawn so far."""
         return bytes(self._written)
 
     def number(self, most: int) -> int:

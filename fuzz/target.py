@@ -1,4 +1,4 @@
-"""What a target is. It imports none of the gate, so that a process loads only what its own target needs."""
+"""The type of a target. It imports nothing of the gate, so that a process loads only what its own target needs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from fuzz.source import Source
 
 
 class Target(NamedTuple):
-    """One target. ``words``: what a fuzzer may put in where it mutates text. ``minute``: how many inputs a short
-    campaign tries, some five seconds' worth.
+    """One target.
+
+    ``words`` are what a fuzzer may insert when it mutates text. ``minute`` is the number of inputs that a short
+    campaign tries, about five seconds of work.
     """
 
     name: str

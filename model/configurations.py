@@ -1,4 +1,4 @@
-"""The named worlds that are explored: each is small enough to be exhausted, or says at which bound it was cut off."""
+"""The named worlds to explore. Each is small enough to be exhausted, or names the bound that cuts it off."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TREE: Final = "file:/r/"
 """The tree over ``A``."""
 THREE: Final = ("mira", "doug", "anna")
 OVER_AN_HOUR: Final = (HOUR // QUANTUM + 1) * QUANTUM
-"""Longer than an approval holds, in microseconds."""
+"""Microseconds: longer than an approval holds."""
 OVER_A_WEEK: Final = (8 * DAY // QUANTUM + 1) * QUANTUM
-"""Longer than anything but a change that somebody has not read is evidence, in microseconds."""
+"""Microseconds: longer than anything is evidence, except a change that a session has not read."""
 
 SMALL: Final[dict[str, Bounds]] = {
     "leases": Bounds(calls=1, choices=(Choice("write4", A), Choice("write4", TREE)), renews=True, crashes=True),

@@ -1,4 +1,4 @@
-"""Go through every state that a world can reach, breadth first, and stop at the first promise that is broken."""
+"""Visit every state that a world can reach, breadth first, and stop at the first broken promise."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from model.states import fingerprint
 from model.world import Bounds, State, Taken, Transition, World
 
 Promise = Callable[[Taken], str]
-"""Return what is wrong with a transition, empty if nothing is."""
+"""Return what is wrong with a transition, an empty text if nothing is."""
 
 
 class Violation(Struct, frozen=True):
-    """A broken promise: its name, what is wrong, and the shortest way there."""
+    """A broken promise: its name, what is wrong, and the shortest path to it."""
 
     promise: str
     wrong: str
@@ -24,10 +24,11 @@ class Violation(Struct, frozen=True):
 
 
 class Explored(Struct, frozen=True):
-    """What came of an exploration.
+    """The result of an exploration.
 
-    ``depth`` is the number of transitions up to which every state was met. ``exhausted``: there is no state beyond
-    them. ``seconds`` are of processor time. ``alike`` are pairs of states that count as one, if they were wanted.
+    ``depth`` is the number of transitions up to which every state was visited. ``exhausted`` says that no state lies
+    beyond them. ``seconds`` are processor time. ``alike`` holds pairs of states that count as one, if they were
+    requested.
     """
 
     states: int
@@ -42,7 +43,7 @@ class Explored(Struct, frozen=True):
 def explore(bounds: Bounds, promises: Iterable[Promise], *, states: int | None = None, alike: int = 0) -> Explored:
     """Explore a world up to ``states`` states, None for the bound of the world itself.
 
-    ``alike`` is how many pairs of states that count as one are kept.
+    ``alike`` is the number of pairs of states that count as one to keep.
     """
     most = bounds.states if states is None else states
     began = time.process_time()
@@ -92,7 +93,7 @@ def explore(bounds: Bounds, promises: Iterable[Promise], *, states: int | None =
 def _trace(
     world: World, start: State, parents: list[tuple[int, Transition | None]], number: int, last: Transition
 ) -> tuple[Taken, ...]:
-    """Make the transitions that lead to a state once more, and the last one after them."""
+    """Repeat the transitions that lead to a state, and the last one after them."""
     way = [last]
     while number:
         number, transition = parents[number]

@@ -1,7 +1,8 @@
-"""What must hold of every transition, each beside the sentence of the protocol that it stands for.
+"""What must hold of every transition, each beside the sentence of the protocol that it tests.
 
-The promises are computed from the answers that sessions got, not from what the policy concluded: a promise looks into
-the store only for the state of an action whose fate it already knows. Each returns what is wrong, empty if nothing is.
+The promises are computed from the answers that sessions got, not from what the policy concluded: a promise reads the
+store only for the state of an action whose outcome it already knows. Each returns what is wrong, an empty text if
+nothing is.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from callosum.model import State as Stage
 from model.world import TTL, WINDOW, Acted, Choice, State, Taken, Waiting, overlap
 
 LOST: Final = 3 * SECOND
-"""A waiter that has not polled for so long has lost its place, in microseconds."""
+"""Microseconds without a poll after which a waiter has certainly lost its place."""
 SAFE: Final = 3 * SECOND // 2
-"""A waiter that polled within so many microseconds cannot have lost it."""
+"""Microseconds since its last poll within which a waiter certainly keeps its place."""
 
 
-# --- what stands in the way, by the answers alone -----------------------------------------------------
+# --- Conflicts, from the answers alone -----------------------------------------------------
 
 
 def meet(one: Choice, other: Choice) -> bool:
-    """Return True if two calls can disturb each other: they share a key, and do not both only append or read."""
+    """Return True if two calls can conflict: they share a key, and do not both only append or read."""
     modes = {one.mode, other.mode}
     return "read" not in modes and modes != {"append"} and overlap(one.keys, other.keys)
 
@@ -34,19 +35,19 @@ def held(one: Acted, now: int) -> bool:
 
 
 def unknown(one: Acted, now: int) -> bool:
-    """Return True if the action needed an outcome, and nobody has told one in time."""
+    """Return True if the action needed an outcome and none was reported in time."""
     return one.outcome == "unknown" or (not one.outcome and 0 < one.until <= now)
 
 
 def recent(one: Acted, now: int) -> bool:
-    """Return True if the action is over, or counts as over, since less than the rules' window."""
+    """Return True if the action ended, or counts as ended, within the rules' window."""
     if one.outcome == "done":
         return now - one.ended < WINDOW
     return not one.outcome and not one.until and now - min(now, one.id + TTL) < WINDOW
 
 
 def in_the_way(taken: Taken) -> Iterator[tuple[Acted, str]]:
-    """Yield the actions that a call of tier 3 or 4 must have met, each with its kind of conflict."""
+    """Yield the actions that must conflict with a call of tier 3 or 4, each with its kind of conflict."""
     choice, who, now = taken.choice, taken.transition.who, taken.now
     if choice is None or choice.tier < 3 or choice.mode == "read":
         return
@@ -63,7 +64,7 @@ def in_the_way(taken: Taken) -> Iterator[tuple[Acted, str]]:
 
 
 def _newest(state: State, one: Acted) -> Acted:
-    """Return the newest action of the same session that touches the same keys: it speaks for those before it."""
+    """Return the newest action of the same session on the same keys, which represents the earlier ones."""
     return max((two for two in state.acted if _speaks(two, one)), key=lambda two: two.id)
 
 
@@ -74,14 +75,14 @@ def _speaks(two: Acted, one: Acted) -> bool:
 
 
 def _let_through(taken: Taken) -> Acted | None:
-    """Return the action that the transition opened, if it opened one."""
+    """Return the action that the transition opened, None if it opened none."""
     if taken.decision is None or not taken.decision.proceed:
         return None
     return next(one for one in taken.after.acted if one.id == taken.decision.id)
 
 
 def _shown_before(taken: Taken, id: int, kind: str = "") -> bool:
-    """Return True if the session was shown the action a second ago or earlier, in the answer to another call."""
+    """Return True if the session was shown the action at least a second ago, in the answer to another call."""
     session = taken.before.sessions[taken.transition.who]
     return any(one.id == id and kind in ("", one.kind) and taken.now - one.at >= SECOND for one in session.shown)
 
@@ -94,17 +95,17 @@ def _shown_now(taken: Taken, id: int, kind: str = "") -> bool:
 
 
 def _shown_grave(taken: Taken, one: Acted) -> bool:
-    """Return True if the session was shown anything as grave as `unknown` on the keys of an action."""
+    """Return True if the session was shown any conflict as grave as `unknown` on the keys of an action."""
     session = taken.before.sessions[taken.transition.who]
     grave = {shown.id for shown in session.shown if Kind(shown.kind).gravity >= Kind.UNKNOWN.gravity}
     return any(two.id in grave and overlap(two.choice.keys, one.choice.keys) for two in taken.before.acted)
 
 
-# --- the promises -------------------------------------------------------------------------------------
+# --- The promises -------------------------------------------------------------------------------------
 
 
 def leases_exclude(taken: Taken) -> str:
-    """Two live tier 4 leases never overlap, unless a person let the later one in.
+    """Check that two live tier 4 leases never overlap, unless a person let the later one in.
 
     PROTOCOL 6: "Leases exclude one another only at tier 4 and through `/lock`."
     """
@@ -121,11 +122,11 @@ def _shared(one: Acted, other: Acted) -> str:
 
 
 def tokens_grow(taken: Taken) -> str:
-    """A lease that is granted, or comes back to life, has a greater token than all others had on its keys.
+    """Check that a lease that is granted or revived has a greater token than all others had on its keys.
 
-    PROTOCOL 2: "the lease's fencing token: greater for every later lease on the key".
-    PROTOCOL 6: "A late renewal is accepted while nobody else has opened on the key." Whoever opened and then failed or
-    was cancelled does not count: PROTOCOL 4, "a failed or cancelled action is no evidence".
+    PROTOCOL 2: "the lease's fencing token: greater for every later lease on the key". PROTOCOL 6: "A late renewal is
+    accepted while nobody else has opened on the key." An action that opened and then failed or was cancelled does not
+    count: PROTOCOL 4, "a failed or cancelled action is no evidence".
     """
     renewed = taken.transition.what == "renew" and taken.report is not None and taken.report.ok
     if renewed and taken.report is not None and taken.report.late:
@@ -147,7 +148,7 @@ def tokens_grow(taken: Taken) -> str:
 
 
 def unknown_stays(taken: Taken) -> str:
-    """An action without an outcome becomes `unknown` and stays so until somebody tells; it is never simply gone.
+    """Check that an action without an outcome becomes `unknown`, stays so until resolved, and never just disappears.
 
     PROTOCOL 6: "`unknown` does not age out silently. It ends by a late report, by `resolve`, or by a confirmed repeat
     that is done. Below tier 4 it is raised to each session once. Who first sees the lease run out journals it, in the
@@ -176,7 +177,7 @@ def unknown_stays(taken: Taken) -> str:
 
 
 def blocked_opens_nothing(taken: Taken) -> str:
-    """A call that was paused, asked or blocked opens no action and marks nothing as read.
+    """Check that a call that was paused, asked or blocked opens no action and marks nothing as read.
 
     PROTOCOL 6: "A paused, asked or blocked call opens nothing."
     """
@@ -194,12 +195,12 @@ def blocked_opens_nothing(taken: Taken) -> str:
 
 
 def confirmed_what_was_shown(taken: Taken) -> str:
-    """Whatever is in the way of a call that passes was shown to its session, or a person agreed after it.
+    """Check that every conflict of a call that runs was shown to its session, or that a person agreed after it.
 
-    PROTOCOL 5: "its next attempt goes through as long as nothing newer has happened". "It must be another call id,
-    made after the answer was given". "After two pauses for `recent` or `held` on one key within ten minutes a tier-3
-    call gets `warn`." "Tier 4 ignores `told`". "Approvals hold for the content shown, once, for an hour, while nothing
-    newer is in the way".
+    PROTOCOL 5: "its next attempt goes through as long as nothing newer has happened". "It must be another call id, made
+    after the answer was given". "After two pauses for `recent` or `held` on one key within ten minutes a tier-3 call
+    gets `warn`." "Tier 4 ignores `told`". "Approvals hold for the content shown, once, for an hour, while nothing newer
+    is in the way".
     """
     opened = _let_through(taken)
     if opened is None or taken.choice is None:
@@ -242,10 +243,10 @@ _CONTRARY: Final = {"accept": "decline", "decline": "accept"}
 
 
 def opposed_are_seen(taken: Taken) -> str:
-    """Of two sessions that take contrary sides, the later is shown the earlier as `opposed`.
+    """Check that of two sessions that take contrary sides, the later is shown the earlier as `opposed`.
 
-    PROTOCOL 4: "another session committed to the contrary (accept / decline, create / delete, book / cancel)".
-    PROTOCOL 10.3: "It counts for `opposed` until the thing is over".
+    PROTOCOL 4: "another session committed to the contrary (accept / decline, create / delete, book / cancel)". PROTOCOL
+    10.3: "It counts for `opposed` until the thing is over".
     """
     opened = _let_through(taken)
     if opened is None or opened.question or opened.choice.tier < 3:
@@ -277,7 +278,7 @@ def _waiters(state: State) -> Iterator[tuple[str, Waiting]]:
 
 
 def waiters_keep_order(taken: Taken) -> str:
-    """Nobody overtakes a live waiter, and a waiter that stopped polling rejoins at the end of the queue.
+    """Check that no call overtakes a live waiter, and that one that stopped polling rejoins at the end of the queue.
 
     PROTOCOL 6: "A waiter is an action in state `queued` on all its keys, kept alive by its polling; a dead one is
     passed over in seconds. It counts as `held` for others, so nobody overtakes a live waiter." "`wait` outlasts `held`
@@ -311,7 +312,7 @@ def waiters_keep_order(taken: Taken) -> str:
 
 
 def _must_wait(taken: Taken, waiting: Waiting) -> bool:
-    """Return True if something is held before a call that was queued: a lease, or an earlier place."""
+    """Return True if a lease or an earlier waiter is ahead of a queued call."""
     who, now = taken.transition.who, taken.now
     if any(one.session != who and held(one, now) and meet(one.choice, waiting.choice) for one in taken.before.acted):
         return True
@@ -326,7 +327,7 @@ def _must_wait(taken: Taken, waiting: Waiting) -> bool:
 
 
 def no_deadlock(taken: Taken) -> str:
-    """No waiters wait for each other.
+    """Check that no waiters wait for each other.
 
     PROTOCOL 6: "Who holds a lease that the holder or an earlier waiter wants is refused at once instead of
     deadlocking."

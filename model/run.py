@@ -1,4 +1,4 @@
-"""Explore the named configurations, and say of each how far it went and what it found."""
+"""Explore the named configurations, and report how far each went and what it found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD: Final = f"{'configuration':15}   states  transitions  depth  seconds  out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 if every promise held, 1 if one was broken, 2 if there is no such configuration."""
+    """Explore. Return 0 if every promise held, 1 if one was broken, 2 if there is no such configuration."""
     parser = argparse.ArgumentParser(prog="python -m model", description="Explore every state of small worlds.")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="names that begin so; repeatable")
     parser.add_argument("--states", type=int, help="stop each configuration at so many states")
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def line_of(name: str, explored: Explored) -> str:
-    """Return what came of a configuration in one line; a bound that cut it off is named."""
+    """Return the result of a configuration in one line, with the bound that cut it off, if any."""
     if explored.violation is not None:
         outcome = f"BROKEN: {explored.violation.promise}"
     elif explored.exhausted:
@@ -49,7 +49,7 @@ def line_of(name: str, explored: Explored) -> str:
 
 
 def words_of(violation: Violation) -> str:
-    """Return a violation with the shortest way there, a transition a line."""
+    """Return a violation with the shortest path to it, one transition per line."""
     start = violation.trace[0].before.clock
     lines = [f"  {violation.promise}: {violation.wrong}"]
     for number, taken in enumerate(violation.trace, 1):

@@ -1,8 +1,8 @@
 """Which states are alike: ids by rank, times by age, sessions without their names.
 
-Two states are alike if each can be turned into the other by renaming sessions and by moving time. A moment counts by
-its rank among all moments of the state, and by its age in quanta up to the world's ``oldest``. Calls that did not
-happen and that nobody will name again are left out, and so is the journal, which the policy never reads.
+Two states are alike if renaming sessions and shifting time turns one into the other. A moment counts by its rank among
+all moments of the state, and by its age in quanta up to the world's ``oldest``. Calls that did not happen and that
+nothing can name again are left out. So is the journal, which the policy never reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class _Moments:
-    """How moments are written down: first all are collected, then each is given its rank and its age."""
+    """Normal form of moments: all are collected first, then each gets its rank and its age."""
 
     def __init__(self, clock: int, oldest: int) -> None:
         self._clock = clock
@@ -32,15 +32,15 @@ class _Moments:
         self.ranks: dict[int, int] = {}
 
     def at(self, moment: int) -> Any:
-        """Return the place of a moment among the others."""
+        """Return the position of a moment among the others."""
         return (self.ranks.setdefault(moment, 0), self.age(moment)) if moment else 0
 
     def age(self, moment: int) -> int:
-        """Return the age alone, for a moment that is compared with the present and with no other."""
+        """Return only the age, for a moment that is compared with the present and with no other."""
         return max(-self._oldest, min(self._oldest, (self._clock + INSTANT - moment) // QUANTUM)) if moment else -1
 
     def end(self, moment: int) -> Any:
-        """Return the place of a time limit: what is yet to come is compared with the present only."""
+        """Return the position of a time limit: future limits are compared only with the present."""
         return self.at(moment) if moment <= self._clock else self.age(moment)
 
 
@@ -53,7 +53,7 @@ def fingerprint(state: State, bounds: Bounds) -> bytes:
 
 
 def _form(state: State, bounds: Bounds, moments: _Moments) -> Any:
-    """Return the state as nested tuples, a session each."""
+    """Return the state as nested tuples, one per session."""
     held, at = state.held, moments.at
     named = {one.id for one in state.acted}
     acts: dict[str, list[Any]] = {name: [] for name in state.sessions}

@@ -1,9 +1,9 @@
 """A bounded world: a few sessions that make a few calls through the real gate, over the store in memory.
 
 A **state** is what the store holds, the time, and what an outside observer knows from the gate's answers alone: which
-calls were let through and how they ended, who waits, what each session was shown. A **transition** is one thing that
-can happen next. Making one is the gate's own work: its operations are driven as a server drives them, up to the moment
-at which they would sleep.
+calls were let through and how they ended, which sessions wait, what each session was shown. A **transition** is one
+thing that can happen next. The gate itself makes it: its operations are driven as a server drives them, up to the
+moment at which they would sleep.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ RULES: Final = Path(__file__).with_name("rules.json")
 QUANTUM: Final = 1_100_000
 """Shortest time that can pass, in microseconds. No limit of the policy is a multiple of it, so none is met exactly."""
 INSTANT: Final = 10_000
-"""More microseconds than pass at one time: entries that are made at once lie one apart."""
+"""Microseconds: more than pass at one time. Entries that are made at once are one microsecond apart."""
 TTL: Final = 2 * SECOND
-"""How long a lease lasts, in microseconds."""
+"""Length of a lease, in microseconds."""
 WINDOW: Final = 4 * SECOND
-"""How far back the rules of this world look, in microseconds."""
+"""Window of this world's rules, in microseconds."""
 
 
 class Choice(Struct, frozen=True):
@@ -50,21 +50,21 @@ class Choice(Struct, frozen=True):
 
     @property
     def tier(self) -> int:
-        """The tier that the rules give it."""
+        """Return the tier that the rules give the call."""
         return int(self.tool[-1])
 
     @property
     def mode(self) -> str:
-        """What it does to its keys: read, write or append."""
+        """Return what the call does to its keys: read, write or append."""
         return {"look": "read", "add": "append"}.get(self.tool[:-1], "write")
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of its keys."""
+        """Return the names of the call's keys."""
         return (self.on, self.also) if self.also else (self.on,)
 
     def __str__(self) -> str:
-        """How a trace names it."""
+        """Return the name of the call in a trace."""
         extras = ["pausing"] * self.pause + [f"waiting up to {self.wait:g} s"] * bool(self.wait)
         extras += [f"committing to {self.side}"] * bool(self.side)
         return f"{self.tool} on {' and '.join(self.keys)}" + (f" ({', '.join(extras)})" if extras else "")
@@ -73,9 +73,9 @@ class Choice(Struct, frozen=True):
 class Acted(Struct, frozen=True, gc=False):
     """A call that was let through, as an observer of the answers knows it.
 
-    ``until`` is the end of its lease, 0 for none. ``outcome`` is empty while nobody has said how it ended, and
-    ``ended`` then 0. ``alive``: its session still runs it and will report. ``question`` is the id of the approval it
-    needed, 0 for none.
+    ``until`` is the end of its lease, 0 for none. ``outcome`` is empty until it is reported, and ``ended`` is then 0.
+    ``alive`` says that its session still runs it and will report. ``question`` is the id of the approval it needed, 0
+    for none.
     """
 
     id: int
@@ -89,7 +89,7 @@ class Acted(Struct, frozen=True, gc=False):
 
 
 class Waiting(Struct, frozen=True, gc=False):
-    """A call in the queue: its id, its place, when its wait ends and when it polled last."""
+    """A call in the queue: its id, its place, the end of its wait and its last poll."""
 
     choice: Choice
     call_id: str
@@ -107,7 +107,7 @@ class Shown(Struct, frozen=True, gc=False):
 
 
 class Question(Struct, frozen=True, gc=False):
-    """A call that was asked or blocked. ``answered`` is the moment of a person's yes, negative of a no, else 0."""
+    """A call with the verdict ask or block. ``answered`` is the moment of a person's yes, negative for a no, or 0."""
 
     id: int
     choice: Choice
@@ -115,9 +115,9 @@ class Question(Struct, frozen=True, gc=False):
 
 
 class Session(Struct, frozen=True, gc=False):
-    """What is known of a session: how many calls it ``made``, and what of them is not over.
+    """What is known of a session: the number of calls it ``made``, and those that have not ended.
 
-    ``pauses`` are the moments at which it was paused, the newest two.
+    ``pauses`` are the moments of its two newest pauses.
     """
 
     made: int = 0
@@ -138,7 +138,7 @@ class State(Struct, frozen=True, gc=False):
 
 
 class Transition(Struct, frozen=True, gc=False):
-    """One thing that can happen. ``id`` is an action's or a question's, ``text`` an outcome, ``time`` microseconds."""
+    """One thing that can happen. ``id`` is an action's or question's, ``text`` an outcome, ``time`` microseconds."""
 
     what: str
     who: str = ""
@@ -149,7 +149,7 @@ class Transition(Struct, frozen=True, gc=False):
 
 
 class Taken(Struct, frozen=True, gc=False):
-    """A transition that was made: between which states, at which moment, and what the gate answered."""
+    """A transition that was made: the states before and after, the moment, and the gate's answer."""
 
     before: State
     transition: Transition
@@ -163,9 +163,9 @@ class Taken(Struct, frozen=True, gc=False):
 class Bounds(Struct, frozen=True, kw_only=True):
     """What can happen in a world.
 
-    ``calls`` is how many calls each session makes at most. ``outcomes`` are those that sessions report, ``spooled``
-    also late, through the spool. ``times`` are the times that can pass at once, in microseconds, and ages of more than
-    ``oldest`` count as alike. ``state`` limits how many states are explored.
+    ``calls`` is the maximum number of calls of each session. ``outcomes`` are those that sessions report, ``spooled``
+    also late, through the spool. ``times`` are the periods that can pass at once, in microseconds. Ages of more than
+    ``oldest`` count as alike. ``state`` limits the number of explored states.
     """
 
     sessions: tuple[str, ...] = ("mira", "doug")
@@ -185,7 +185,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class _Operations(Operations):
-    """The gate's operations; what the rules make of a call is computed once for each of its forms."""
+    """The gate's operations. The classification of a call is computed once for each of its forms."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -199,7 +199,7 @@ class _Operations(Operations):
 
 
 class World:
-    """The gate under test with its store and its clock. Every method returns to a given state first."""
+    """The gate under test with its store and its clock. Every method first restores a given state."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -212,7 +212,7 @@ class World:
         """Return the state in which nothing has happened."""
         return State(ManualClock().now, _Held({}, {}, {}, {}, {}), {name: Session() for name in self.bounds.sessions})
 
-    # --- what can happen -------------------------------------------------------------------------
+    # --- What can happen -------------------------------------------------------------------------
 
     def transitions(self, state: State) -> Iterator[Transition]:
         """Yield what can happen next, always in the same order."""
@@ -254,7 +254,7 @@ class World:
             for happened in bounds.resolves:
                 yield Transition("resolve", id=one.id, text="happened" if happened else "not")
 
-    # --- making it happen ------------------------------------------------------------------------
+    # --- Making it happen ------------------------------------------------------------------------
 
     def take(self, state: State, transition: Transition) -> Taken:
         """Make a transition from a state."""
@@ -265,7 +265,7 @@ class World:
         return replace(taken, after=after)
 
     def _drive(self, operation: Effects[Any]) -> tuple[Any, Applied | None]:
-        """Run an operation as far as it goes without sleeping; return what it returned, and its last transaction.
+        """Run an operation until it would sleep. Return its result and its last transaction.
 
         An operation that would sleep returns None.
         """
@@ -300,7 +300,7 @@ class World:
         return self._queued(state, transition, Waiting(choice, call_id, 0, ends, 0), applied)
 
     def _poll(self, state: State, transition: Transition) -> Taken:
-        """Run the waiting operation from one sleep to the next: it starts again from what it had."""
+        """Run the waiting operation from one sleep to the next. It starts again from its previous state."""
         waiting = state.sessions[transition.who].waiting
         assert waiting is not None
         facts, identity = self.gate._facts_of(_call(transition.who, waiting.choice, waiting.call_id))
@@ -366,7 +366,7 @@ class World:
         acted = []
         for one in state.acted:
             if one.id == transition.id:
-                first = report.ok and one.outcome in ("", "unknown")  # the first report stands
+                first = report.ok and one.outcome in ("", "unknown")  # the first report counts
                 said = replace(one, outcome=transition.text, ended=now) if first else one
                 acted.append(replace(said, alive=False))
             elif _repeated(one, state, transition, self.store._held):
@@ -407,7 +407,7 @@ class World:
         return Taken(state, transition, after, now, report=report)
 
     def _crash(self, state: State, transition: Transition) -> Taken:
-        """End the session's process: it polls and reports no more. Another one of the same name goes on."""
+        """End the session's process: it polls and reports no more. Another one with the same name continues."""
         session = replace(state.sessions[transition.who], waiting=None)
         acted = tuple(replace(one, alive=False) if one.session == transition.who else one for one in state.acted)
         after = replace(_with(state, transition.who, session), acted=acted)
@@ -418,7 +418,7 @@ class World:
         return Taken(state, transition, state, self.store.now())
 
     def _rotate(self, state: State, transition: Transition) -> Taken:
-        """Let go whatever the store need not keep, as the gate's upkeep does."""
+        """Drop everything that the store need not keep, as the gate's upkeep does."""
         now = self.store.now()
         self.store.maintain(horizon(now, WINDOW))
         self.store.take(now, horizon(now, WINDOW), delete=True)
@@ -428,7 +428,7 @@ class World:
         return Taken(state, transition, replace(state, clock=state.clock + transition.time), state.clock)
 
 
-# --- what an observer concludes ---------------------------------------------------------------------
+# --- What an observer concludes ---------------------------------------------------------------------
 
 
 def _call(who: str, choice: Choice, call_id: str) -> Call:
@@ -462,7 +462,7 @@ def _repeated(one: Acted, state: State, reported: Transition, held: _Held) -> bo
 
 
 def _forget(state: State, bounds: Bounds) -> State:
-    """Drop what no promise asks for any more: actions that did not happen, and those that ended long ago.
+    """Drop what no promise needs any more: actions that did not happen, and those that ended long ago.
 
     A session's later action hides an earlier one that ended after it, so the later stays as long as the earlier.
     """
