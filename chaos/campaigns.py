@@ -1,4 +1,4 @@
-"""The campaigns: who works on what, and what is done to it meanwhile."""
+"""The campaigns: which processes work on what, and which faults happen to them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ _HOUR: Final = 3_600.0
 
 
 class Campaign(NamedTuple):
-    """``stage`` starts workers and servers; ``faults`` happen to them.
+    """One campaign. ``stage`` starts workers and servers; ``faults`` happen to them.
 
-    ``counts`` tells how many faults of which kind lie in the history itself. ``load``: least seconds that it needs.
-    ``checked`` False: bits are flipped where nothing can notice, so only that everybody goes on is asked. ``settles``:
-    a fault waits until everybody has come over the one before. ``ttl``: seconds that a lease lasts. ``tier``: decisions
-    below it may be lost. ``timed`` False: the store may follow a clock that is wrong once no lease is open. ``spools``:
-    what clients could not cancel or report must arrive later. ``often``: a thorough run counts its faults.
+    ``counts`` returns the number of faults, by kind, that the history itself contains. ``load`` is the minimum time in
+    seconds. With ``checked`` False, bits are flipped where no component can notice, so the only check is that all
+    workers continue. With ``settles``, a fault waits until all workers have recovered from the previous one. ``ttl`` is
+    the length of a lease in seconds. Decisions below ``tier`` may be lost. With ``timed`` False, the store may follow a
+    wrong clock once no lease is open. With ``spools``, reports and cancellations that clients could not send must
+    arrive later. With ``often``, a thorough run counts the campaign's faults.
     """
 
     name: str
@@ -66,32 +67,32 @@ class Campaign(NamedTuple):
     often: bool = False
 
 
-# --- stages -------------------------------------------------------------------------------------------
+# --- Stages -------------------------------------------------------------------------------------------
 
 
 def embedded(scene: Scene) -> None:
-    """Sessions with gates of their own on one file."""
+    """Start sessions with their own gates on one file."""
     scene.spawn(4, ties=True)
 
 
 def torn(scene: Scene) -> None:
-    """The negative control: gates that look in one transaction and write in another."""
+    """Start the negative control: gates that read in one transaction and write in another."""
     scene.spawn(4, broken_store="torn", apart=0.0, kinds={"lock": 1}, places=1)
 
 
 def unwatched(scene: Scene) -> None:
-    """The negative control: gates that never ask whether the database is still the one that they acknowledged into."""
+    """Start the negative control: gates that never check that the database is still the acknowledged one."""
     scene.spawn(4, broken_store="unwatched")
 
 
 def one_server(scene: Scene) -> None:
-    """Clients of one server over a file."""
+    """Start clients of one server over a file."""
     scene.serve()
     scene.spawn(4, urls=(scene.sites[0].url(),))
 
 
 def impatient_clients(scene: Scene) -> None:
-    """Clients that wait for a second and send nothing twice; two of them spool where the server looks."""
+    """Start clients that wait for one second and send nothing twice. Two of them spool where the server looks."""
     scene.serve()
     plan = {"urls": (scene.sites[0].url(),), "deadline": 1.0, "tries": 1, "kinds": {**KINDS, "note": 40}}
     scene.spawn(2, spool=str(scene.sites[0].state), **plan)
@@ -99,7 +100,7 @@ def impatient_clients(scene: Scene) -> None:
 
 
 def server_on_a_faulty_disk(scene: Scene) -> None:
-    """Clients of one server whose disk can be made to fail; two of them give up sooner than the disk works again."""
+    """Start clients of one server whose disk can be made to fail. Two of them give up before the disk works again."""
     scene.serve(faulty_disk=True)
     urls = (scene.sites[0].url(),)
     scene.spawn(2, urls=urls)
@@ -107,7 +108,7 @@ def server_on_a_faulty_disk(scene: Scene) -> None:
 
 
 def jumping_clock(scene: Scene) -> None:
-    """Gates of processes' own on one file; the clock of one jumps an hour ahead while they work."""
+    """Start gates in their own processes on one file. The clock of one jumps an hour ahead while they work."""
     clock_of(scene.folder).write_bytes(b"\0")
     scene.spawn(3)
     scene.spawn(1, ahead=_HOUR, jumps=True)
@@ -122,7 +123,7 @@ def _on_redis(scene: Scene) -> None:
 
 
 def _two_servers(scene: Scene) -> None:
-    """Two servers on the store, clients that go over to the other one, and one gate of a process's own."""
+    """Start two servers on the store, clients that switch to the other server, and one gate in its own process."""
     scene.serve(2, store=scene.store)
     urls = tuple(site.url() for site in scene.sites)
     scene.spawn(2, urls=urls)
@@ -131,38 +132,38 @@ def _two_servers(scene: Scene) -> None:
 
 
 def servers_on_postgres(scene: Scene) -> None:
-    """Two servers on PostgreSQL."""
+    """Start two servers on PostgreSQL."""
     _on_postgres(scene)
     _two_servers(scene)
 
 
 def servers_on_redis(scene: Scene) -> None:
-    """Two servers on Redis."""
+    """Start two servers on Redis."""
     _on_redis(scene)
     _two_servers(scene)
 
 
 def gates_on_postgres(scene: Scene) -> None:
-    """Gates of processes' own on PostgreSQL."""
+    """Start gates in their own processes on PostgreSQL."""
     _on_postgres(scene)
     scene.spawn(4, ties=True)
 
 
 def gates_on_redis(scene: Scene) -> None:
-    """Gates of processes' own on Redis."""
+    """Start gates in their own processes on Redis."""
     _on_redis(scene)
     scene.spawn(4, ties=True)
 
 
 def wire_to_server(scene: Scene) -> None:
-    """A proxy between clients and their server."""
+    """Put a proxy between clients and their server."""
     scene.serve()
     proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
     scene.spawn(4, urls=(scene.sites[0].url(proxy.port),))
 
 
 def wire_to_postgres(scene: Scene) -> None:
-    """A proxy between gates and PostgreSQL; one gate goes by a way that is whole."""
+    """Put a proxy between gates and PostgreSQL. One gate connects without it."""
     _on_postgres(scene)
     proxy = scene.proxy(("127.0.0.1", scene.estate.database.port))
     schema = scene.store.partition("schema=")[2]
@@ -171,7 +172,7 @@ def wire_to_postgres(scene: Scene) -> None:
 
 
 def wire_to_redis(scene: Scene) -> None:
-    """A proxy between gates and Redis; one gate goes by a way that is whole."""
+    """Put a proxy between gates and Redis. One gate connects without it."""
     _on_redis(scene)
     proxy = scene.proxy(("127.0.0.1", scene.estate.cache.port))
     prefix = scene.store.partition("prefix=")[2]
@@ -180,14 +181,14 @@ def wire_to_redis(scene: Scene) -> None:
 
 
 def bits_over_https(scene: Scene) -> None:
-    """Bits are flipped between clients and their server, over TLS."""
+    """Flip bits between clients and their server, over TLS."""
     scene.serve(tls=True)
     proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
     scene.spawn(3, urls=(scene.sites[0].url(proxy.port),), cafile=str(scene.estate.certificate[0]))
 
 
 def bits_over_postgres_tls(scene: Scene) -> None:
-    """Bits are flipped between gates and PostgreSQL, over TLS."""
+    """Flip bits between gates and PostgreSQL, over TLS."""
     _on_postgres(scene)
     proxy = scene.proxy(("127.0.0.1", scene.estate.database.port))
     schema = scene.store.partition("schema=")[2]
@@ -195,7 +196,7 @@ def bits_over_postgres_tls(scene: Scene) -> None:
 
 
 def bits_over_redis_tls(scene: Scene) -> None:
-    """Bits are flipped between gates and Redis, over TLS."""
+    """Flip bits between gates and Redis, over TLS."""
     _on_redis(scene)
     proxy = scene.proxy(("127.0.0.1", scene.estate.cache.tls))
     prefix = scene.store.partition("prefix=")[2]
@@ -203,14 +204,14 @@ def bits_over_redis_tls(scene: Scene) -> None:
 
 
 def bits_over_http(scene: Scene) -> None:
-    """Bits are flipped between clients and their server, and nothing can notice where they make sense."""
+    """Flip bits between clients and their server, where no component can notice a change that still makes sense."""
     scene.serve()
     proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
     scene.spawn(3, urls=(scene.sites[0].url(proxy.port),), broken=True)
 
 
 def small_pool(scene: Scene) -> None:
-    """Sixteen threads and a server share two connections each."""
+    """Let sixteen threads and a server share two connections each."""
     _on_postgres(scene)
     scene.serve(1, store=f"{scene.store}&pool=2")
     scene.spawn(1, store=f"{scene.store}&pool=2", threads=16, apart=0.02)
@@ -218,7 +219,7 @@ def small_pool(scene: Scene) -> None:
 
 
 def wrong_clock_at_server(scene: Scene) -> None:
-    """Clients whose clocks are a day off, one each way."""
+    """Start clients whose clocks are a day off, one in each direction."""
     scene.serve()
     urls = (scene.sites[0].url(),)
     scene.spawn(1, urls=urls, ahead=_DAY)
@@ -227,13 +228,13 @@ def wrong_clock_at_server(scene: Scene) -> None:
 
 
 def wrong_clock_on_postgres(scene: Scene) -> None:
-    """Gates whose machines' clocks are a day off."""
+    """Start gates on PostgreSQL whose machines' clocks are a day off."""
     _on_postgres(scene)
     _wrong_clocks(scene)
 
 
 def wrong_clock_on_redis(scene: Scene) -> None:
-    """Gates whose machines' clocks are a day off."""
+    """Start gates on Redis whose machines' clocks are a day off."""
     _on_redis(scene)
     _wrong_clocks(scene)
 
@@ -245,27 +246,27 @@ def _wrong_clocks(scene: Scene) -> None:
 
 
 def sets_on_sqlite(scene: Scene) -> None:
-    """Calls of two and three keys that overlap, trees among them, in every order."""
+    """Start calls with two and three overlapping keys, trees among them, in every order."""
     scene.spawn(4, kinds={"set": 1}, apart=0.003)
 
 
 def sets_on_postgres(scene: Scene) -> None:
-    """The same on PostgreSQL."""
+    """Start the same on PostgreSQL."""
     _on_postgres(scene)
     scene.spawn(4, kinds={"set": 1}, apart=0.003)
 
 
 def sets_on_redis(scene: Scene) -> None:
-    """The same on Redis."""
+    """Start the same on Redis."""
     _on_redis(scene)
     scene.spawn(4, kinds={"set": 1}, apart=0.003)
 
 
-# --- faults that lie in what is done --------------------------------------------------------------------
+# --- Faults in what the sessions do --------------------------------------------------------------------
 
 
 def crossed(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
-    """How often two sessions asked at once for keys in contrary orders."""
+    """Return how often two sessions asked at once for keys in opposite orders."""
     asked = [event for event in events if event.what == "invoke" and event.verb == "intercept"]
     ends = {(event.who, event.op): event.at for event in events if event.what != "invoke" and event.verb == "intercept"}
     found = 0
@@ -278,20 +279,20 @@ def crossed(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
 
 
 def _contrary(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether what comes first in one comes later in the other, and the other way about."""
+    """Return True if a key that comes first in one comes later in the other, and the reverse."""
     places = [(a, b) for a, mine in enumerate(one) for b, theirs in enumerate(other) if meet((mine,), (theirs,))]
     return any(a < c and b > d for a, b in places for c, d in places)
 
 
 def off(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
-    """How many answers sessions with a wrong clock got."""
+    """Return how many answers sessions with a wrong clock got."""
     wrong = {name for name, plan in scene.plans.items() if plan.ahead}
     answers = sum(event.what == "answer" and event.who.partition(":")[0] in wrong for event in events)
     return {"answer to a process with a wrong clock": answers}
 
 
 def crowded(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
-    """How often more requests were under way in a process than it has connections."""
+    """Return how often a process had more requests running than it has connections."""
     under_way: dict[str, int] = {}
     found = 0
     for event in events:
@@ -304,7 +305,7 @@ def crowded(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
 
 
 def without_gate(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
-    """How many calls of tier 4 were given up, reports were spooled and calls ran without the gate."""
+    """Return how many tier 4 calls were given up, reports were spooled, and calls ran without the gate."""
     tiers = {event.op: event.tier for event in events if event.what == "invoke" and event.verb == "intercept"}
     gone = [event for event in events if event.what == "unknown"]
     return {

@@ -1,18 +1,18 @@
-"""What must hold of a history, of the journal that is left, and of what the leases guarded. Pure functions.
+"""What must hold of a history, of the remaining journal, and of what the leases guarded. Pure functions.
 
-Why it is sound: a violation that is told has happened, whatever the machine did in between.
+The checker is sound: a violation that it reports has really happened, whatever the machine did in between.
 
-* A lease is **surely held** from the moment its answer was read until its end was first asked for, or until its time
-  has run out counted from before it was asked for. Whenever the store really granted it and really ended it, it was
-  live all that time. So two leases that exclude one another and are surely held at one moment were both live then.
-* What got no answer may or may not have happened. It proves nothing about others, so it makes no interval; what it
-  ends, it ends as early as possible.
-* Whether there is an order of grants and ends that fits all answers (linearizability of a lock) is a question of
-  neighbours only: in the order of tokens, each lease must be able to end before the next one's grant is known. That is
-  the first two rules together: intervals that do not meet, and tokens in the order of time.
+* A lease is **surely held** from the moment its answer was read until its end was first requested, or until its time
+  has run out, counted from before it was requested. Whenever the store really granted it and really ended it, the lease
+  was live all that time. So two leases that exclude one another and are surely held at one moment were both live then.
+* A request without an answer may or may not have been carried out. It proves nothing about other sessions, so it makes
+  no interval; if it ends something, it ends it as early as possible.
+* Whether an order of grants and ends exists that fits all answers (linearizability of a lock) is a question of
+  neighbours only: in the order of tokens, each lease must be able to end before the next one's grant is known. The
+  first two rules check this together: intervals that do not overlap, and tokens in the order of time.
 
-The journal claims to be that order. It is replayed by a small interpreter of its own, which knows what an entry does to
-a lease and nothing of how the gate decides, so it also judges what no worker was told of.
+The journal claims to be that order. A small interpreter replays it. It knows what an entry does to a lease and nothing
+of how the gate decides, so it also judges what no worker saw.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from chaos.resource import Written
 _NS: Final = 1_000_000_000
 _US: Final = 1_000_000
 SLACK: Final = 0.05
-"""Seconds by which two clocks of one machine may differ in how long a lease lasts."""
+"""Seconds by which two clocks of one machine may differ about the length of a lease."""
 _ENDINGS: Final = frozenset({Did.COMPLETE, Did.RELEASE, Did.RESOLVE})
 _ENTERED: Final = frozenset({Did.INTERCEPT, Did.LATE})
 _LEASED: Final = 3
@@ -42,10 +42,10 @@ _LEASED: Final = 3
 class Promise(Struct, frozen=True, kw_only=True):
     """What the store under test promises.
 
-    ``ttl``: every lease's length in seconds. ``tier``: decisions of this tier and above are never lost once answered
-    (0: none is). ``reports``: nor are their reports. ``clock``: how many nanoseconds the store's clock is ahead of the
-    history's; None where that is not asked. ``spools``: a call that its session gave up holds nobody off, and a report
-    that got no answer is carried out later.
+    ``ttl`` is the length of every lease in seconds. Decisions of ``tier`` and above are never lost once answered (0:
+    none is); with ``reports`` the same holds for their reports. ``clock`` is the number of nanoseconds by which the
+    store's clock is ahead of the history's, None if that is not checked. With ``spools``, a call that its session gave
+    up holds no other session off, and a report without an answer arrives later.
     """
 
     ttl: float
@@ -56,7 +56,7 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 
 class Violation(NamedTuple):
-    """``rule`` is its name in the table of the README, ``at`` its place in the history (0: in the journal alone)."""
+    """A violation. ``rule`` is its name in the README, ``at`` its place in the history (0: only in the journal)."""
 
     rule: str
     told: str
@@ -64,7 +64,7 @@ class Violation(NamedTuple):
 
 
 class _Lease:
-    """What one worker knows of one lease. Times in nanoseconds."""
+    """What one worker knows of one lease. Times are in nanoseconds."""
 
     def __init__(self, asked: Event, id: int, first: int) -> None:
         self.asked = asked
@@ -76,7 +76,7 @@ class _Lease:
         self.unsure = False
 
     def surely(self) -> list[tuple[int, int]]:
-        """When it was live, whatever happened to what was not answered."""
+        """Return when the lease was live, whatever happened to the requests without an answer."""
         if self.unsure:
             return []
         merged: list[tuple[int, int]] = []
@@ -95,7 +95,7 @@ class _Lease:
 
 
 class _Told(Struct):
-    """The history in the form in which it is asked."""
+    """The history in the form in which the rules query it."""
 
     pairs: list[tuple[Event, Event]]
     open: list[Event]
@@ -107,7 +107,7 @@ class _Told(Struct):
 def check(
     events: Sequence[Event], journal: Sequence[Entry], counters: Mapping[str, Sequence[Written]], promise: Promise
 ) -> list[Violation]:
-    """All violations, those of the history first. ``events`` are in the order of time."""
+    """Return all violations, those of the history first. ``events`` are in the order of time."""
     told = _read(events, promise)
     return [
         *told.found,
@@ -126,7 +126,7 @@ def check(
 
 
 def meet(one: Iterable[str], other: Iterable[str]) -> bool:
-    """Whether two sets of keys have a thing in common: a key, or a tree and something below it."""
+    """Return True if two sets of keys overlap: they share a key, or one has a tree over a key of the other."""
     return any(
         mine == theirs
         or (mine[-1] == "/" and theirs.startswith(mine))
@@ -152,10 +152,10 @@ def _read(events: Sequence[Event], promise: Promise) -> _Told:
         elif event.what == "unknown":
             lost = asked.pop(name)
             for lease in told.leases.values() if lost.verb == "intercept" else ():
-                if lease.asked.op == event.op:  # asked for again and given up: what the call had opened is taken back
+                if lease.asked.op == event.op:  # repeated and given up, so what the call had opened is undone
                     lease.ends = min(lease.ends, lost.at)
             if lost.verb in ("lock", "release"):
-                # They go by the key alone: wherever they are, they may still open or end a lock of the session.
+                # Locks go by the key alone, so this request may still open or end a lock of the session.
                 given_up |= {(event.who, key) for key in lost.keys}
         elif event.what == "answer":
             request = asked.pop(name)
@@ -174,13 +174,13 @@ def _read(events: Sequence[Event], promise: Promise) -> _Told:
 
 
 def _learn(told: _Told, asked: Event, answer: Event, promise: Promise, given_up: set[tuple[str, str]]) -> None:
-    """Takes one answer into what is known of the leases."""
+    """Add one answer to what is known of the leases."""
     lease = told.leases.get(answer.id if asked.verb in ("intercept", "lock") else asked.id)
     length = int((promise.ttl - SLACK) * _NS)
     if asked.verb in ("intercept", "lock"):
         if not answer.ok or asked.tier < 3:
             return
-        # A repeated answer may be that of an earlier try, whose lease began then.
+        # A repeated answer may belong to an earlier try, whose lease began earlier.
         since = told.first[asked.op] if answer.repeated else asked.at
         if lease is None:
             lease = told.leases[answer.id] = _Lease(asked, answer.id, told.first[asked.op])
@@ -189,7 +189,7 @@ def _learn(told: _Told, asked: Event, answer: Event, promise: Promise, given_up:
             if asked.verb != "lock" or asked.who != lease.asked.who:
                 told.found.append(Violation("tokens", f"{asked.op} was given the token of {lease}", answer.at))
                 return
-            lease.unsure = True  # the session has locked again what it held: its own later tokens are greater
+            lease.unsure = True  # the session has locked its own key again, so its later tokens are greater
         lease.known.append((answer.at, since + length))
     elif lease is None:
         return
@@ -200,15 +200,15 @@ def _learn(told: _Told, asked: Event, answer: Event, promise: Promise, given_up:
 
 
 def _of(who: str, process: str) -> bool:
-    """Whether a session is one of a process's."""
+    """Return True if a session belongs to a process."""
     return who.partition(":")[0] == process
 
 
-# --- the history alone ------------------------------------------------------------------------------
+# --- The history alone ------------------------------------------------------------------------------
 
 
 def _finished(events: Sequence[Event], told: _Told) -> list[Violation]:
-    """Whoever was not killed got an answer, or was told that there is none."""
+    """Check that every worker that was not killed got an answer, or an error that says that there is none."""
     dead = {event.who for event in events if event.verb == "killed"}
     return [
         Violation("no hang", f"{asked.who} never came back from {asked.verb} ({asked.op})", asked.at)
@@ -218,12 +218,12 @@ def _finished(events: Sequence[Event], told: _Told) -> list[Violation]:
 
 
 def _exclusive(asked: Event) -> bool:
-    """At tier 3 a lease warns; at tier 4 it excludes."""
+    """Return True if the lease excludes others. At tier 3 a lease warns; at tier 4 it excludes."""
     return asked.tier >= 4
 
 
 def _alone(told: _Told) -> list[Violation]:
-    """Two leases that exclude one another are never held at once."""
+    """Check that two leases that exclude one another are never held at once."""
     spans = sorted((start, end, lease.id) for lease in told.leases.values() for start, end in lease.surely())
     found = []
     live: list[tuple[int, _Lease]] = []
@@ -240,7 +240,7 @@ def _alone(told: _Told) -> list[Violation]:
 
 
 def _tokens(told: _Told) -> list[Violation]:
-    """Of two leases with a key in common, the one asked for after the other was granted has the greater token."""
+    """Check that of two leases with a common key, the one requested after the other's grant has the greater token."""
     leases = [lease for lease in told.leases.values() if not lease.unsure]
     moments = sorted(
         [(lease.first, 0, lease.id) for lease in leases]
@@ -261,7 +261,7 @@ def _tokens(told: _Told) -> list[Violation]:
 
 
 def _refusals(told: _Told, promise: Promise) -> list[Violation]:
-    """Nobody is held off by a lease that had ended before he asked."""
+    """Check that no session is held off by a lease that had ended before it asked."""
     if not promise.reports:
         return []
     return [
@@ -273,7 +273,7 @@ def _refusals(told: _Told, promise: Promise) -> list[Violation]:
 
 
 def _repeats(told: _Told, promise: Promise) -> list[Violation]:
-    """The same call is answered alike, and so is the same report."""
+    """Check that the same call always gets the same answer, and so does the same report."""
     found = []
     let: dict[str, _Lease] = {}
     states: dict[int, tuple[str, Event]] = {}
@@ -296,20 +296,20 @@ def _repeats(told: _Told, promise: Promise) -> list[Violation]:
 
 
 def _stands(lease: _Lease, asked: Event, answer: Event, promise: Promise) -> bool:
-    """Whether the answer that opened it still had to be repeated: it was live then, or its report stood."""
+    """Return True if the answer that opened the lease still had to be repeated: it was live, or its report counted."""
     live = any(start < asked.at and answer.at < end for start, end in lease.known) and answer.at < lease.ends
     return live or (promise.reports and lease.ended < asked.at and not lease.unsure)
 
 
 def _timed(told: _Told, promise: Promise) -> list[Violation]:
-    """A decision's moment lies between its question and its answer, by the store's clock and nobody else's."""
+    """Check that a decision's moment lies between its request and its answer, by the store's clock and no other."""
     if promise.clock is None:
         return []
     found = []
     for asked, answer in told.pairs:
         if asked.verb != "intercept" or not answer.id:
             continue
-        # What is repeated was decided at an earlier try.
+        # A repeated answer was decided at an earlier try.
         since = told.first[asked.op] if answer.repeated else asked.at
         early, late = (answer.id - (at + promise.clock) / 1000 for at in (since, answer.at))
         if early < -SLACK * _US or late > SLACK * _US:
@@ -320,11 +320,11 @@ def _timed(told: _Told, promise: Promise) -> list[Violation]:
     return found
 
 
-# --- the history and the journal --------------------------------------------------------------------
+# --- The history and the journal --------------------------------------------------------------------
 
 
 def _kept(told: _Told, journal: Sequence[Entry], promise: Promise) -> list[Violation]:
-    """What was answered stands in the journal, once; and nothing that nobody asked for."""
+    """Check that every answer is in the journal once, and that the journal holds nothing that was not requested."""
     found = []
     at = {entry.seq: entry for entry in journal}
     of: dict[int, list[Entry]] = defaultdict(list)
@@ -392,7 +392,7 @@ def _spooled(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violatio
 
 
 def _decided(asked: Event, answer: Event, entry: Entry | None) -> list[Violation]:
-    """One decision beside the entry that has its number."""
+    """Compare one decision with the entry that has its number."""
     what = f"{asked.verb} {asked.op} of {asked.who}, answered as {answer.id}"
     if entry is None:
         return [Violation("nothing lost", f"{what}, is not there", answer.at)]
@@ -409,7 +409,7 @@ def _decided(asked: Event, answer: Event, entry: Entry | None) -> list[Violation
 
 
 class _Live(Struct):
-    """An open lease, or a place in the line, as the journal has it. Moments in microseconds."""
+    """An open lease, or a waiter, as the journal has it. Moments are in microseconds."""
 
     entry: Entry
     expires: int
@@ -427,7 +427,7 @@ class _Live(Struct):
 
 
 def _replayed(journal: Sequence[Entry], promise: Promise) -> list[Violation]:
-    """The journal, replayed: it is one order, each grant finds its keys free, each action ends once."""
+    """Replay the journal: it is one order, each grant finds its keys free, each action ends once."""
     replay = _Replay(promise)
     for entry in journal:
         replay.take(entry)
@@ -460,7 +460,7 @@ class _Replay:
         elif entry.event in (Did.INTERCEPT, Did.LOCK):
             self._decision(entry)
         elif entry.event is Did.REFUSE:
-            # Of a request that was sent twice one may be refused late, while the other keeps its place.
+            # If a request was sent twice, one copy may be refused late while the other keeps its place.
             self._refused[entry.session, str(entry.body.get("callId", ""))] = self._left_line(entry)
         elif entry.event is Did.RENEW:
             self._renewed(entry)
@@ -499,9 +499,9 @@ class _Replay:
         self._open[entry.seq] = mine
 
     def _left_line(self, entry: Entry) -> list[int]:
-        """Forget the places that the call had in the queue; return their numbers.
+        """Forget the waiters of the call. Return their numbers.
 
-        A call whose request was sent twice may have two: which of them it gave up cannot be told.
+        A call whose request was sent twice may have two waiters; which of them it gave up is not known.
         """
         if not entry.body.get("callId"):
             return []
@@ -551,7 +551,7 @@ class _Replay:
 
 
 def _in_line(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violation]:
-    """Who came to the line after another was known to stand in it has a later place. A session waits once."""
+    """Check that a session that queued after another was known to wait has a later place. A session waits once."""
     places: dict[str, int] = {}
     for entry in journal:
         if entry.event is Did.QUEUE:
@@ -571,11 +571,11 @@ def _in_line(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violatio
     return found
 
 
-# --- the history and the counters -------------------------------------------------------------------
+# --- The history and the counters -------------------------------------------------------------------
 
 
 def _counted(events: Sequence[Event], counters: Mapping[str, Sequence[Written]], told: _Told) -> list[Violation]:
-    """No increment is lost, and nobody is fenced off while his lease stands."""
+    """Check that no increment is lost, and that no session is fenced off while its lease is live."""
     found = []
     for name, writes in counters.items():
         for number, (before, now) in enumerate(zip((0, *(one.value for one in writes)), writes, strict=False)):

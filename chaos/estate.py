@@ -1,6 +1,6 @@
-"""The servers that the campaigns run against: private ones, on the loopback, made when a campaign first asks.
+"""The servers that the campaigns use: private ones on the loopback, started when a campaign first needs them.
 
-One PostgreSQL and one Redis serve all campaigns of a run, each in a schema or under a prefix of its own. Both also
+One PostgreSQL and one Redis serve all campaigns of a run, each in its own schema or under its own prefix. Both also
 speak TLS, with a certificate that is made for the run.
 """
 
@@ -30,7 +30,7 @@ _CELLS: Final = {"recent": "allow", "stale": "allow", "unknown": "allow"}
 RULES: Final = json.dumps(
     {
         "rules": [
-            # What holds others off is the lease alone, so that a session that died does not end the campaign.
+            # Only the lease holds others off, so a session that died does not end the campaign.
             {"tool": "hold", "tier": 4, "effect": "write", "contextKey": _KEYS, "cells": _CELLS, "repeats": False},
             {"tool": "advise", "tier": 3, "effect": "write", "contextKey": _KEYS, "repeats": False},
             {"tool": "note", "tier": 1, "effect": "write", "contextKey": _KEYS, "repeats": False},
@@ -44,7 +44,7 @@ class Absent(Exception):
 
 
 class Database(postgres.Server):
-    """A PostgreSQL that listens on the loopback too, with TLS."""
+    """A PostgreSQL that also listens on the loopback, with TLS."""
 
     def __init__(self, folder: Path, port: int, certificate: tuple[Path, Path]) -> None:
         here = [folder / path.name for path in certificate]
@@ -57,7 +57,7 @@ class Database(postgres.Server):
         super().__init__(folder, [word for name, value in settings.items() for word in ("-c", f"{name}={value}")], port)
 
     def address(self, schema: str, port: int = 0, **more: str) -> str:
-        """A store's URL over TCP: directly, or through a proxy's port."""
+        """Return a store's URL over TCP: direct, or through a proxy's port."""
         extra = "".join(f"&{name}={quote(value, safe='')}" for name, value in more.items())
         return f"postgresql://callosum@127.0.0.1:{port or self.port}/postgres?schema={schema}{extra}"
 
@@ -75,7 +75,7 @@ class Cache(RedisServer):
         super().__init__(folder, *(word for pair in options.items() for word in pair))
 
     def store(self, prefix: str, port: int = 0, *, tls: bool = False) -> str:
-        """A store's URL: directly, or through a proxy's port."""
+        """Return a store's URL: direct, or through a proxy's port."""
         if tls:
             trust = quote(str(self.cafile), safe="")
             return f"rediss://127.0.0.1:{port or self.tls}/0?prefix={prefix}&ssl_ca_certs={trust}"
@@ -83,7 +83,7 @@ class Cache(RedisServer):
 
 
 class Estate:
-    """What is there for the length of a run. ``folder`` is in memory where there is room."""
+    """The servers of one run. ``folder`` is in memory if there is room."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -106,23 +106,27 @@ class Estate:
         self._stack.close()
 
     def name(self) -> str:
-        """A name that no other campaign of the run has."""
+        """Return a name that no other campaign of the run has."""
         return f"chaos{next(self._numbers)}"
 
     @property
     def certificate(self) -> tuple[Path, Path]:
-        """A certificate for the loopback that believes in itself, and its key."""
+        """Return a self-signed certificate for the loopback, and its key."""
         if self._certificate is None:
             self._certificate = certificate_in(self.folder / "tls")
         return self._certificate
 
     @property
     def database(self) -> Database:
-        """The PostgreSQL, started. Raises ``Absent``."""
+        """Return the running PostgreSQL.
+
+        Raises:
+            Absent: PostgreSQL is not installed.
+        """
         if self._database is None:
             if postgres.binaries() is None:
                 raise Absent(postgres.ABSENT)
-            # A socket's path may have no more than 107 characters.
+            # A socket's path may have at most 107 characters.
             folder = Path(tempfile.mkdtemp(prefix="callosum-pg-", dir=self.folder.parent))
             self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
             folder.chmod(0o755)
@@ -133,7 +137,11 @@ class Estate:
 
     @property
     def cache(self) -> Cache:
-        """The Redis, started. Raises ``Absent``."""
+        """Return the running Redis.
+
+        Raises:
+            Absent: Redis is not installed.
+        """
         if self._cache is None:
             if shutil.which("redis-server") is None and shutil.which("valkey-server") is None:
                 raise Absent("there is no redis-server and no valkey-server here: install redis-server")
@@ -145,7 +153,7 @@ class Estate:
 
 
 class Site:
-    """One ``callosum serve`` that can be killed and comes back at the same address."""
+    """One ``callosum serve`` that can be killed and restarts at the same address."""
 
     def __init__(
         self,
@@ -172,16 +180,16 @@ class Site:
         self.server: Server = self.start()
 
     def start(self) -> Server:
-        """Starts it, and waits until it listens."""
+        """Start the server, and wait until it listens."""
         self.server = launch(self.state, *self._options, environ=self._environ)
         return self.server
 
     def url(self, port: int = 0) -> str:
-        """Its address: directly, or through a proxy's port."""
+        """Return the server's address: direct, or through a proxy's port."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{port or self.port}"
 
     def close(self) -> str:
-        """Stops it as a service manager would; returns what was wrong with that, if anything."""
+        """Stop the server as a service manager would. Return what went wrong, if anything."""
         if self.server.process.poll() is not None:
             return f"the server had ended with {self.server.process.returncode}: {self.server.log.read_text()[-2000:]}"
         try:

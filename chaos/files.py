@@ -2,10 +2,10 @@
 
 ::
 
-    all stopped ── files changed ── all continue ── nobody may be answered ── all stopped ── files put back
+    all stopped ── files changed ── all continue ── no call may be answered ── all stopped ── files put back
 
-Nothing may be acknowledged into a wrong file, so afterwards the right one holds every acknowledged decision. A gate
-that does not notice the change fails the rules "exclusion" and "nothing lost".
+No decision may be acknowledged into a wrong file, so afterwards the right file holds every acknowledged decision. A
+gate that does not notice the change fails the rules "exclusion" and "nothing lost".
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Cut = Literal["truncated", "halved", "removed"]
 _ENDS: Final = ("", "-wal", "-shm")
 _LOG: Final = f"{DATABASE}-wal"
 _CHANGED: Final = (0.1, 0.6)
-"""Least and most seconds for which the files stay changed."""
+"""Minimum and maximum seconds for which the files stay changed."""
 _NOTICED: Final = 10.0
-"""Seconds within which a server must have refused a durable call, or taken it because nothing was lost."""
+"""Seconds within which a server must refuse a durable call, or accept it because nothing was lost."""
 _AGAIN: Final = 0.3
-"""Seconds between two refusals that show that a server refuses for good; it looks for a person's word more often."""
+"""Seconds between two refusals that show that a server refuses permanently. It checks for an answer more often."""
 
 
 def change_database(how: Change) -> Fault:
@@ -64,13 +64,13 @@ def change_database(how: Change) -> Fault:
 def cut_log(how: Cut) -> Fault:
     """Return a fault: the log of a running server is cut off or removed.
 
-    A server that refuses durable calls from then on is killed, and gets the files back as they were. One that goes on
+    A server that then refuses durable calls is killed, and gets the files back as they were. A server that continues
     has saved the log.
     """
 
     def fault(scene: Scene) -> None:
         site = scene.sites[0]
-        scene.reports = False  # one that came between the cut and the next durable call goes with the log
+        scene.reports = False  # a report between the cut and the next durable call is lost with the log
         aside = scene.folder / "aside"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
@@ -109,7 +109,7 @@ def stopped(scene: Scene) -> Iterator[None]:
 
 
 def _refuses(scene: Scene, site: Site) -> bool:
-    """Return whether the server refuses calls of tier 4 because its store was changed."""
+    """Return True if the server refuses tier 4 calls because its store was changed."""
     ends = time.monotonic() + _NOTICED
     refused, said = 0, ""
     while time.monotonic() < ends:
@@ -129,7 +129,7 @@ def _refuses(scene: Scene, site: Site) -> bool:
 
 
 def _look_at_health(scene: Scene, site: Site) -> None:
-    """Expect the server to report within a few seconds that it cannot decide, and to name what helps."""
+    """Check that the server reports within a few seconds that it cannot decide, and names the remedy."""
     ends, said = time.monotonic() + _NOTICED, ""
     while time.monotonic() < ends:
         health = site.server.ask("GET", "/health")
@@ -148,7 +148,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _put_nothing(aside: Path, state: Path) -> None:
-    """Leave the place empty: the next gate makes a new database there."""
+    """Leave the place empty: the next gate creates a new database there."""
 
 
 def _put_empty(aside: Path, state: Path) -> None:
@@ -159,7 +159,7 @@ def _put_empty(aside: Path, state: Path) -> None:
 
 
 def _put_older(aside: Path, state: Path) -> None:
-    """Put a copy in its place that knows of no action; its id is the right one."""
+    """Put a copy in its place that has the right id but contains no action."""
     for end in _ENDS[:2]:
         shutil.copy(aside / f"{DATABASE}{end}", aside / f"copy{end}")
     with closing(sqlite3.connect(aside / "copy")) as copy:

@@ -1,7 +1,7 @@
-"""What each worker saw, written down as it happens: a file for each process, a line for each event.
+"""What each worker saw, recorded as it happens: a file per process, a line per event.
 
-A line is written by one system call before a request leaves and after its answer came, so a process that is killed
-loses nothing of what it knew. Times are ``CLOCK_MONOTONIC`` in nanoseconds, which all processes of a machine share.
+One system call writes a line before a request is sent and after its answer arrives, so a process that is killed loses
+nothing of what it knew. Times are ``CLOCK_MONOTONIC`` in nanoseconds, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import msgspec
 
 What = Literal["invoke", "answer", "unknown", "note"]
 Verb = Literal[
-    "intercept", "lock", "renew", "complete", "release",  # what the gate is asked
-    "begin", "write",  # what is done with the guarded resource
+    "intercept", "lock", "renew", "complete", "release",  # requests to the gate
+    "begin", "write",  # uses of the guarded resource
     "queued", "late", "killed", "fault", "healed", "crash",  # notes
 ]  # fmt: skip
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One thing that happened.
+    """One event.
 
-    ``who`` is the session (of a note about a process its name), ``op`` the life of one lease: a call's id, or a name
-    given to a lock. ``unknown`` says that no answer came: the request may or may not have been carried out.
+    ``who`` is the session (in a note about a process, the process's name). ``op`` identifies one lease: a call's id, or
+    a name given to a lock. ``unknown`` says that no answer arrived: the request may or may not have been carried out.
 
-    Of a request: ``keys``, ``tier``, ``ttl`` in seconds, ``outcome``, ``host`` (the lease ends with the process),
-    ``wait``. Of an answer: ``ok`` (let through, acquired, took effect, written), ``id``, ``repeated``, ``state``,
-    ``holder`` (the action that is named as in the way), ``late``. ``text`` is for people.
+    A request has ``keys``, ``tier``, ``ttl`` in seconds, ``outcome``, ``host`` (the lease ends with the process) and
+    ``wait``. An answer has ``ok`` (let through, acquired, took effect, written), ``id``, ``repeated``, ``state``,
+    ``holder`` (the action that it names as a conflict) and ``late``. ``text`` is for people.
     """
 
     at: int
@@ -57,7 +57,7 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 class Recorder:
-    """Writes events to one file; usable from any thread of one process."""
+    """Writes events to one file. It may be used from any thread of one process."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -72,16 +72,16 @@ class Recorder:
         os.close(self._file)
 
     def tell(self, who: str, what: What, verb: Verb, op: str = "", **facts: object) -> Event:
-        """Writes down that something happens now."""
+        """Record that something happens now."""
         event = Event(time.monotonic_ns(), who, what, verb, op, **facts)  # type: ignore[arg-type]
         os.write(self._file, msgspec.json.encode(event) + b"\n")
         return event
 
 
 def read(paths: Iterable[Path]) -> list[Event]:
-    """All events of these files, in the order of time.
+    """Return all events of these files, in the order of time.
 
-    The last line of a process that was killed in the middle of it is left out: nobody had been told of it.
+    If a process was killed while it wrote its last line, that line is left out: no other process knew of it.
     """
     events: list[Event] = []
     for path in paths:

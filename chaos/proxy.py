@@ -1,7 +1,7 @@
-"""A TCP proxy that does to connections what networks do: it delays, goes silent, resets and flips bits.
+"""A TCP proxy that treats connections as networks do: it delays, goes silent, resets and flips bits.
 
-It runs on an event loop in a thread of its own. Its mode can be changed at any moment. Connections that went silent
-stay so, as when a firewall has forgotten them: nobody is told, and whoever waits on one must notice by himself.
+It runs on an event loop in its own thread. Its mode can be changed at any moment. Connections that went silent stay
+silent, as when a firewall has forgotten them: neither end is notified, and each must notice by itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Mode = Literal["plain", "delay", "silent", "reset", "corrupt"]
 MODES: Final[tuple[Mode, ...]] = ("delay", "silent", "reset", "corrupt")
 _PIECE: Final = 65_536
 _LINGER: Final = struct.pack("ii", 1, 0)
-"""On, for no time: closing sends RST and drops what was not sent."""
+"""On, with no time: closing sends RST and drops unsent data."""
 
 
 class _Pair:
-    """One connection of a client, and the one behind it."""
+    """A client's connection, and the one behind it."""
 
     def __init__(self, writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]) -> None:
         self.writers = writers
@@ -32,8 +32,8 @@ class _Pair:
 class Proxy:
     """Listens on a free port of the loopback in front of ``target`` (host and port, or the path of a Unix socket).
 
-    ``delay``: seconds that each piece is kept in mode ``delay``. In mode ``corrupt`` one piece in ``one_in`` has a bit
-    flipped. ``faults`` counts what was really done: pieces delayed, swallowed or corrupted, connections reset.
+    In mode ``delay`` each piece is kept for ``delay`` seconds. In mode ``corrupt`` one piece in ``one_in`` has a
+    flipped bit. ``faults`` counts what was really done: pieces delayed, swallowed or corrupted, connections reset.
     """
 
     def __init__(self, target: tuple[str, int] | str, *, seed: int = 1, delay: float = 0.05, one_in: int = 20) -> None:
@@ -58,11 +58,11 @@ class Proxy:
         self.stop()
 
     def set(self, mode: Mode) -> None:
-        """Goes over to a mode. ``reset`` resets what is connected, ``silent`` silences it for good."""
+        """Switch to a mode. ``reset`` resets existing connections, ``silent`` silences them permanently."""
         asyncio.run_coroutine_threadsafe(self._set(mode), self._loop).result(10)
 
     def stop(self) -> None:
-        """Closes everything."""
+        """Close everything."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
@@ -138,11 +138,11 @@ class Proxy:
             pass
         finally:
             if not pair.silent:
-                # Who closes one side closes the other; in silence the other side is not told.
+                # Closing one side closes the other, except in silent mode.
                 with suppress(OSError):
                     target.close()
 
     def _flipped(self, data: bytes) -> bytes:
-        """The piece with one bit of it turned over."""
+        """Return the piece with one flipped bit."""
         place = self._random.randrange(len(data))
         return data[:place] + bytes([data[place] ^ (1 << self._random.randrange(8))]) + data[place + 1 :]

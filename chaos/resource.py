@@ -1,8 +1,8 @@
-"""What the leases guard: counters that are read, thought about and written back, with a fence.
+"""What the leases guard: counters that are read, changed after a while and written back, with a fence.
 
-A counter is a file of lines, ``begin TOKEN`` and ``write TOKEN VALUE OP``. Who reads shows his token, and from then on
-no smaller one is taken: so of two holders the one whose lease ended is refused, whenever it wakes. The read and the
-write are two steps with time in between; nothing but the lease and the fence keeps two sessions apart.
+A counter is a file of lines, ``begin TOKEN`` and ``write TOKEN VALUE OP``. A session that reads shows its token, and
+from then on no smaller one is accepted. So of two holders the one whose lease ended is refused, whenever it continues.
+The read and the write are two steps with time in between; only the lease and the fence keep two sessions apart.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _TAIL: Final = 512
 
 
 class Fenced(Exception):
-    """A greater token was here."""
+    """A greater token was used before."""
 
 
 class Written(NamedTuple):
-    """One line that counts: ``value`` was written under ``token`` by ``op``."""
+    """One line that counts: ``op`` wrote ``value`` under ``token``."""
 
     token: int
     value: int
@@ -36,7 +36,11 @@ class Counter:
         self.path = path
 
     def begin(self, token: int) -> int:
-        """Returns the value, and refuses smaller tokens from here on. Raises ``Fenced``."""
+        """Return the value, and refuse smaller tokens from now on.
+
+        Raises:
+            Fenced: A greater token was used before.
+        """
         with self._alone() as file:
             last, value = _last(file)
             if last > token:
@@ -45,7 +49,11 @@ class Counter:
             return value
 
     def write(self, token: int, value: int, op: str) -> None:
-        """Sets the value. Raises ``Fenced``."""
+        """Set the value.
+
+        Raises:
+            Fenced: A greater token was used before.
+        """
         with self._alone() as file:
             last, _ = _last(file)
             if last > token:
@@ -53,7 +61,7 @@ class Counter:
             os.write(file, f"write {token} {value} {op}\n".encode())
 
     def writes(self) -> list[Written]:
-        """All that was ever written, oldest first."""
+        """Return all writes, oldest first."""
         if not self.path.exists():
             return []
         lines = [line.split() for line in self.path.read_text().splitlines()]
@@ -70,7 +78,7 @@ class Counter:
 
 
 def _last(file: int) -> tuple[int, int]:
-    """The last token and the value."""
+    """Return the last token and the value."""
     size = os.fstat(file).st_size
     if not size:
         return 0, 0
@@ -80,7 +88,7 @@ def _last(file: int) -> tuple[int, int]:
 
 
 def units(keys: Sequence[str], places: Sequence[str]) -> list[str]:
-    """Which of ``places`` (keys of single things) a set of keys covers: itself, or what lies below a tree."""
+    """Return which of ``places`` (keys of single things) a set of keys covers: equal keys, or those below a tree."""
     return [
         place for place in places if any(place == key or (key[-1] == "/" and place.startswith(key)) for key in keys)
     ]

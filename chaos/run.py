@@ -1,4 +1,4 @@
-"""Runs campaigns, one after another, and says of each what was done, what was answered and what did not hold."""
+"""Run campaigns one after another, and report of each what was done, what was answered and what did not hold."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from chaos.history import Event
 from chaos.scene import Scene
 
 KEPT: Final = Path(__file__).parent.parent / ".chaos"
-"""What a campaign that did not pass leaves; not part of the project."""
+"""Folder for the files of a campaign that did not pass; not part of the project."""
 _BESIDE: Final = 5.0
-"""About how many seconds a campaign takes beside its load: to start, to heal and to come to rest."""
+"""Approximate seconds that a campaign takes besides its load: to start, to heal and to settle."""
 _HEAD: Final = f"{'campaign':18}   calls   acked unknown  faults  journal seconds  violations"
 _SHOWN: Final = 8
 _AROUND: Final = 4
@@ -34,22 +34,22 @@ _REQUESTS: Final = frozenset({"intercept", "lock", "renew", "complete", "release
 _ASKS: Final = frozenset({"intercept", "lock"})
 _ENDS: Final = frozenset({"complete", "release"})
 _MANY: Final = 40
-"""Leases of a history from which on those that ran out are looked for."""
+"""Number of live leases in a history from which on expired ones are searched for."""
 _CROWDED: Final = 2
-"""Things that the workers of a thorough run fight for."""
+"""Number of things that the workers of a thorough run compete for."""
 _FASTEST: Final = 3
-"""Campaigns of an engine that are run again until there are enough operations."""
+"""Number of campaigns per engine that are repeated until there are enough operations."""
 _ONCE_MORE: Final = 30.0
-"""Seconds for which such a campaign is run again."""
+"""Seconds for which such a campaign is repeated."""
 _OFTEN, _ONCE = 60.0, 10.0
-"""Seconds for which a thorough run runs a campaign whose faults it counts, and another one, at the least."""
+"""Minimum seconds of a campaign in a thorough run: if its faults are counted, and if they are not."""
 
 CONTENDED: Final = 100_000
-"""Contended operations of a thorough run in all."""
+"""Number of contended operations of a thorough run in total."""
 STORE: Final = 10_000
-"""Contended operations of a thorough run on each store."""
+"""Number of contended operations of a thorough run on each store."""
 EACH: Final = 50
-"""Times that a thorough run injects each fault."""
+"""Number of times that a thorough run injects each fault."""
 ENGINES: Final[Sequence[Engine]] = ("sqlite", "postgres", "redis")
 COUNTED: Final = (
     "server hung", "tier-4 call given up", "disk: sync", "server away", "report spooled", "late call",
@@ -71,10 +71,10 @@ _SORTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 class Outcome(NamedTuple):
-    """What came of one campaign. ``calls`` were answered (``acknowledged``) or not (``unknown``).
+    """The result of one campaign. ``calls`` were answered (``acknowledged``) or not (``unknown``).
 
-    ``contended`` of them asked for a lease or ended one while another session asked for a key that meets theirs, or had
-    it. ``faults``: how many there were of each kind.
+    A call is ``contended`` if it requested or ended a lease while another session requested, or had, an overlapping
+    key. ``faults`` counts the faults of each kind.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 0 if all held, 1 if something did not or could not be run where it must, 2 if it cannot be tried."""
+    """Run the campaigns. Return 0 if everything held, 1 if not or if a required one cannot run, 2 if none can."""
     asked = _parser().parse_args(argv)
     chosen = [one for one in CAMPAIGNS if not asked.only or any(one.name.startswith(name) for name in asked.only)]
     if not chosen:
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     print(_HEAD, flush=True)
     lanes = [[one for one in chosen if one.engine == engine] for engine in dict.fromkeys(one.engine for one in chosen)]
-    # Each lane has servers of its own, which it may stop as it likes.
+    # Each lane has its own servers, which it may stop at any time.
     share = max(0.0, asked.seconds / max(len(lane) for lane in lanes) - _BESIDE)
     totals = Totals()
     with ThreadPoolExecutor(len(lanes)) as pool:
@@ -110,10 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _lane(lane: Sequence[Campaign], asked: argparse.Namespace, share: float, totals: Totals) -> int:
-    """Runs the campaigns of one engine, one after another; returns how many did not pass.
+    """Run the campaigns of one engine, one after another. Return how many did not pass.
 
-    ``--thorough``: each until its faults are enough, or for its part of the time that is left. Then the fastest ones
-    again, with other seeds, until there are enough operations.
+    With ``--thorough``, each runs until it has enough faults, or for its part of the time that is left. Then the
+    fastest ones run again, with other seeds, until there are enough operations.
     """
     bad = 0
     ends = time.monotonic() + asked.seconds
@@ -145,7 +145,7 @@ def _lane(lane: Sequence[Campaign], asked: argparse.Namespace, share: float, tot
 
 
 def _tried(campaign: Campaign, estate: Estate, seed: int, limits: Mapping[str, Any]) -> Outcome | bool:
-    """Run a campaign and show what came of it; where it cannot be run, return whether that is a failure."""
+    """Run a campaign and show its result. If it cannot run, return whether that is a failure."""
     try:
         outcome = run(campaign, estate, seed, **limits)
     except Absent as absent:
@@ -177,9 +177,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Totals:
-    """What all campaigns of a run came to: operations of each store, faults of each kind, and what did not hold.
+    """The totals of a run: operations of each store, faults of each kind, and what did not hold.
 
-    Usable from several threads.
+    It may be used from several threads.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Totals:
         self._violations: Counter[str] = Counter()
 
     def add(self, engine: str, outcome: Outcome) -> None:
-        """Count one campaign in."""
+        """Add one campaign."""
         with self._lock:
             counted = {"operations": outcome.calls, "contended": outcome.contended, "answered": outcome.acknowledged}
             self._engines.setdefault(engine, Counter()).update(counted)
@@ -214,7 +214,7 @@ class Totals:
         ]
 
     def too_few(self, engine: str) -> bool:
-        """Return whether a thorough run needs more contended operations, on this engine or in all."""
+        """Return True if a thorough run needs more contended operations, on this engine or in total."""
         with self._lock:
             return self._contended() < CONTENDED or self._engines.get(engine, Counter())["contended"] < STORE
 
@@ -236,7 +236,7 @@ def _sort(violation: Violation) -> str:
 
 
 def contended(events: Sequence[Event]) -> int:
-    """Return how many requests met another session's: one that asked for, or had, a key that meets theirs."""
+    """Return how many requests met another session's: one that requested, or had, an overlapping key."""
     live: dict[tuple[str, str], Event] = {}
     found = 0
     for event in events:
@@ -251,13 +251,13 @@ def contended(events: Sequence[Event]) -> int:
             live.pop(name, None)
         elif event.verb == "killed":
             live = {one: asked for one, asked in live.items() if one[0].partition(":")[0] != event.who}
-        if event.what == "invoke" and len(live) > _MANY:  # those of sessions that left a lease to run out
+        if event.what == "invoke" and len(live) > _MANY:  # leases that sessions left to run out
             live = {one: asked for one, asked in live.items() if asked.at + asked.ttl * 1e9 > event.at}
     return found
 
 
 def _granted(answer: Event) -> bool:
-    """Return whether the session has a lease from now on, or still has it."""
+    """Return True if the session has a lease from now on, or still has it."""
     return answer.verb not in _ASKS or (answer.ok and answer.id > 0)
 
 
@@ -271,11 +271,12 @@ def run(
     most: float = math.inf,
     places: int = 6,
 ) -> Outcome:
-    """Run one campaign for so many seconds, and until each fault came ``each`` times or ``most`` seconds have passed.
+    """Run one campaign for ``seconds``, and until each fault happened ``each`` times or ``most`` seconds have passed.
 
-    Its workers fight for so many ``places``.
+    Its workers compete for ``places`` things.
 
-    Raises ``Absent`` where its server is not installed.
+    Raises:
+        Absent: Its server is not installed.
     """
     began = time.monotonic()
     clock = time.time_ns() - time.monotonic_ns()
@@ -320,7 +321,7 @@ def run(
 
 
 def _idle(events: Sequence[Event], faults: int) -> list[Violation]:
-    """A campaign in which nothing was broken, or nobody was let through afterwards, has shown nothing."""
+    """Return why a campaign shows nothing: no fault happened, or no call was let through afterwards."""
     if not faults:
         return [Violation("a real campaign", "no fault was injected")]
     last = max((event.at for event in events if event.verb == "fault"), default=0)
@@ -332,7 +333,7 @@ def _idle(events: Sequence[Event], faults: int) -> list[Violation]:
 
 
 def keep(outcome: Outcome) -> Path:
-    """Writes the history and the journal of a campaign where they can be looked at; returns the folder."""
+    """Write the history and the journal of a campaign to a folder. Return the folder."""
     folder = KEPT / outcome.name
     folder.mkdir(parents=True, exist_ok=True)
     for name, lines in (("history", outcome.events), ("journal", outcome.journal)):
@@ -341,7 +342,7 @@ def keep(outcome: Outcome) -> Path:
 
 
 def show(outcome: Outcome) -> None:
-    """Prints a campaign's line, and its violations with what stands around them in the history."""
+    """Print a campaign's line, and its violations with the surrounding history."""
     numbers = f"{outcome.calls:>7,} {outcome.acknowledged:>7,} {outcome.unknown:>7,} {outcome.faults.total():>7,}"
     numbers += f" {outcome.entries:>8,} {outcome.seconds:>7.1f}"
     lines = [f"{outcome.name:18} {numbers}  {len(outcome.violations) or 'none'}"]

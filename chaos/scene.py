@@ -1,4 +1,4 @@
-"""The stage of one campaign: its workers and servers, what is done to them, and how it all comes to rest."""
+"""The stage of one campaign: its workers and servers, what happens to them, and how they come to rest."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from tests.support.faultydisk import Fault as DiskFault
 from tests.support.faultydisk import FaultyDisk
 
 PATIENCE: Final = 30.0
-"""Seconds within which everybody works again once nothing is broken any more, and within which everybody ends."""
+"""Seconds within which all workers must work again once nothing is broken, and within which they must end."""
 _GAP: Final = (0.15, 0.5)
-"""Least and most seconds from one fault to the next."""
+"""Minimum and maximum seconds from one fault to the next."""
 _PAGE: Final = 5000
 _MIND: Final = "mind"
-"""The file of what the campaign itself did."""
+"""File with what the campaign itself did."""
 _REQUESTS: Final = frozenset({"intercept", "lock", "renew", "complete", "release"})
 
 Fault = Callable[["Scene"], None]
-"""Breaks something for a while and mends it."""
+"""Breaks something for a while and repairs it."""
 
 
 class Scene:
     """One campaign's stage. ``store`` is the URL of its store, "" for the file in ``state``.
 
-    ``ttl``: seconds that a lease lasts. ``places``: how many things the workers fight for.
+    ``ttl`` is the length of a lease in seconds, and ``places`` the number of things that the workers compete for.
     """
 
     def __init__(self, estate: Estate, name: str, seed: int, ttl: float, places: int = 6) -> None:
@@ -81,17 +81,17 @@ class Scene:
         self._context.set_forkserver_preload(["chaos.run", "psycopg_pool", "redis"])
 
     def note(self, verb: Verb, text: str, who: str = _MIND) -> None:
-        """Writes down what the campaign does."""
+        """Record what the campaign does."""
         self._recorder.tell(who, "note", verb, text=text)
 
     def say(self, rule: str, told: str) -> None:
-        """Adds a violation that is no matter of the history."""
+        """Add a violation that the history does not show."""
         self.found.append(Violation(rule, told, time.monotonic_ns()))
 
-    # --- who is there ---
+    # --- Processes ---
 
     def spawn(self, count: int = 1, **plan: Any) -> None:
-        """Starts worker processes; what a plan does not say is the scene's."""
+        """Start worker processes. What a plan leaves out comes from the scene."""
         for _ in range(count):
             self._spawned += 1
             name = f"w{self._spawned}"
@@ -105,10 +105,10 @@ class Scene:
         self.plans[plan.name] = plan
 
     def serve(self, count: int = 1, *, store: str = "", tls: bool = False, faulty_disk: bool = False) -> None:
-        """Starts servers; without a store the one there is has its file in its own state folder.
+        """Start servers. Without a store, a single server has its file in its own state folder.
 
-        They share ``content.key``, as all servers on a store must: else a call that is asked again at another one is
-        another call.
+        They share ``content.key``, as all servers on a store must: otherwise a call that is repeated at another server
+        is another call.
         """
         secret = os.urandom(32)
         for number in range(count):
@@ -124,12 +124,12 @@ class Scene:
             self.state = self.sites[0].state
 
     def proxy(self, target: tuple[str, int] | str, **more: Any) -> Proxy:
-        """Puts a proxy before something; returns it."""
+        """Put a proxy in front of something and return it."""
         proxy = Proxy(target, seed=self.seed, **more)
         self.proxies.append(proxy)
         return proxy
 
-    # --- what is done to them ---
+    # --- Faults ---
 
     def disturb(
         self,
@@ -140,11 +140,11 @@ class Scene:
         each: int = 1,
         most: float = math.inf,
     ) -> None:
-        """Lets one fault follow another for so long: which, and how far apart, comes from the seed.
+        """Let one fault follow another for ``seconds``. The seed decides which faults, and the time between them.
 
-        Each sort comes once before any comes twice. Each comes ``each`` times, however short ``seconds`` is; for more
-        than the first time only until ``most`` seconds have passed. ``settles``: a fault waits until everybody has come
-        over the one before.
+        Each sort happens once before any happens twice. Each happens ``each`` times, however short ``seconds`` is, but
+        more than once only until ``most`` seconds have passed. With ``settles``, a fault waits until all workers have
+        recovered from the previous one.
         """
         began = time.monotonic()
         ends = began + seconds
@@ -164,16 +164,16 @@ class Scene:
             number += 1
 
     def heal(self) -> None:
-        """Nothing is broken from here on."""
+        """Declare that nothing is broken from now on."""
         for proxy in self.proxies:
             proxy.set("plain")
         self.note("healed", "")
 
     def kill_worker(self) -> None:
-        """A session's process dies at any point; another takes its place."""
+        """Kill a session's process at any point, and start another in its place."""
         name = self.random.choice(sorted(self._workers))
         process = self._workers.pop(name)
-        # What it does until the signal arrives counts as after its death: that shortens what it surely held.
+        # What it does until the signal arrives counts as after its death, which shortens what it surely held.
         self.note("killed", f"pid {process.pid}", who=name)
         process.kill()
         process.join()
@@ -182,7 +182,7 @@ class Scene:
         self._start(msgspec.structs.replace(self.plans[name], name=f"w{self._spawned}"))
 
     def stall_worker(self) -> None:
-        """A session's process sleeps until its lease has run out, and goes on as if nothing had been."""
+        """Stop a session's process until its lease has run out, then let it continue."""
         name = self.random.choice(sorted(self._workers))
         pid = self._workers[name].pid
         if pid is None:
@@ -203,17 +203,17 @@ class Scene:
         return [process.pid for process in self._workers.values() if process.pid is not None and process.is_alive()]
 
     def through(self, proxy: Proxy, mode: Mode, seconds: tuple[float, float] = (0.3, 0.8)) -> None:
-        """Has a proxy do something for a while."""
+        """Switch a proxy to a mode for a while."""
         before = proxy.faults
         proxy.set(mode)
         time.sleep(self.random.uniform(*seconds))
         proxy.set("plain")
         self.hit(f"network: {mode}", proxy.faults - before)
 
-    # --- how it comes to rest ---
+    # --- Coming to rest ---
 
     def working(self, since: str) -> None:
-        """Waits until every session thread has had an answer from now on; who is stuck is not waited for again."""
+        """Wait until every session thread got an answer after ``since``. A stuck thread is not waited for again."""
         waiting = {(name, number) for name in self._workers for number in range(self.plans[name].threads)}
         waiting -= self._stuck
         sizes = {name: self._size(name) for name in self._workers}
@@ -241,11 +241,11 @@ class Scene:
         path = worker.history_of(self.folder, name)
         if not path.exists():
             path.touch()
-        # From the end of a whole line on.
+        # Start after the end of a whole line.
         return path.read_bytes().rfind(b"\n") + 1
 
     def end(self) -> None:
-        """Has the workers end. Who does not is shown with its stacks, and killed."""
+        """End the workers. One that does not end is shown with its stacks and killed."""
         (self.folder / worker.STOP).touch()
         until = time.monotonic() + PATIENCE
         stuck = {name for name, _ in self._stuck}
@@ -268,7 +268,7 @@ class Scene:
         process.join()
 
     def close(self) -> None:
-        """Stops the servers and proxies; a server that does not end as it should is a violation."""
+        """Stop the servers and proxies. A server that does not end properly is a violation."""
         for site in self.sites:
             wrong = site.close()
             if wrong:
@@ -278,7 +278,7 @@ class Scene:
         self._recorder.close()
 
     def abandon(self) -> None:
-        """Leaves nothing running, whatever happened."""
+        """Leave nothing running, whatever happened."""
         for process in self._workers.values():
             if process.is_alive():
                 process.kill()
@@ -287,7 +287,7 @@ class Scene:
                 site.server.kill()
 
     def rest(self) -> list[Entry]:
-        """Waits until all leases have ended by themselves, and returns the journal."""
+        """Wait until all leases have ended by themselves, and return the journal."""
         settings = Settings(state=self.state, store=self.store, rules=self.rules, lease_ttl=self.ttl)
         with LocalGate(settings=settings) as gate:
             gate.take_in()
@@ -299,7 +299,7 @@ class Scene:
                     self.say("rest", f"{len(left)} are still live, the first is {left[0]}")
                     break
                 time.sleep(0.02)
-            # What is not known is settled by somebody who looks: here at what the counters say.
+            # Unknown actions are resolved by checking, here the counters.
             done = {one.op for writes in self.counters().values() for one in writes}
             journal = journal_of(gate.store)
             calls = {entry.seq: str(entry.body.get("callId", "")) for entry in journal}
@@ -318,42 +318,42 @@ class Scene:
             return journal_of(gate.store)
 
     def history(self) -> list[Event]:
-        """What everybody saw."""
+        """Return what all processes saw."""
         return read(sorted(self.folder.glob("history-*.jsonl")))
 
     def counters(self) -> dict[str, list[Written]]:
-        """What the leases guarded."""
+        """Return what the leases guarded."""
         return {place: worker.counter_of(self.folder, place).writes() for place in worker.PLACES}
 
 
 def _alone(answer: Event) -> bool:
-    """Return whether a client let a call through by itself, without the gate."""
+    """Return True if a client let a call through by itself, without the gate."""
     return answer.verb == "intercept" and answer.ok and not answer.id
 
 
 def journal_of(store: Store) -> list[Entry]:
-    """All of it."""
+    """Return the whole journal."""
     entries: list[Entry] = []
     while page := store.entries(after=entries[-1].seq if entries else 0, limit=_PAGE):
         entries += page
     return entries
 
 
-# --- faults of the servers ---------------------------------------------------------------------------
+# --- Faults of the servers ---------------------------------------------------------------------------
 
 
 def kill_worker(scene: Scene) -> None:
-    """A session dies."""
+    """Kill a session's process."""
     scene.kill_worker()
 
 
 def stall_worker(scene: Scene) -> None:
-    """A session sleeps longer than its lease."""
+    """Stop a session's process for longer than its lease."""
     scene.stall_worker()
 
 
 def kill_server(scene: Scene) -> None:
-    """A server dies, and comes back at its address."""
+    """Kill a server, which restarts at its address."""
     site = scene.random.choice(scene.sites)
     site.server.kill()
     scene.hit("server killed")
@@ -362,7 +362,7 @@ def kill_server(scene: Scene) -> None:
 
 
 def stop_answering(scene: Scene) -> None:
-    """Kill a server, and start it again after its clients have given up what they asked."""
+    """Kill a server, and restart it after its clients have given up their requests."""
     site = scene.random.choice(scene.sites)
     site.server.kill()
     scene.hit("server away")
@@ -371,7 +371,7 @@ def stop_answering(scene: Scene) -> None:
 
 
 def stall_server(scene: Scene) -> None:
-    """A server says nothing for a while."""
+    """Stop a server for a while."""
     _stop_server(scene, (0.3, 0.9), "server stopped")
 
 
@@ -463,7 +463,7 @@ def _freeze(scene: Scene, pid: int, name: str) -> None:
 
 
 def end_backends(scene: Scene) -> None:
-    """An administrator ends connections in the middle of what they do."""
+    """End connections in the middle of their work, as an administrator can."""
     with psycopg.connect(scene.estate.database.conninfo, autocommit=True) as connection:
         ended = connection.execute(
             "select count(pg_terminate_backend(pid)) from pg_stat_activity "
@@ -473,9 +473,9 @@ def end_backends(scene: Scene) -> None:
 
 
 def crash_postgres(scene: Scene) -> None:
-    """The database ends at once and recovers from its log."""
+    """Crash the database, which recovers from its log."""
     database = scene.estate.database
-    scene.tier, scene.reports = 3, False  # all else may lose its last moments with the server: docs/stores.md
+    scene.tier, scene.reports = 3, False  # any other store may lose its last moments with the server (docs/stores.md)
     database.stop(hard=True)
     scene.hit("PostgreSQL crashed")
     time.sleep(scene.random.uniform(0, 0.3))
@@ -483,7 +483,7 @@ def crash_postgres(scene: Scene) -> None:
 
 
 def crash_redis(scene: Scene) -> None:
-    """The Redis is killed and reads its log again."""
+    """Kill the Redis, which reads its log again."""
     cache = scene.estate.cache
     cache.kill()
     scene.hit("Redis killed")
@@ -492,7 +492,7 @@ def crash_redis(scene: Scene) -> None:
 
 
 def through(mode: Mode, seconds: tuple[float, float] = (0.3, 0.8)) -> Fault:
-    """A fault of the network."""
+    """Return a fault of the network."""
 
     def fault(scene: Scene) -> None:
         scene.through(scene.random.choice(scene.proxies), mode, seconds)

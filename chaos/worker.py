@@ -1,12 +1,13 @@
-"""What one process does in a campaign: sessions that take leases, use them, and write down what they see.
+"""What one process does in a campaign: its sessions take leases, use them, and record what they see.
 
 ::
 
     intercept or lock ── refused: the next one
           │ let through
-    begin the counters ── perhaps renew, ask again, oversleep ── write them back ── complete or release
+    begin the counters ── perhaps renew, repeat, oversleep ── write them back ── complete or release
 
-A request without an answer is sent again under its id, as a client would; after some tries it is left to run out.
+A request without an answer is sent again under its id, as a client would send it. After some tries its lease is left to
+run out.
 """
 
 from __future__ import annotations
@@ -40,31 +41,36 @@ from chaos.history import Event, Recorder, Verb
 from chaos.resource import Counter, Fenced, units
 
 PLACES: Final = tuple(f"file:/c/{tree}/{name}" for tree in "abc" for name in "xy")
-"""The single things that the sessions fight for; ``file:/c/a/`` and so on are the trees above them."""
+"""The single things that the sessions compete for. ``file:/c/a/`` and so on are the trees above them."""
 KINDS: Final = {"hold": 30, "lock": 20, "wait": 15, "fresh": 15, "advise": 10, "note": 10}
-"""A call of tier 4, a lock, a call that waits for its turn, one below a tree (or on one) that nobody has used before, a
-call of tier 3, one of tier 1. Besides ``set``: a call of tier 4 with several keys."""
+"""Kinds of calls and their weights.
+
+They are: a call of tier 4, a lock, a call that waits for its turn, one below a tree (or on one) that no session has
+used before, a call of tier 3, one of tier 1. Besides these there is ``set``: a call of tier 4 with several keys.
+"""
 _FRESH: Final = 0.4
-"""Every so many seconds everybody goes over to the next new tree."""
+"""Seconds after which all workers switch to the next new tree."""
 STOP: Final = "stop"
 """The file that ends the workers of a campaign's folder."""
 TRIES: Final = 4
 
 T = TypeVar("T")
 _waiting: Final = threading.local()
-"""``in_line``: what a thread wants to have done once its call is in line."""
+"""``in_line`` is what a thread wants to have done once its call is in the queue."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process is to do. ``name`` is its own, with no colon; no two incarnations share one.
+    """What a worker process should do. ``name`` is its own, without a colon; no two incarnations share one.
 
-    It has a gate of its own over ``store`` (``broken_store``: one of the negative controls), or asks the servers at
-    ``urls``. ``ttl``: of every lease, in seconds. ``apart`` seconds are between two calls of a session at most.
-    ``kinds``: how often it does what, out of ``KINDS``. ``places``: how many things it fights for. ``ahead``: by how
-    many seconds its clock is wrong, ``jumps``: after how many seconds it becomes wrong. ``ties``: its leases may end
-    with the process. ``broken``: what it sends may arrive as something else, so a refusal of its input proves nothing.
-    ``deadline``: seconds that a client waits for an answer; ``tries``: how often it sends a request that gets none;
-    ``spool``: the folder in which it keeps what it could not report ("": in memory).
+    The process has its own gate over ``store`` (``broken_store``: one of the negative controls), or asks the servers at
+    ``urls``. ``ttl`` is the length of every lease in seconds. At most ``apart`` seconds pass between two calls of a
+    session. ``kinds`` are the weights of its calls, out of ``KINDS``, and ``places`` is the number of things it
+    competes for. Its clock is wrong by ``ahead`` seconds, and becomes wrong after ``jumps`` seconds. With ``ties`` its
+    leases may end with the process. With ``broken`` its requests may arrive changed, so a refusal of its input proves
+    nothing.
+
+    ``deadline`` is the number of seconds that a client waits for an answer, ``tries`` how often it sends a request that
+    gets none, and ``spool`` the folder in which it keeps what it could not report ("": in memory).
     """
 
     name: str
@@ -89,16 +95,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoAnswer(Exception):
-    """Whether it was carried out is not known."""
+    """It is not known whether the request was carried out."""
 
 
 def history_of(folder: Path, name: str) -> Path:
-    """The file of one process."""
+    """Return the history file of one process."""
     return folder / f"history-{name}.jsonl"
 
 
 def counter_of(folder: Path, place: str) -> Counter:
-    """What guards one thing."""
+    """Return the counter that guards one thing."""
     return Counter(folder / f"counter{place.partition(':')[2].replace('/', '-')}")
 
 
@@ -108,7 +114,7 @@ def clock_of(folder: Path) -> Path:
 
 
 def run(plan: Plan) -> None:
-    """One process, until the stop file is there. Its stacks go to ``stacks-NAME`` on SIGUSR1."""
+    """Run one process until the stop file exists. On SIGUSR1 it writes its stacks to ``stacks-NAME``."""
     folder = Path(plan.folder)
     stacks = (folder / f"stacks-{plan.name}").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
@@ -136,14 +142,14 @@ def run(plan: Plan) -> None:
 
 
 def _tell_all(gate: Any) -> None:
-    """Send what a client could not tell its server, which is whole again by now. Not longer than a campaign waits."""
+    """Send what a client could not send to its server, which works again. Wait no longer than a campaign does."""
     until = time.monotonic() + 20
     while isinstance(gate, CallosumClient) and not gate.flush() and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _set_clock(ahead: float, switch: Path | None) -> None:
-    """Put the clock of this process off, as if somebody had set the machine's; with a switch only while it is 1."""
+    """Set the clock of this process wrong, as if the machine's had been set. With a switch, only while it is 1."""
     seconds, nanoseconds = time.time, time.time_ns
     on: mmap.mmap | bytes = b"\1"
     if switch is not None:
@@ -154,7 +160,7 @@ def _set_clock(ahead: float, switch: Path | None) -> None:
 
 
 def _gates(plan: Plan) -> list[Any]:
-    """The gates that a process asks: another where one gives no answer."""
+    """Return the gates that a process asks: another one if one gives no answer."""
     folder = Path(plan.folder)
     if plan.urls:
         return [
@@ -176,7 +182,7 @@ def _gates(plan: Plan) -> list[Any]:
 
 
 def _doze(pause: Callable[[float], None], seconds: float) -> None:
-    """What a gate does that lets its call wait: by then the call stands in line."""
+    """Pause as a gate does whose call waits: by then the call is in the queue."""
     in_line = getattr(_waiting, "in_line", None)
     if in_line is not None:
         _waiting.in_line = None
@@ -195,7 +201,7 @@ def _store(plan: Plan, settings: Settings) -> Store:
 
 
 class Sessions:
-    """The sessions of one thread, one after another: a session whose fate is not known is not gone on with."""
+    """The sessions of one thread, one after another. A session whose outcome is not known is not continued."""
 
     def __init__(self, plan: Plan, number: int, gates: list[Any], recorder: Recorder) -> None:
         self._plan = plan
@@ -251,11 +257,11 @@ class Sessions:
     def _several(self) -> tuple[str, ...]:
         return tuple(self._random.sample(self._all, min(len(self._all), self._random.choice((2, 3, 3)))))
 
-    # --- the two lives of a lease ---
+    # --- The two lives of a lease ---
 
     def _call(self, tool: str, tier: int, keys: tuple[str, ...], *, wait: float = 0.0) -> None:
         if wait:
-            # The entry of a place in line names the session alone: each waits once.
+            # The entry of a waiter names only the session, since each session waits once.
             self.who = self._next()
         op = f"{self.who}-{next(self._calls)}"
         host = self._plan.ties and not wait and self._random.random() < 0.5
@@ -272,7 +278,7 @@ class Sessions:
             self.who = self._next()
         if answer is None or not answer.ok:
             return
-        if not answer.id:  # it ran without the gate
+        if not answer.id:  # the call ran without the gate
             self._gates[self._at].remember_late(call, "done")
             self._tell("note", "late", op)
             return
@@ -309,7 +315,7 @@ class Sessions:
             self.who = self._next()
 
     def _use(self, op: str, id: int, keys: tuple[str, ...]) -> bool:
-        """Reads the counters and writes them back; returns False where the lease is left to run out."""
+        """Read the counters and write them back. Return False if the lease is left to run out."""
         seen: list[tuple[str, int]] = []
         for place in units(keys, PLACES):
             value = self._guarded("begin", op, id, place, lambda counter: counter.begin(id))
@@ -320,7 +326,7 @@ class Sessions:
             ttl = self._plan.ttl
             self._again("renew", op, lambda gate: gate.renew(self.who, id, ttl), _of_report, id=id, ttl=ttl)
         elif chance < 0.11:
-            time.sleep(self._plan.ttl * 1.1)  # it comes back when its lease has ended
+            time.sleep(self._plan.ttl * 1.1)  # it continues when its lease has ended
         elif chance < 0.5:
             time.sleep(self._random.uniform(0, 0.01))
         for place, value in seen:
@@ -337,12 +343,12 @@ class Sessions:
         self._tell("answer", verb, op, id=id, ok=True)
         return found
 
-    # --- requests ---
+    # --- Requests ---
 
     def _again(
         self, verb: Verb, op: str, ask: Callable[[Any], Any], read: Callable[[Any], dict[str, Any]], **facts: Any
     ) -> Event | None:
-        """Asks until there is an answer, with the same id; None where there is none after all tries."""
+        """Ask with the same id until there is an answer. Return None if no try gets one."""
         for _ in range(self._plan.tries):
             answer = self._once(verb, op, ask, read, **facts)
             if answer is not None:
@@ -398,7 +404,7 @@ def _of_report(report: Any) -> dict[str, Any]:
 
 
 def main(path: str) -> None:
-    """A worker in a process of its own: ``python -m chaos.worker PLAN``."""
+    """Run a worker in its own process: ``python -m chaos.worker PLAN``."""
     run(msgspec.json.decode(Path(path).read_bytes(), type=Plan))
 
 
