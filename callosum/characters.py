@@ -56,7 +56,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def tokens(text: str) -> int:
-    """Returns about how many tokens a text is, rather too many than too few.
+    """Return about how many tokens a text is, rather too many than too few.
 
     An estimate without any model's vocabulary: a token for three ASCII characters, or for two bytes of
     anything else. English prose has four characters a token or more; paths, ids and numbers about three; other
@@ -66,7 +66,7 @@ def tokens(text: str) -> int:
 
 
 def measure(text: str) -> int:
-    """Returns the same in sixths of a token, which add up exactly: of two texts, of the lines of one."""
+    """Return the same in sixths of a token, which add up exactly: of two texts, of the lines of one."""
     size = len(text.encode("utf-8", "replace"))
     plain = size if size == len(text) else len(text.encode("ascii", "ignore"))
     return 2 * plain + 3 * (size - plain)

@@ -265,7 +265,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         return self
 
     def _give_up(self) -> None:
-        """Reports that the block never ran."""
+        """Report that the block never ran."""
         if self.decision is not None and self._call is not None:
             _report(self._gate, self._call, self.decision, Outcome.CANCELLED, None)
 
@@ -379,7 +379,7 @@ def gated(
     blocked: Callable[[Decision], Any] | None = None,
     warned: Callable[[Decision], object] | None = None,
 ) -> Callable[P, R]:
-    """Returns ``tool`` with the gate around it; sync stays sync, async stays async.
+    """Return ``tool`` with the gate around it; sync stays sync, async stays async.
 
     ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into
     what the tool returns (for frameworks that hand the text to the model); without it ``Blocked`` is
@@ -421,7 +421,7 @@ class AsyncGate(AsyncMethods):
 
 
 def _over(decision: Decision) -> str:
-    """What an agent reads whose call came again after it was carried out."""
+    """Return what an agent reads whose call came again after it was carried out."""
     when = time.strftime("%H:%M:%S", time.localtime(decision.id / SECOND))
     if decision.state is State.UNKNOWN:
         return f"[Callosum] This very call began at {when}, and nobody knows how it ended ({decision.id})."
@@ -585,7 +585,7 @@ def _injected(signature: inspect.Signature) -> frozenset[str]:
 def _params(
     signature: inspect.Signature, injected: frozenset[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by name; ``self`` and what a framework injects are left out, ``**kwargs`` are spread."""
+    """Return the arguments by name; ``self`` and what a framework injects are left out, ``**kwargs`` are spread."""
     bound = signature.bind(*args, **kwargs)
     params: dict[str, Any] = {}
     for name, value in bound.arguments.items():

@@ -65,18 +65,18 @@ _decode: Final = msgspec.json.Decoder(Entry).decode
 
 
 def line_of(entry: Entry) -> bytes:
-    """Returns an entry as one line of JSON, without the line's end: its wire form and the time ``at``."""
+    """Return an entry as one line of JSON, without the line's end: its wire form and the time ``at``."""
     at = datetime.fromtimestamp(entry.seq // SECOND, UTC).replace(microsecond=entry.seq % SECOND)
     return b'{"at":"%s",' % at.isoformat(timespec="microseconds").replace("+00:00", "Z").encode() + _encode(entry)[1:]
 
 
 def shown_keys(entry: Entry) -> tuple[str, ...]:
-    """Returns the names of an entry's keys, without the hidden one of a call without keys."""
+    """Return the names of an entry's keys, without the hidden one of a call without keys."""
     return tuple(key.name for key in entry.keys if not key.name.startswith(NO_KEY))
 
 
 def export(entries: Iterable[Entry], path: Path) -> int:
-    """Writes entries as JSONL to a new file, compressed if its name ends in ``.gz``; returns how many.
+    """Write entries as JSONL to a new file, compressed if its name ends in ``.gz``; return how many.
 
     Raises ``FileExistsError`` rather than write over a file, ``OSError`` if it cannot be written.
     """
@@ -195,7 +195,7 @@ class Journal:
         self._damaged: set[Path] = set()
 
     def segments(self) -> list[Segment]:
-        """Returns the segments, the oldest first entry first."""
+        """Return the segments, the oldest first entry first."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208  names are all that is needed
         except OSError:
@@ -204,7 +204,7 @@ class Journal:
         return sorted(Segment(int(match[1]), int(match[2]), self.folder / name) for match, name in found)
 
     def read(self, wanted: EntryFilter = ALL, *, after: int = 0) -> Iterator[Entry]:
-        """Yields the entries with a ``seq`` greater than ``after``, oldest first.
+        """Yield the entries with a ``seq`` greater than ``after``, oldest first.
 
         It ends with the newest there is at the time. Every entry is seen, whether it is rotated before,
         after or while it is read: a page of the store is read first, and then the segments that
@@ -231,7 +231,7 @@ class Journal:
         return found or next((entry for entry in self._rotated(seq - 1, seq) if entry.seq == seq), None)
 
     def last(self, count: int, wanted: EntryFilter = ALL) -> list[Entry]:
-        """Returns the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""
+        """Return the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""
         if count < 1:
             return []
         simple = wanted.session is None or "*" not in wanted.session
@@ -254,7 +254,7 @@ class Journal:
         interval: float = 0.2,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[Entry]:
-        """Yields entries as they come, none twice; ends when ``stop()`` is true.
+        """Yield entries as they come, none twice; end when ``stop()`` is true.
 
         ``after`` None starts with the next one. ``interval`` is how long to rest, in seconds, when
         there is nothing new.
@@ -348,7 +348,7 @@ class Rotation:
         """Whether another process (or thread) was rotating when this one last tried."""
 
     def run(self, horizon: int, *, rounds: int = 1) -> int:
-        """Writes at most ``rounds`` segments; returns how many entries moved, 0 if another rotates now.
+        """Write at most ``rounds`` segments; return how many entries moved, 0 if another rotates now.
 
         ``horizon`` is the moment before which nothing counts as evidence, as ``Store.maintain`` has it.
         Cheap where there is nothing to do. Raises ``StoreError`` if the store or the folder fails; what
@@ -413,7 +413,7 @@ class Rotation:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Holds the lock file, without waiting; False if another process (or thread) has it, or there are no locks."""
+        """Hold the lock file, without waiting; False if another process (or thread) has it, or there are no locks."""
         if not locks.WORKS:
             yield False
             return
@@ -453,7 +453,7 @@ def _with(segment: Segment, entries: list[Entry]) -> list[Entry]:
 
 
 def _sync(folder: Path) -> None:
-    """Makes a rename in the folder survive power loss, where folders can be synced."""
+    """Make a rename in the folder survive power loss, where folders can be synced."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -249,7 +249,7 @@ class Gate(Protocol):
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Report:
-        """Reports how an action ended, found by id, else by tool and params, else by key.
+        """Report how an action ended, found by id, else by tool and params, else by key.
 
         Without id and tool, ``context_key`` None means the newest action without a key. A result
         with an ``error`` is ``failed``; otherwise ``outcome`` says, default ``done``.
@@ -280,7 +280,7 @@ class Gate(Protocol):
         namespace: str = DEFAULT_NAMESPACE,
         host: Host | None = None,
     ) -> LockResult:
-        """Takes a lease of ``ttl`` seconds on a key without a tool call; a tier below 3 counts as 3."""
+        """Take a lease of ``ttl`` seconds on a key without a tool call; a tier below 3 counts as 3."""
         return self.handle(
             wire.Lock(
                 instance=instance,
@@ -319,7 +319,7 @@ class Gate(Protocol):
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Report:
-        """Moves the end of a lease to ``ttl`` seconds from now."""
+        """Move the end of a lease to ``ttl`` seconds from now."""
         return self.handle(wire.Renew(instance=instance, id=id, ttl=ttl, session=session, namespace=namespace))
 
     def resolve(
@@ -345,7 +345,7 @@ class Gate(Protocol):
         return self.handle(wire.Deny(id=id, by=by, channel=channel, note=note, namespace=namespace))
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
-        """Shows live leases and recent actions, of one key or of all."""
+        """Show live leases and recent actions, of one key or of all."""
         return self.handle(wire.ReadStatus(context_key=context_key or None, namespace=namespace))
 
 
@@ -381,7 +381,7 @@ class AsyncMethods:
         return call
 
     async def _run(self, method: Callable[[], R]) -> R:
-        """Calls the method beside the event loop, and returns what it returns."""
+        """Call the method beside the event loop, and return what it returns."""
         raise NotImplementedError
 
 
@@ -394,5 +394,5 @@ class Standby(Protocol):
         ...
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Keeps a call that ran so, and how it ended, to journal it once that is possible."""
+        """Keep a call that ran so, and how it ended, to journal it once that is possible."""
         ...

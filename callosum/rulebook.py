@@ -78,7 +78,7 @@ class Rulebook:
 
     @classmethod
     def of(cls, settings: Settings, *, secret: bytes = b"") -> Self:
-        """Returns the rules of a gate with these settings.
+        """Return the rules of a gate with these settings.
 
         What ``protected_of`` names is protected, and need not exist.
         """
@@ -107,7 +107,7 @@ class Rulebook:
         return self._rules
 
     def reload(self) -> bool:
-        """Reads the file if it changed; returns whether that brought new rules.
+        """Read the file if it changed; return whether that brought new rules.
 
         What the file held when it was called is in force when it returns, whoever has read it.
         """
@@ -179,7 +179,7 @@ def _stamp_of(path: Path | None) -> tuple[int, int, int] | None:
 
 
 def path_of(settings: Settings) -> Path:
-    """Returns where the user's rules are, which need not exist."""
+    """Return where the user's rules are, which need not exist."""
     return settings.rules or Path(settings.state) / "tiers.json"
 
 
@@ -216,7 +216,7 @@ def _spellings(path: Path, what: str) -> dict[str, str]:
 
 
 def options_of(settings: Settings) -> dict[str, Any]:
-    """Returns what the settings say of judging calls, as arguments of ``RuleSet.parse``."""
+    """Return what the settings say of judging calls, as arguments of ``RuleSet.parse``."""
     found: dict[str, Any] = {"fold_plus_tags": settings.keys_fold_plus_tags}
     if settings.shell:
         found["shell_policy"] = ShellPolicy(**settings.shell)  # type: ignore[arg-type]  # by the names of its fields
@@ -234,7 +234,7 @@ def kept_secret(folder: Path) -> bytes:
 
 
 def content_secret(folder: Path) -> bytes:
-    """Returns the key for the hashes of contents, 32 bytes, made once and kept in the state folder.
+    """Return the key for the hashes of contents, 32 bytes, made once and kept in the state folder.
 
     Two processes that make it at once end up with one. An unreadable folder raises ``ConfigError``.
     """

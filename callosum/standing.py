@@ -76,7 +76,7 @@ def revoke(state: Path, id: int, now: Callable[[], float] = time.time) -> Standi
 
 @contextmanager
 def _changing(state: Path, now: Callable[[], float]) -> Iterator[dict[int, StandingApproval]]:
-    """What the file holds, to be changed while the block runs; what has ended is left out from then on."""
+    """Yield the file's content, to be changed while the block runs; ended approvals are left out afterwards."""
     path = path_of(state)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

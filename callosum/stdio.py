@@ -134,16 +134,16 @@ class RpcMethods:
         """Set when nothing more is taken: who waits for the journal is answered with what there is."""
 
     def methods(self) -> tuple[str, ...]:
-        """Returns the names of the methods that are not refused."""
+        """Return the names of the methods that are not refused."""
         return tuple(name for name in METHODS if self._approver or name not in operations.FOR_APPROVERS)
 
     def admit(self, method: str) -> None:
-        """Raises ``ApproverRequired`` for a method that this child may not be asked for."""
+        """Raise ``ApproverRequired`` for a method that this child may not be asked for."""
         if method in operations.FOR_APPROVERS and not self._approver:
             raise ApproverRequired(method)
 
     def answer(self, request: Any) -> Any:
-        """Does what is asked, and returns the answer's struct. Raises ``CallosumError``."""
+        """Do what is asked, and return the answer's struct. Raises ``CallosumError``."""
         operation = request.operation
         if operation == "intercept":
             return self._gate.intercept(request)
@@ -240,7 +240,7 @@ class RpcRequest(NamedTuple):
 
 
 def read_job(body: bytes, desk: RpcMethods, namespace: str = DEFAULT_NAMESPACE) -> RpcRequest:
-    """Reads one message. ``namespace`` is that of a request which names none. Raises ``RpcError``."""
+    """Read one message. ``namespace`` is that of a request which names none. Raises ``RpcError``."""
     message = _read_message(body)
     id = None if message.id is UNSET else message.id.copy()  # a view of it would keep the whole line
     method = message.method
@@ -286,7 +286,7 @@ def _no_name_twice(message: _Message, body: bytes) -> None:
 
 
 def _broken(body: bytes, error: ConfigError) -> RpcError:
-    """What is no request, with its id if that can be told. The decoder stopped at the first fault it saw."""
+    """Return what is no request, with its id if that can be told. The decoder stopped at the first fault it saw."""
     id = _NULL
     try:
         found = _KNOWN.decode(body).id
@@ -398,7 +398,7 @@ class Workers:
             self._slots.release()
 
     def finish(self, given_up: Callable[[], bool]) -> bool:
-        """Waits until all is done and ends the threads; False if it was ``given_up`` before."""
+        """Wait until all is done and end the threads; False if it was ``given_up`` before."""
         for _ in range(self._most):
             while not self._slots.acquire(timeout=_DRAIN_POLL):
                 if given_up():
@@ -440,15 +440,15 @@ class Channel(Protocol):
     """Where messages come from and go to. ``read`` is called by one thread, the rest by any."""
 
     def read(self) -> bytes | None:
-        """Waits for what comes next; ``b""`` at the end of the input, None once it was stopped."""
+        """Wait for what comes next; ``b""`` at the end of the input, None once it was stopped."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Writes all of it. Raises ``OSError`` if that cannot be."""
+        """Write all of it. Raises ``OSError`` if that cannot be."""
         ...
 
     def stop(self) -> None:
-        """Ends ``read``, the one that runs and every later one. Safe in a signal handler."""
+        """End ``read``, the one that runs and every later one. Safe in a signal handler."""
         ...
 
     def gone(self) -> bool:
@@ -568,7 +568,7 @@ class _Conversation:
                 self._channel.stop()
 
     def finish(self) -> bool:
-        """Waits for the answers that are still to come; False if nobody is there to read them."""
+        """Wait for the answers that are still to come; False if nobody is there to read them."""
         self._desk.closing.set()
         done = self._workers.finish(lambda: self.failure is not None or self._channel.gone())
         if not done:
@@ -659,6 +659,6 @@ class Pipes:
         return any(events & _GONE for _, events in look.poll(0))
 
     def close(self) -> None:
-        """Closes what it opened itself."""
+        """Close what it opened itself."""
         os.close(self._ear)
         os.close(self._bell)

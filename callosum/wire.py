@@ -433,7 +433,7 @@ encode: Final = msgspec.json.Encoder(order=None).encode
 
 
 def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: bool = False) -> T:
-    """Reads a request's body; ``listed``: that of one which is a list of others, all of which are wanted.
+    """Read a request's body; ``listed``: that of one which is a list of others, all of which are wanted.
 
     Raises ``BadRequest`` with the place of the fault: no JSON, invalid UTF-8, a wrong or missing field,
     a name that stands twice in one object, nesting that is too deep, a number out of range. Of what holds more values
@@ -462,7 +462,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`\Z", 
 
 
 def fault_of(error: msgspec.ValidationError, kind: Any = None) -> BadRequest:
-    """Turns the words of the decoder into a message and a place. ``kind`` is what the request was to be."""
+    """Turn the words of the decoder into a message and a place. ``kind`` is what the request was to be."""
     text = str(error)
     match = _PLACE.search(text)
     if match is None and (unknown := _UNKNOWN.fullmatch(text)):

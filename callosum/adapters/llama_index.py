@@ -172,7 +172,7 @@ async def _seen(ctx: Context, tool: AsyncBaseTool, tool_input: Mapping[str, Any]
 
 
 def _call_id(tool_input: Mapping[str, Any]) -> str | None:
-    """The id of the call that the current step was begun with."""
+    """Return the id of the call that the current step was begun with."""
     with suppress(LookupError):
         event = StepWorkerStateContextVar.get().event
         if isinstance(event, ToolCall) and event.tool_kwargs is tool_input:
@@ -187,7 +187,7 @@ def _thread(memory: Any) -> str | None:
 
 
 async def _read(ctx: Context, memory: Any) -> Sequence[str]:
-    """What the model had read: the results of this run's earlier calls, and what the memory has of other runs."""
+    """Return what the model has read: the results of this run's earlier calls, and what memory has of other runs."""
     results = await ctx.store.get("current_tool_calls", default=[])
     messages = await memory.aget_all() if memory is not None else []
     return [*(str(one.content or "") for one in messages[-_READ:]), *(one.tool_output.content for one in results)]

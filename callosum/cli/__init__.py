@@ -14,7 +14,7 @@ from callosum.errors import CallosumError
 
 
 def main() -> None:
-    """Runs the command with the arguments of the process, and ends it with the exit code."""
+    """Run the command with the arguments of the process, and end it with the exit code."""
     _say_what_can_be_said()
     from callosum.cli.app import app_for
 
@@ -46,7 +46,7 @@ def _say_what_can_be_said() -> None:
 
 
 def _forget_output() -> None:
-    """Keeps Python from complaining at its end that nobody reads any more."""
+    """Keep Python from complaining at its end that nobody reads any more."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

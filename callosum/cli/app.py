@@ -87,7 +87,7 @@ app.add_typer(rules.app, name="rules", rich_help_panel=_CHECK)
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The commands with the one alone that the words begin with, or all where they begin with none.
+    """Return the commands with the one alone that the words begin with, or all where they begin with none.
 
     typer makes what it is given at every start, which for all of them takes as long as what most of them do.
     """
@@ -119,4 +119,4 @@ def callosum(
         bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The gate between an AI agent's tool call and its execution."""
+    """The gate between an AI agent's tool call and its execution."""  # noqa: D401 - the first line of the help

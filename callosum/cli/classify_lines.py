@@ -24,7 +24,7 @@ _NO_INSTANCE: Final = "Object missing required field `instance`"
 
 
 def read_call(line: bytes, instance: str) -> Call:
-    """Returns the call on one line; ``instance`` acts where the line does not say who does.
+    """Return the call on one line; ``instance`` acts where the line does not say who does.
 
     Members that the wire does not know are passed over. Raises ``ConfigError`` with the field.
     """
@@ -63,7 +63,7 @@ def _placed(fault: str) -> ConfigError:
 
 
 def brief(found: Classification) -> dict[str, Any]:
-    """Returns a classification in its printed form."""
+    """Return a classification in its printed form."""
     return {
         "tier": int(found.tier),
         "effect": found.effect,

@@ -24,7 +24,7 @@ EPILOG: Final = (
 
 
 def code_of(error: CallosumError) -> int:
-    """Returns the exit code that an error ends the command with."""
+    """Return the exit code that an error ends the command with."""
     if isinstance(error, NotAPerson):
         return REFUSED
     if isinstance(error, StoreError | GateUnavailable):

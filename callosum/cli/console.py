@@ -110,7 +110,7 @@ def _address(settings: Settings, terminal: str) -> str:
 
 @contextmanager
 def _page(state: Path, address: str) -> Iterator[Path]:
-    """A page of this user's own that leads to the console, so that the link stands in no list of processes."""
+    """Make a private page that leads to the console, so that no process list shows the link."""
     from callosum.console.access import FOLDER
 
     path = state.absolute() / FOLDER / f"open-{secrets.token_hex(8)}.html"
@@ -130,7 +130,7 @@ def _page(state: Path, address: str) -> Iterator[Path]:
 
 @contextmanager
 def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
-    """What the server has to show in this terminal; the console stays open as long as it is read."""
+    """Yield what the server shows in this terminal; the console stays open as long as this is read."""
     from callosum.client.transport import Transport
 
     transport = Transport(address)

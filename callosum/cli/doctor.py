@@ -133,7 +133,7 @@ def _show(finding: Finding) -> None:
 
 
 def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
-    """Puts what is wrong with hosts onto the corpus: that of a server that runs, else one of this process."""
+    """Put what is wrong with hosts onto the corpus: that of a server that runs, else one of this process."""
     from callosum.corpus.bus import Corpus
     from callosum.corpus.daily_log import FOLDER, DailyLog
     from callosum.errors import CallosumError

@@ -89,7 +89,7 @@ SENTENCES: Final = {
 
 
 def line(type: str, payload: Mapping[str, Any]) -> Text:
-    """Returns the line; nothing in the payload can do more than stand in it."""
+    """Return the line; nothing in the payload can do more than stand in it."""
     at = payload.get("at")
     text = Text().append(clock(at) if isinstance(at, int | float) and 0 <= at < 2**33 else "--:--:--", "dim")
     for part, width in ((show.cell(type, style_of(type)), 20), (show.cell(payload.get("instance"), limit=40), 16)):
@@ -98,12 +98,12 @@ def line(type: str, payload: Mapping[str, Any]) -> Text:
 
 
 def style_of(type: str) -> str:
-    """Returns the colour in which an event's name stands."""
+    """Return the colour in which an event's name stands."""
     return next(style for start, style in STYLES.items() if type.startswith(start))
 
 
 def words(type: str, payload: Mapping[str, Any]) -> str:
-    """Returns what an event says in a few words, without controls: ``message  done in 1.2 s``."""
+    """Return what an event says in a few words, without controls: ``message  done in 1.2 s``."""
     told = _Told(type, payload)
     form = SENTENCES.get(type)
     if form is not None:
@@ -162,7 +162,7 @@ def _in_words(type: str, name: str, value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value of JSON as text: ``state=open page=2`` for an object, one level deep."""
+    """Return a value of JSON as text: ``state=open page=2`` for an object, one level deep."""
     match value:
         case str():
             return clean(value, _LONGEST)
@@ -187,7 +187,7 @@ def _inner(value: Any) -> str:
 
 
 def _span(milliseconds: float) -> str:
-    """A duration in the largest unit that it fills: ``340 ms``, ``1.2 s``, ``3.5 min``, ``2.1 h``."""
+    """Return a duration in the largest unit that it fills: ``340 ms``, ``1.2 s``, ``3.5 min``, ``2.1 h``."""
     for size, unit, limit in ((1, "ms", 1000), (1000, "s", 60_000), (60_000, "min", 3_600_000)):
         if milliseconds < limit:
             return f"{milliseconds / size:.{0 if unit == 'ms' else 1}f} {unit}"

@@ -133,7 +133,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _put(found: Iterable[ShownEvent], *, json: bool) -> int:
-    """Shows events as they come; returns how many there were."""
+    """Show events as they come; return how many there were."""
     from callosum.cli import show
     from callosum.cli.eventline import line
     from callosum.cli.eventsource import DROPPED

@@ -79,7 +79,7 @@ class ShownEvent(NamedTuple):
 
     @classmethod
     def of(cls, event: CorpusEvent) -> ShownEvent:
-        """An event of this process."""
+        """Return an event of this process."""
         return cls(event.dotted, msgspec.json.decode(encode(event)))
 
 
@@ -95,7 +95,7 @@ class EventSelection(EntryFilter, frozen=True, kw_only=True):
         )
 
     def of(self, entry: Entry, calls: OpeningCalls) -> list[ShownEvent]:
-        """The wanted events that the entry stands for. Raises what ``calls`` raises."""
+        """Return the wanted events that the entry stands for. Raises what ``calls`` raises."""
         if not EntryFilter.passes(self, entry):
             return []
         events = calls.events_of(entry)
@@ -119,7 +119,7 @@ def _is(pattern: str, name: Any) -> bool:
 
 
 def past(book: Journal, log: Path, wanted: EventSelection, count: int) -> Iterable[ShownEvent]:
-    """Returns the newest ``count`` wanted events up to ``wanted.until`` in the order of time.
+    """Return the newest ``count`` wanted events up to ``wanted.until`` in the order of time.
 
     ``count`` 0 means all, one at a time: those of a log in its order, which is that of time but for a few seconds.
     ``log`` is the folder of the daily logs, which need not exist.
@@ -143,7 +143,7 @@ def _second(seen: ShownEvent) -> int:
 
 
 def _logged(folder: Path, wanted: EventSelection, *, newest: bool) -> Iterator[ShownEvent]:
-    """The wanted events of the daily logs that the journal does not have, oldest or newest first."""
+    """Yield the wanted events of the daily logs that the journal does not have, oldest or newest first."""
     since, until = wanted.since / SECOND, wanted.until / SECOND if wanted.until is not None else float("inf")
     days = sorted((match[1], path) for path in folder.glob("*.log.md") if (match := _DAY.fullmatch(path.name)))
     first = datetime.fromtimestamp(since).astimezone().date().isoformat() if since else ""
@@ -173,7 +173,7 @@ def _read(line: bytes, day: str) -> ShownEvent | None:
 
 
 def _backwards(file: int) -> Iterator[bytes]:
-    """The lines of a file from the last to the first."""
+    """Yield the lines of a file from the last to the first."""
     place = os.lseek(file, 0, os.SEEK_END)
     rest = b""
     while place > 0:
@@ -186,7 +186,7 @@ def _backwards(file: int) -> Iterator[bytes]:
 
 
 def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: int) -> tuple[list[ShownEvent], int]:
-    """Returns the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
+    """Return the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
 
     They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. A report of a call that began
     before them has no ``callId``. Raises ``GateUnavailable`` if
@@ -203,7 +203,7 @@ def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: i
 
 
 def refusal(fault: ConfigError, url: str) -> ConfigError:
-    """Returns what a server answered as an error that names it, and says where its token is to be."""
+    """Return what a server answered as an error that names it, and say where its token is to be."""
     if fault.at == "Authorization":
         return ConfigError(f"{fault.message} (--token-file, or CALLOSUM_TOKEN)", at=url)
     return ConfigError(str(fault), at=url)
@@ -221,7 +221,7 @@ Tell = Callable[[str], None]
 def coming_from(
     url: str, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
 ) -> Iterator[ShownEvent]:
-    """Yields what comes from the server at ``url`` behind its entry ``newest``, without end.
+    """Yield what comes from the server at ``url`` behind its entry ``newest``, without end.
 
     A server begins with what hosts reported since that entry, which may be hours ago. What it had before the moment
     ``now`` is what was, and is left out. Raises ``GateUnavailable`` if it cannot be asked at first, ``ConfigError`` if
@@ -252,7 +252,7 @@ def _is_reported(id: str) -> bool:
 def coming(
     book: Journal, state: Path, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
 ) -> Iterator[ShownEvent]:
-    """Yields what comes in a state folder behind the entry ``newest`` and the moment ``now``, without end.
+    """Yield what comes in a state folder behind the entry ``newest`` and the moment ``now``, without end.
 
     It comes from a server of the folder while there is one that can be asked, else from the journal.
     """
@@ -343,7 +343,7 @@ class _Source:
         self._lost = False
 
     def connect(self, last_id: str) -> ResponseStream:
-        """Opens the stream behind that event. Raises ``TransportError``, ``ConfigError``."""
+        """Open the stream behind that event. Raises ``TransportError``, ``ConfigError``."""
         deadline = time.monotonic() + _PATIENCE
         headers = ("Accept: text/event-stream", f"Last-Event-ID: {last_id}")
         stream = self._transport.open(self._target, headers, deadline=deadline)
@@ -359,7 +359,7 @@ class _Source:
         return stream
 
     def wait(self, seconds: float) -> bool:
-        """Waits before the next try; whether there is to be one."""
+        """Wait before the next try; whether there is to be one."""
         if not self._lost:
             self._lost = True
             self._tell(f"the connection to {self._url} was lost; looking for it again")
@@ -367,7 +367,7 @@ class _Source:
         return self._there is None or self._there()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self._transport.close()
 
 

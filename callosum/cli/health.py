@@ -28,7 +28,7 @@ LOG_LARGE: Final = 128_000_000
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yields what is found in the settings' state folder, one finding after another."""
+    """Yield what is found in the settings' state folder, one finding after another."""
     yield _versions()
     yield Finding(
         "settings",
@@ -57,7 +57,7 @@ def _versions() -> Finding:
 
 
 def _namesake() -> Iterator[Finding]:
-    """The unrelated package that is called ``callosum`` on PyPI and writes into the same folder."""
+    """Yield the unrelated package that is called ``callosum`` on PyPI and writes into the same folder."""
     from importlib.metadata import distributions
 
     for found in distributions(name="callosum"):
@@ -107,7 +107,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """What holds content, unless the folder itself keeps others out."""
+    """Yield what holds content, unless the folder itself keeps others out."""
     if not folder.stat().st_mode & 0o077:
         return
     if folder.stat().st_mode & 0o022:

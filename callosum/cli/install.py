@@ -173,7 +173,7 @@ def _called(host: str, *, first: bool = False) -> str:
 
 
 def _agreed(plan: InstallPlan, *, dry_run: bool, yes: bool) -> bool:
-    """Shows the plan; whether it is to be done."""
+    """Show the plan; whether it is to be done."""
     from callosum.cli import show
 
     for change in plan.changes:

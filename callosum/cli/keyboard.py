@@ -37,7 +37,7 @@ class Keyboard:
             termios.tcsetattr(self._handle, termios.TCSADRAIN, self._before)
 
     def read(self, seconds: float) -> str:
-        """Returns the next key (``"up"`` and ``"down"`` for arrows), ``""`` if none comes in time."""
+        """Return the next key (``"up"`` and ``"down"`` for arrows), ``""`` if none comes in time."""
         if not self._pressed:
             ready, _, _ = select.select([self._handle] if self._before is not None else [], [], [], seconds)
             if not ready:

@@ -47,7 +47,7 @@ class ApprovalNotifier:
             self._facts.put(facts)
 
     def close(self) -> None:
-        """Waits for what was sent, at most as long as one command may take."""
+        """Wait for what was sent, at most as long as one command may take."""
         if self._command:
             self._facts.put(None)
             self._thread.join(TIMEOUT)
@@ -60,7 +60,7 @@ class ApprovalNotifier:
 
 
 def run(command: Sequence[str], facts: Mapping[str, Any]) -> str | None:
-    """Runs the command for these facts; returns what went wrong in a sentence, None if nothing did."""
+    """Run the command for these facts; return what went wrong in a sentence, None if nothing did."""
     shown = clean(command[0], 100)
     try:
         done = subprocess.run(  # noqa: S603  the user's own command, and nothing of a call in it
@@ -80,5 +80,5 @@ def run(command: Sequence[str], facts: Mapping[str, Any]) -> str | None:
 
 
 def environment(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the facts as variables, each one harmless line."""
+    """Return the facts as variables, each one harmless line."""
     return {f"CALLOSUM_CALL_{name.upper()}": clean(str(facts.get(name) or ""), 1000) for name in _FACTS}

@@ -58,7 +58,7 @@ def exists(settings: Settings) -> bool:
 
 
 def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
-    """Opens the gate of a state folder for a person's command; close it, or use it in a ``with``.
+    """Open the gate of a state folder for a person's command; close it, or use it in a ``with``.
 
     Where nothing has ever been decided it is a gate over an empty store, so that looking creates
     nothing; with ``create`` the store is made. The user's rules are not read: a person can see and
@@ -76,7 +76,7 @@ def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
 
 
 def rulebook_of(settings: Settings) -> Rulebook:
-    """The rules as a gate of this state folder has them; the folder need not exist.
+    """Return the rules as a gate of this state folder has them; the folder need not exist.
 
     Raises ``ConfigError`` with the place if the user's rules are broken.
     """

@@ -49,7 +49,7 @@ _decode: Final = msgspec.json.Decoder(RecordedCall).decode
 
 
 def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, RecordedCall] | BrokenLine]:
-    """Yields the calls of files, each with the number of the session that makes it.
+    """Yield the calls of files, each with the number of the session that makes it.
 
     Tasks go to sessions in turn, in order of appearance, so that every reader spreads them alike; empty
     lines are passed over. Raises ``ConfigError`` for a file that cannot be read.

@@ -66,7 +66,7 @@ def replay(
 
 
 def _in_folder(settings: Settings, made: str | None) -> Settings:
-    """The settings with their rules, but with the state in a folder of its own where one was made."""
+    """Return the settings with their rules, but with the state in a folder of its own where one was made."""
     from msgspec.structs import replace
 
     from callosum.rulebook import path_of
@@ -189,7 +189,7 @@ def _write(path: Path, report: dict[str, Any]) -> None:
 
 
 def _print_keys(every: dict[str, Any], sources: list[dict[str, Any]]) -> None:
-    """The share of calls that got a key, in all and, where the recording tells them apart, by source."""
+    """Print the share of calls that got a key, in all and, if the recording names them, by source."""
     from callosum.cli import show
     from callosum.model import Verdict
 

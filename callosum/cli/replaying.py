@@ -42,7 +42,7 @@ class SessionShare(Struct):
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
 
     def note(self, *, keyed: bool, writes: bool, verdict: Verdict) -> None:
-        """Counts one call."""
+        """Count one call."""
         self.calls += 1
         self.keyed += keyed
         self.writes += writes
@@ -50,7 +50,7 @@ class SessionShare(Struct):
         self.verdicts[verdict.value] += 1
 
     def add(self, other: SessionShare) -> None:
-        """Takes another share into this one."""
+        """Take another share into this one."""
         self.calls += other.calls
         self.keyed += other.keyed
         self.writes += other.writes
@@ -74,7 +74,7 @@ class ReplayTotals(Struct):
     took: list[int] = msgspec.field(default_factory=list)
 
     def add(self, other: ReplayTotals) -> None:
-        """Takes another sum into this one."""
+        """Take another sum into this one."""
         self.calls += other.calls
         self.confirmed += other.confirmed
         for name in ("tiers", "verdicts", "conflicts", "rules", "gaps"):
@@ -163,7 +163,7 @@ def _receive(line: Connection) -> int | ReplayTotals:
 
 
 def session(plan: ReplayPlan, number: int, line: Connection) -> None:
-    """Runs one session: waits for the start, makes its calls, and sends what it saw."""
+    """Run one session: wait for the start, make its calls, and send what it saw."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the command, which ends this process
@@ -254,5 +254,5 @@ class _Session:
 
 
 def percentile(values: Sequence[int], part: float) -> float:
-    """Returns the value below which ``part`` (0 to 1) of the sorted values lie; 0 if there are none."""
+    """Return the value below which ``part`` (0 to 1) of the sorted values lie; 0 if there are none."""
     return float(values[min(len(values) - 1, int(part * len(values)))]) if values else 0.0

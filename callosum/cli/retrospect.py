@@ -18,7 +18,7 @@ _SHOWN: Final = 15
 
 
 def show_gaps(found: Gaps) -> None:
-    """Prints gaps, and what to do about them."""
+    """Print gaps, and what to do about them."""
     if not found.calls:
         show.line("No calls are recorded for this time.")
         return
@@ -94,7 +94,7 @@ _PARTED = {
 
 
 def show_trial(found: Trial) -> None:
-    """Prints what other rules would have decided."""
+    """Print what other rules would have decided."""
     if not found.calls:
         show.line("No calls are recorded for this time.")
         return

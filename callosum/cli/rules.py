@@ -282,7 +282,7 @@ def try_(
 
 
 def _rules_of(path: Path | None, protected: dict[str, str], options: dict[str, Any]) -> RuleSet:
-    """The rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
+    """Return the rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
     from callosum.rules import RuleSet
 
     if path is None:

@@ -32,7 +32,7 @@ class Words(TyperCommand):
     """A command among whose arguments ``-staging`` is a word to leave out, and no row of short options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts such words behind all options. One that is an option's name with a dash too few is refused."""
+        """Put such words behind all options. One that is an option's name with a dash too few is refused."""
         end = args.index("--") if "--" in args else len(args)
         long = {name for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}
         for arg in args[:end]:
@@ -110,7 +110,7 @@ def search(
 
 
 def _open_store(settings: Settings) -> tuple[Store, StoreError | None]:
-    """The gate's store; an empty one, and why, if it cannot be opened now: what was indexed is found all the same."""
+    """Return the gate's store, or an empty one and the reason if it cannot be opened; indexed text is found anyway."""
     from callosum.errors import StoreUnavailable
     from callosum.stores.memory import MemoryStore
 
@@ -201,7 +201,7 @@ def _answer(hit: SearchHit) -> Text:
 
 
 def _marked(hit: SearchHit, field: str, limit: int) -> Text:
-    """A field's text with what matched in it, harmless and cut to ``limit``."""
+    """Return a field's text with what matched in it, harmless and cut to ``limit``."""
     from rich.text import Text
 
     made, place = Text(), 0

@@ -160,7 +160,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the variables: a person starts this server, and says by them how."""
+    """Return the settings among the variables: a person starts this server, and says by them how."""
     return {name: value for name, value in environ.items() if name.startswith("CALLOSUM_")}
 
 

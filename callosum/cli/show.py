@@ -52,34 +52,34 @@ _NO_LIMIT: Final = 1_000_000
 
 @cache
 def console() -> Console:
-    """The console of standard output."""
+    """Return the console of standard output."""
     return Console(highlight=False, emoji=False, markup=False)
 
 
 def line(text: str = "", style: str = "") -> None:
-    """Prints one line of our own words; text from elsewhere in it must be clean."""
+    """Print one line of our own words; text from elsewhere in it must be clean."""
     console().print(Text(text, style=style), soft_wrap=True)
 
 
 def cell(value: object, style: str = "", limit: int = 80) -> Text:
-    """A table's cell out of anything; None shows as a dash."""
+    """Return a table's cell out of anything; None shows as a dash."""
     if value is None or value == "":
         return Text(_NONE, style="dim")
     return Text(clean(str(value), limit), style=style)
 
 
 def verdict(value: Verdict | None) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict in its colour."""
     return cell(value, VERDICTS[value]) if value is not None else cell(None)
 
 
 def state(value: State) -> Text:
-    """An action's state in its colour."""
+    """Return an action's state in its colour."""
     return cell(value, STATES[value])
 
 
 def tier(value: int | None) -> Text:
-    """A tier in its colour."""
+    """Return a tier in its colour."""
     return cell(None) if value is None else Text(str(value), style=TIERS[value] if 0 <= value < len(TIERS) else "")
 
 
@@ -89,7 +89,7 @@ def key(name: str | None) -> Text:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *, note: str = "") -> Table | Listing:
-    """A table; a column whose name starts with ``>`` stands to the right, with ``<`` it is not wrapped.
+    """Return a table; a column whose name starts with ``>`` stands to the right, with ``<`` it is not wrapped.
 
     ``note`` stands dim after the title. Cells of a column named ``key`` can be copied at any width (``Listing``).
     """
@@ -161,7 +161,7 @@ class Listing:
         return line
 
     def _labelled(self, row: Sequence[Text], names: Sequence[str], others: Sequence[int]) -> Iterable[Text]:
-        """The cells; those of short columns, which say little alone, with the column's name."""
+        """Yield the cells; those of short columns, which say little alone, with the column's name."""
         for number in others:
             if not row[number].plain.strip() or row[number].plain == _NONE:
                 continue
@@ -189,13 +189,13 @@ def wrapped(text: Text, indent: str = "") -> Padding:
 
 
 def put(*things: Any) -> None:
-    """Prints tables and texts."""
+    """Print tables and texts."""
     for thing in things:
         console().print(thing, soft_wrap=isinstance(thing, Listing))
 
 
 def json(value: Any) -> None:
-    """Prints one value as a line of JSON and flushes it."""
+    """Print one value as a line of JSON and flushes it."""
     raw(msgspec.json.encode(value))
 
 

@@ -95,7 +95,7 @@ def leases(
 
 
 def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table | Listing:
-    """The table of live actions of one sort."""
+    """Return the table of live actions of one sort."""
     from callosum.cli import show
     from callosum.cli.shortid import short_of
     from callosum.cli.times import since, until

@@ -209,7 +209,7 @@ def _settings(url: str | None, state: Path | None, config: Path | None) -> Setti
 
 
 def _url(given: str) -> str:
-    """The URL that is meant: a password need not stand on the command line, where others see it."""
+    """Return the URL that is meant: a password need not stand on the command line, where others see it."""
     if given.startswith("env:"):
         name = given.removeprefix("env:")
         found = os.environ.get(name, "")
@@ -225,7 +225,7 @@ def _url(given: str) -> str:
 
 @contextmanager
 def _unseen(*given: str | None) -> Iterator[None]:
-    """Takes passwords out of what an error says of a URL; drivers quote what they cannot read."""
+    """Take passwords out of what an error says of a URL; drivers quote what they cannot read."""
     try:
         yield
     except CallosumError as error:

@@ -16,14 +16,14 @@ _PLAIN: Final = re.compile(r"[ -~]*\Z")
 
 
 def clean(text: str, limit: int = 80) -> str:
-    """Returns ``text`` as one harmless line of at most ``limit`` characters, cut with an ellipsis."""
+    """Return ``text`` as one harmless line of at most ``limit`` characters, cut with an ellipsis."""
     if len(text) <= limit and _PLAIN.match(text):
         return text.strip()
     return quote(text, limit)[1:-1]
 
 
 def harmless(value: Any) -> Any:
-    """Returns a JSON value with every text in it cleaned, names of members too."""
+    """Return a JSON value with every text in it cleaned, name of members too."""
     if isinstance(value, str):
         return clean(value, 500)
     if isinstance(value, dict):

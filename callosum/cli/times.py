@@ -15,7 +15,7 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(text: str, at: str) -> float:
-    """Returns the seconds that ``90``, ``90s``, ``5m``, ``1h`` or ``2d`` stand for.
+    """Return the seconds that ``90``, ``90s``, ``5m``, ``1h`` or ``2d`` stand for.
 
     Raises ``ConfigError`` at ``at``.
     """
@@ -26,7 +26,7 @@ def seconds(text: str, at: str) -> float:
 
 
 def moment(text: str, at: str) -> int:
-    """Returns the moment (microseconds since 1970) of an ISO time, or of so long ago (``2h``).
+    """Return the moment (microseconds since 1970) of an ISO time, or of so long ago (``2h``).
 
     A time without a zone is local. Raises ``ConfigError`` at ``at``.
     """
@@ -41,18 +41,18 @@ def moment(text: str, at: str) -> int:
 
 
 def since(unix: float) -> str:
-    """Returns for how long it has been since Unix seconds, in words: ``12 s``."""
+    """Return for how long it has been since Unix seconds, in words: ``12 s``."""
     return ago(time.time() - unix)
 
 
 def until(unix: float) -> str:
-    """Returns how long it is until Unix seconds, in words: ``4 min``, ``over`` in the past."""
+    """Return how long it is until Unix seconds, in words: ``4 min``, ``over`` in the past."""
     left = unix - time.time()
     return ago(left) if left > 0 else "over"
 
 
 def clock(unix: float) -> str:
-    """Returns the local time of day of Unix seconds, with the date unless it is today."""
+    """Return the local time of day of Unix seconds, with the date unless it is today."""
     local = datetime.fromtimestamp(unix, UTC).astimezone()
     today = local.date() == datetime.now(UTC).astimezone().date()
     return local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

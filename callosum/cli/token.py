@@ -135,7 +135,7 @@ def _tokens(settings: Settings) -> Tokens:
 
 
 def _of(tokens: Tokens, name: str) -> Token:
-    """The token of this name; where there is none, the command ends with a "no"."""
+    """Return the token of this name; where there is none, the command ends with a "no"."""
     for token in tokens.list():
         if token.name == name:
             return token
@@ -164,7 +164,7 @@ def _facts(token: Token) -> dict[str, Any]:
 
 
 def _hand_over(secret: str, token: Token, *, json: bool) -> None:
-    """The secret alone on standard output, what to know about it on standard error."""
+    """Print the secret alone on standard output and what to know about it on standard error."""
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.cli.times import clock

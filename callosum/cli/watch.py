@@ -207,7 +207,7 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
 
 
 def _params(one: PendingCall) -> RenderableType:
-    """What the call would do: that is what a person answers for."""
+    """Return what the call would do: that is what a person answers for."""
     import msgspec
 
     from callosum.cli import show

@@ -546,7 +546,7 @@ class ResponseStream:
                 return data
 
     def read_all(self, deadline: float) -> HttpResponse:
-        """Reads the body to its end."""
+        """Read the body to its end."""
         body = bytearray()
         while data := self.read(deadline):
             body += data
@@ -554,11 +554,11 @@ class ResponseStream:
         return HttpResponse(self.status, self.headers, bytes(body))
 
     def interrupt(self) -> None:
-        """Ends a ``read`` that is under way in another thread."""
+        """End a ``read`` that is under way in another thread."""
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Closes the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         self._transport.release(self._connection, keep=False)
 
 

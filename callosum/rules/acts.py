@@ -64,7 +64,7 @@ def may_call(names: set[Any]) -> bool:
 
 
 def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Returns the calls of other tools that a call makes: each tool with its arguments."""
+    """Return the calls of other tools that a call makes: each tool with its arguments."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     name = read_name(tool)
     if not (name.firm and name.verb and (name.verb in _DEFINES or not name.tier)):
@@ -83,7 +83,7 @@ def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, 
 
 
 def _called(one: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[str, Any]]]:
-    """Returns the call that an object stands for, nothing where it is none. ``named``: ``name`` is that of a tool."""
+    """Return the call that an object stands for, nothing where it is none. ``named``: ``name`` is that of a tool."""
     function = one.get("function")
     if isinstance(function, Mapping):
         one, named = function, True
@@ -105,7 +105,7 @@ def calls_others(name: Name) -> bool:
 
 
 def said(tool: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the verb that the arguments give and the param that gives it, ``("", "")`` if none does.
+    """Return the verb that the arguments give and the param that gives it, ``("", "")`` if none does.
 
     ``"tool"`` stands for the param where the arguments name another tool.
     """
@@ -130,7 +130,7 @@ def said(tool: str, params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _word(value: Any, name: str, tool: str) -> str:
-    """Returns the verb in the value of an action param, ``""`` where it holds none.
+    """Return the verb in the value of an action param, ``""`` where it holds none.
 
     A command may be a line (``DEL a``), a list (``["DEL", "a"]``) or an object whose first name is the
     command (``{"drop": "users"}``). That it only looks is believed of a database's alone: elsewhere more
@@ -163,7 +163,7 @@ def _tool(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
 
 
 def batched(params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns what each call of a list among the params does, as ``said`` does, each once."""
+    """Return what each call of a list among the params does, as ``said`` does, each once."""
     found: dict[tuple[str, str], None] = {}
     for name in BATCHES:
         value = params.get(name)
@@ -178,7 +178,7 @@ def batched(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _entry(one: Any, name: str) -> tuple[str, str]:
-    """Returns what one entry of a list of calls does."""
+    """Return what one entry of a list of calls does."""
     if not isinstance(one, Mapping):
         return (_word(one, "command", ""), "command") if name == "commands" else ("", "")
     inner = one.get("function")

@@ -136,7 +136,7 @@ _PLAIN: Final = {
 
 @lru_cache(maxsize=4096)
 def _role(name: str) -> tuple[int, str]:
-    """Returns what a param of this name holds, and the thing it names."""
+    """Return what a param of this name holds, and the thing it names."""
     if name in lex.TOOL_PARAMS:
         return _SHAPE, ""
     low = name.lower().replace("-", "_")
@@ -166,7 +166,7 @@ def _role(name: str) -> tuple[int, str]:
 
 
 def _told(found: list[str]) -> tuple[int, str]:
-    """Returns what a param holds by the last word of its name."""
+    """Return what a param holds by the last word of its name."""
     if len(last := found[-1]) > 3 and last.endswith("id") and last not in _ID_ENDS and last not in _ENDING_IN_ID:
         return _identified([*found[:-1], last[:-2], "id"])  # ``vmid``
     if found[-1] in _ID_ENDS or (found[-1] == "account" and len(found) > 1):
@@ -182,7 +182,7 @@ def _told(found: list[str]) -> tuple[int, str]:
 
 
 def _identified(found: list[str]) -> tuple[int, str]:
-    """Returns what a param holds whose last word says that it is an id, and the thing it names."""
+    """Return what a param holds whose last word says that it is an id, and the thing it names."""
     rest = [singular(one) for one in found[:-1] if one not in lex.QUALIFIERS]
     entity = "parent" if "parent" in found else rest[-1] if rest else ""
     if entity in _ADDRESSED:
@@ -208,7 +208,7 @@ def _reference(name: str) -> int:
 
 
 def references(params: Mapping[str, Any]) -> list[str]:
-    """Returns the ids of what is paid, refunded or taken back: of a ``charge``, a ``payment_intent``, an invoice.
+    """Return the ids of what is paid, refunded or taken back: of a ``charge``, a ``payment_intent``, an invoice.
 
     A param that only has the noun for its name may hold an amount: a text with a digit in it is an id.
     """
@@ -229,13 +229,13 @@ _AMOUNT: Final = re.compile(r"[-+]?\d+[.,]\d{1,2}")
 
 
 def role_of(name: str) -> str | None:
-    """Returns the thing whose id a field of this name is, ``""`` for a bare ``id``, None for no id."""
+    """Return the thing whose id a field of this name is, ``""`` for a bare ``id``, None for no id."""
     role, entity = _role(name)
     return entity if role == _ID else None
 
 
 def part_of(name: str, value: Any) -> str:
-    """Returns the text of a param that names one thing by an id, a name or a noun (``symbol``), else ``""``."""
+    """Return the text of a param that names one thing by an id, a name or a noun (``symbol``), else ``""``."""
     if type(name) is not str or len(name) > 64 or name[:1] == "_":
         return ""
     role, entity = _role(name)
@@ -256,7 +256,7 @@ Role = tuple[str, int, str]
 
 
 def roles(names: tuple[Any, ...]) -> tuple[Role, ...]:
-    """Returns what params hold by their names, without those that name nothing, whatever they hold."""
+    """Return what params hold by their names, without those that name nothing, whatever they hold."""
     found = []
     for name in names[:MAX_PARAMS]:
         if type(name) is not str or name[:1] == "_":
@@ -320,7 +320,7 @@ class Arguments:
             self.repo = keys.clean(ids["project"][0]).lower()  # its ``issue_iid`` 7 is not that of another
 
     def _take(self, role: int, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
-        """Takes an argument by what its name says that it holds."""
+        """Take an argument by what its name says that it holds."""
         if role == _HELD and entity not in nouns and type(value) in _SCALAR and (texts := short(value)):
             self.held = {**self.held, entity: texts[0]}
             self.narrowed = True
@@ -342,7 +342,7 @@ class Arguments:
             self.ids[entity] = _more(self.ids.get(entity, ()), texts)
 
     def _unnamed(self, entity: str, value: Any) -> None:
-        """Takes an argument whose name says little: an address as such, or a noun of the tool (``entity``)."""
+        """Take an argument whose name says little: an address as such, or a noun of the tool (``entity``)."""
         kind = type(value)
         if kind is str and len(value) <= 320 and "@" in value and " " not in value.strip() and keys.addresses(value):
             self.mails = _more(self.mails, [value])
@@ -427,7 +427,7 @@ def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
 
 
 def _more(known: Sequence[_T], texts: list[_T]) -> list[_T]:
-    """Puts texts behind those that are known, in place: a list of one's own is what all but the first call get."""
+    """Put texts behind those that are known, in place: a list of one's own is what all but the first call get."""
     if isinstance(known, list):
         known.extend(texts)
         return known
@@ -435,7 +435,7 @@ def _more(known: Sequence[_T], texts: list[_T]) -> list[_T]:
 
 
 def short(value: Any) -> list[str]:
-    """Returns the texts of a value that are short enough for a key: several for a list."""
+    """Return the texts of a value that are short enough for a key: several for a list."""
     if type(value) is str:
         value = value.strip()
         return [value] if value and len(value) <= MAX_TEXT else []

@@ -76,7 +76,7 @@ def stands(tool: str, name: Name) -> bool:
 
 
 def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.ShellJudgement, bool] | None:
-    """Returns what the git command does that a tool stands for, and whether that decides; None for any other tool.
+    """Return what the git command does that a tool stands for, and whether that decides; None for any other tool.
 
     That it only looks is believed where the arguments say so. It has keys only where they say in which tree it works.
     """
@@ -120,7 +120,7 @@ def _place(params: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
-    """Returns the command line, ``""`` where no git command is named."""
+    """Return the command line, ``""`` where no git command is named."""
     at = next((place for place, one in enumerate(words) if _singular(one) in _COMMANDS), -1)
     if at < 0:
         return _line(params) if _RUNNERS.issuperset(words) else ""
@@ -145,7 +145,7 @@ def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
 
 
 def _line(params: Mapping[str, Any]) -> str:
-    """Returns the command line that a tool is given which runs any git command; its text may be one for a shell."""
+    """Return the command line that a tool is given which runs any git command; its text may be one for a shell."""
     value = next((params[one] for one in ("command", "cmd", "args", "subcommand") if params.get(one)), "")
     if isinstance(value, (list, tuple)):
         value = shlex.join([one for one in value[:_MOST] if isinstance(one, str)])
@@ -158,7 +158,7 @@ _RUNNERS: Final = frozenset("run exec execute command cmd cli raw".split())
 
 
 def _more(params: Mapping[str, Any]) -> list[str]:
-    """Returns the words of params that hold some of the command: ``mode``, ``args``."""
+    """Return the words of params that hold some of the command: ``mode``, ``args``."""
     found: list[str] = []
     for name in _MODES:
         value = params.get(name)
@@ -170,7 +170,7 @@ def _more(params: Mapping[str, Any]) -> list[str]:
 
 
 def _option(verb: str, word: str, *, within: bool) -> list[str]:
-    """Returns what a further word of a tool is in the command; ``within``: it may be a command of that command."""
+    """Return what a further word of a tool is in the command; ``within``: it may be a command of that command."""
     if word[:1] == "-" or not _PLAIN.fullmatch(word):
         return [word] if word else []
     known = _OPTIONS.get((verb, word.replace("-", "")))

@@ -33,7 +33,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def of(params: Mapping[str, Any]) -> str:
-    """Returns the command line among a call's params, ``""`` if there is none.
+    """Return the command line among a call's params, ``""`` if there is none.
 
     A list of words is joined with spaces.
     """
@@ -59,7 +59,7 @@ class Simple:
         self.end = ""
 
     def argv(self) -> list[str]:
-        """Returns the words without assignments and without prefixes such as ``sudo``."""
+        """Return the words without assignments and without prefixes such as ``sudo``."""
         at, words = 0, self.words
         while at < len(words) and (words[at] in _PREFIXES or _ASSIGNMENT.match(words[at])):
             duration = words[at] == "timeout"
@@ -72,7 +72,7 @@ class Simple:
 
 
 def simple_commands(text: str) -> Iterator[Simple]:
-    """Yields the simple commands of a command line, in order. Here-documents count as lines."""
+    """Yield the simple commands of a command line, in order. Here-documents count as lines."""
     current, pending = Simple(), ""
     for match in _TOKEN.finditer(text[:MAX_COMMAND]):
         kind = match.lastgroup
@@ -123,7 +123,7 @@ _OTHERS_VALUE: Final = frozenset(("-s", "-r", "-f", "-a", "-A", "-S", "-F", "-C"
 
 
 def recipients(text: str) -> list[str]:
-    """Returns every e-mail address a command sends to, each once; the sender's is none of them.
+    """Return every e-mail address a command sends to, each once; the sender's is none of them.
 
     Read are ``--mail-rcpt`` and its like, ``To:``/``Cc:``/``Bcc:`` headers, ``mailto:`` and the
     arguments of ``mail``, ``mutt``, ``sendmail``.
@@ -139,7 +139,7 @@ def recipients(text: str) -> list[str]:
 
 
 def spoken(text: str) -> list[str]:
-    """Returns the addresses after options and headers such as ``--mail-rcpt`` and ``To:``, and in ``mailto:``."""
+    """Return the addresses after options and headers such as ``--mail-rcpt`` and ``To:``, and in ``mailto:``."""
     text = text[:MAX_COMMAND]
     found: list[str] = []
     if "@" not in text:
@@ -158,7 +158,7 @@ def spoken(text: str) -> list[str]:
 
 
 def mailer_arguments(argv: list[str]) -> list[str]:
-    """Returns the addresses among the arguments of ``mail``, ``mutt``, ``sendmail``; none of other programs."""
+    """Return the addresses among the arguments of ``mail``, ``mutt``, ``sendmail``; none of other programs."""
     if not argv or argv[0].rsplit("/", 1)[-1] not in _MAILERS:
         return []
     found: list[str] = []
@@ -177,12 +177,12 @@ _IN_REPLY: Final = re.compile(r"in-reply-to:\s*(?:\\?[\"'])?<?([^\s<>\"'\\]{1,51
 
 
 def replied(text: str) -> list[str]:
-    """Returns the ids after ``In-Reply-To:``."""
+    """Return the ids after ``In-Reply-To:``."""
     return [match.group(1) for match in islice(_IN_REPLY.finditer(text[:MAX_COMMAND]), 16)]
 
 
 def threads(text: str) -> list[str]:
-    """Returns the ids of the mails that a command replies to."""
+    """Return the ids of the mails that a command replies to."""
     text = text[:MAX_COMMAND]
     found = replied(text)
     if "himalaya" in text and "reply" in text:
@@ -197,7 +197,7 @@ _RM: Final = re.compile(r"\b(?:rm|rmdir|unlink)\s")
 
 
 def removed(text: str) -> list[str]:
-    """Returns the paths that ``rm`` and ``rmdir`` name; a directory's ends in ``/``.
+    """Return the paths that ``rm`` and ``rmdir`` name; a directory's ends in ``/``.
 
     A path with a pattern stands for the directory above the pattern. ``cd`` in the same line is
     followed.
@@ -232,7 +232,7 @@ _API_REPO: Final = re.compile(r"\brepos/([\w.-]+/[\w.-]+)")
 
 
 def repositories(text: str) -> list[str]:
-    """Returns the hosted repositories (``owner/name``) that a ``gh`` or ``glab`` command names."""
+    """Return the hosted repositories (``owner/name``) that a ``gh`` or ``glab`` command names."""
     text = text[:MAX_COMMAND]
     found = [match.group(1).lower() for match in islice(_API_REPO.finditer(text), 16)]
     for simple in simple_commands(text):
@@ -250,7 +250,7 @@ _PATCHED: Final = re.compile(
 
 
 def patched(params: Mapping[str, Any]) -> list[str]:
-    """Returns the files that a patch in ``input``, ``patch`` or ``diff`` touches (at most 256).
+    """Return the files that a patch in ``input``, ``patch`` or ``diff`` touches (at most 256).
 
     Both the ``*** Update File:`` form and unified diffs are read, the first 4 MB of them.
     """

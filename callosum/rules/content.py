@@ -32,7 +32,7 @@ class Hasher:
         """The sketch of a call's text; see ``wording``."""
 
     def digest(self, tool: str, params: Mapping[str, Any], *, whole: bool = False) -> bytes:
-        """Returns 16 bytes that are equal for calls of one tool that say the same. ``whole``: as ``normal.said`` tells.
+        """Return 16 bytes that are equal for calls of one tool that say the same. ``whole``: as ``normal.said`` tells.
 
         Order of keys, space around texts, ``1.0`` for ``1``, nulls, params whose names begin with
         ``_`` and mere metadata make no difference.
@@ -42,13 +42,13 @@ class Hasher:
         return state.digest()
 
     def whole(self, text: str) -> bytes:
-        """Returns 16 bytes for the exact content a resource will hold."""
+        """Return 16 bytes for the exact content a resource will hold."""
         state = self._whole.copy()
         state.update(text.encode("utf-8", "surrogatepass"))
         return state.digest()
 
     def origin(self, origin: str) -> bytes:
-        """Returns 16 bytes for what caused a call."""
+        """Return 16 bytes for what caused a call."""
         state = self._origin.copy()
         state.update(origin.encode("utf-8", "surrogatepass"))
         return state.digest()

@@ -46,7 +46,7 @@ def _read(text: str) -> tuple[str, bool, bool, str]:
 
 
 def lead(description: str | None) -> str:
-    """Returns the verb a description begins with, ``""`` if it has none that is known."""
+    """Return the verb a description begins with, ``""`` if it has none that is known."""
     return _read(description[:MAX_TEXT])[0] if description else ""
 
 
@@ -81,7 +81,7 @@ def final(description: str | None) -> bool:
 
 
 def settled(name: Name, description: str | None) -> str:
-    """Returns the verb that the description puts in the place of the name's, ``""`` to leave the name's.
+    """Return the verb that the description puts in the place of the name's, ``""`` to leave the name's.
 
     It decides between two verbs of a name and where the name's is more of a noun. It raises where
     the name's verb is of the kind that looks by doing something (``verify``, ``test``).
@@ -112,7 +112,7 @@ _TRYING: Final = re.compile(r"\b(?:test|check|diagnos|valid|verif|connect|dry|si
 
 
 def properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Returns the params a tool's schema tells of, none where it tells of none.
+    """Return the params a tool's schema tells of, none where it tells of none.
 
     An only param that is an object holds them (``{"params": {...}}``).
     """
@@ -152,7 +152,7 @@ LEFT: Final = OUTPUTS | _TARGETS
 
 
 def outputs(name: Name, given: Mapping[str, Any]) -> list[str]:
-    """Returns where a look leaves a file, by the names of its params (``outputDir``; ``screenshot`` to a path).
+    """Return where a look leaves a file, by the names of its params (``outputDir``; ``screenshot`` to a path).
 
     ``given`` are arguments or a schema's properties: for those the names of the params stand.
     """

@@ -29,7 +29,7 @@ class Field(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """Returns a value as an error message shows it: its JSON kind, or itself where that is short."""
+    """Return a value as an error message shows it: its JSON kind, or itself where that is short."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -143,7 +143,7 @@ def _pattern(value: Any, at: str) -> str:
 
 
 def pattern_options(max_mem: int = 16 << 20) -> Any:
-    """Returns RE2 options that do not write to standard error. ``max_mem`` is in bytes."""
+    """Return RE2 options that do not write to standard error. ``max_mem`` is in bytes."""
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
@@ -152,7 +152,7 @@ def pattern_options(max_mem: int = 16 << 20) -> Any:
 
 
 def compile_pattern(pattern: str) -> Any:
-    """Returns the compiled RE2 pattern; raises ``ValueError`` telling why it cannot be used."""
+    """Return the compiled RE2 pattern; raise ``ValueError`` telling why it cannot be used."""
     try:
         return re2.compile(pattern, pattern_options())
     except re2.error as error:
@@ -336,7 +336,7 @@ REQUIRED: Final = ("tier", "tool")
 
 
 def json_schema() -> dict[str, Any]:
-    """Returns the JSON Schema (draft 2020-12) of a rules file."""
+    """Return the JSON Schema (draft 2020-12) of a rules file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Callosum rules",

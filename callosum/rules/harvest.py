@@ -43,7 +43,7 @@ _UNSCOPED: Final = frozenset("file url slot payment email thread port database m
 
 
 def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
-    """Returns the keys, all ``read``, of the things in the result of a look; at most ``MAX_KEYS``.
+    """Return the keys, all ``read``, of the things in the result of a look; at most ``MAX_KEYS``.
 
     ``looked`` are the keys of the look itself. Only things of the kind that it is about are taken: an
     order's ``customer_id`` is a reference. A text is read as JSON, or line by line as ``name: value``.
@@ -66,7 +66,7 @@ def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
 
 @lru_cache(maxsize=1024)
 def _about(tool: str, looked: tuple[Key, ...]) -> tuple[str, frozenset[str]]:
-    """What the keys of the things found begin with, and which fields ``<name>_id`` hold their ids.
+    """Return what the keys of the things found begin with, and which fields ``<name>_id`` hold their ids.
 
     ``""`` for a look at one thing: what it brings back are its parts.
     """
@@ -75,7 +75,7 @@ def _about(tool: str, looked: tuple[Key, ...]) -> tuple[str, frozenset[str]]:
 
 
 def _kind(tool: str, looked: tuple[Key, ...]) -> str:
-    """What the look is about, as keys spell it: by its tree, else by the tool's name."""
+    """Return what the look is about, as keys spell it: by its tree, else by the tool's name."""
     for key in looked:
         entity, _, value = key.name.partition(":")
         if value[:1] == "/" and entity not in _UNSCOPED and entity != "repo":
@@ -93,7 +93,7 @@ def _single(name: str) -> bool:
 
 
 def _where(looked: tuple[Key, ...]) -> str:
-    """The repository in which the look was, with a slash behind it; ``""`` where there is none."""
+    """Return the repository in which the look was, with a slash behind it; ``""`` where there is none."""
     for key in looked:
         entity, _, value = key.name.partition(":")
         value = value.partition("|")[0]
@@ -120,7 +120,7 @@ def _parsed(result: Any) -> Any:
 
 
 def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
-    """The values of the fields that name one of the things, level by level.
+    """Return the values of the fields that name one of the things, level by level.
 
     Below a thing that has its id only a field that says whose id it holds is one: the other ids there
     are those of its parts.
@@ -157,7 +157,7 @@ def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
 
 
 def _own(value: Mapping[str, Any], nouns: frozenset[str]) -> tuple[str, str]:
-    """The id of one thing as ``<noun>_id`` and as a bare ``id``; ``""`` where it has none."""
+    """Return the id of one thing as ``<noun>_id`` and as a bare ``id``; ``""`` where it has none."""
     plain = ""
     for name, one in value.items():
         if type(name) is not str or len(name) > 64 or isinstance(one, (Mapping, list, tuple, bool)):
@@ -171,7 +171,7 @@ def _own(value: Mapping[str, Any], nouns: frozenset[str]) -> tuple[str, str]:
 
 
 def _lines(text: str, nouns: frozenset[str]) -> list[str]:
-    """The ids in a text of lines ``name: value``, such as YAML: the bare ones that stand farthest out."""
+    """Return the ids in a text of lines ``name: value``, such as YAML: the bare ones that stand farthest out."""
     named: list[str] = []
     plain: dict[int, list[str]] = {}
     for number, match in enumerate(_FIELD.finditer(text)):
@@ -189,7 +189,7 @@ def _lines(text: str, nouns: frozenset[str]) -> list[str]:
 
 
 def first_id(result: Any, kind: str) -> str:
-    """Returns the id of the thing of a kind that a call has made, as its result tells it; ``""`` if it does not."""
+    """Return the id of the thing of a kind that a call has made, as its result tells it; ``""`` if it does not."""
     if not result or isinstance(result, (bool, int, float)):
         return ""
     found = next((keys.clean(value).strip("/ ") for value in _ids(_parsed(result), frozenset(_names(kind)))), "")

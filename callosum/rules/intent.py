@@ -55,7 +55,7 @@ _COMMITS: Final = 3
 
 
 def intent_of(text: str) -> tuple[str, float]:
-    """Returns one of ``INTENTS`` and how sure that is, from 0 to 1. Linear in what is looked at."""
+    """Return one of ``INTENTS`` and how sure that is, from 0 to 1. Linear in what is looked at."""
     found: dict[str, float] = {}
     question = False
     for clause in _CLAUSE.split(text[:LOOKED_AT].lower()):
@@ -74,7 +74,7 @@ def intent_of(text: str) -> tuple[str, float]:
 
 
 def _of_request(words: list[str]) -> tuple[str, float]:
-    """What a clause that is no question asks for."""
+    """Return what a clause that is no question asks for."""
     start = next((place for place, word in enumerate(words) if word not in _ASKING), len(words))
     rest = words[start:]
     if not rest:

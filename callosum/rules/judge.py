@@ -58,7 +58,7 @@ class Judgement(NamedTuple):
 
 
 def look(tool: str, params: Mapping[str, Any], shape: Shape) -> Look:
-    """Returns what the name of a tool and the verb among its arguments say. ``shape`` is that of its params."""
+    """Return what the name of a tool and the verb among its arguments say. ``shape`` is that of its params."""
     if not shape.telling and len(tool) <= MAX_NAME:
         return _look(tool, "", "")
     short = tool if len(tool) <= MAX_NAME else tool[:MAX_NAME]
@@ -160,7 +160,7 @@ def _origin(where: str) -> str:
 
 
 def _lift(verb: str, tier: int, name: Name, origin: str = "", *, sure: bool) -> tuple[int, tuple[str, ...]]:
-    """Returns the tier that verb and nouns make together, with the reason; ``origin`` says where the verb was found."""
+    """Return the tier that verb and nouns make together, with the reason; ``origin`` says where the verb was found."""
     said = f'judged by the verb "{verb}"{origin}'
     if tier == 0:
         return 0, (f"{said}: it only looks",)
@@ -171,7 +171,7 @@ def _lift(verb: str, tier: int, name: Name, origin: str = "", *, sure: bool) -> 
 
 
 def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
-    """Returns the tier of a write by what it is about, and what that is (``""``: the verb's own)."""
+    """Return the tier of a write by what it is about, and what that is (``""``: the verb's own)."""
     nouns, head = set(name.nouns), name.head
     if "draft" in name.words and verb not in ("send", "publish", "submit", *lex.DESTROYS):
         return 1, "a draft"
@@ -200,7 +200,7 @@ def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
 
 
 def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
-    """Returns the least tier of a write that others will notice, and why."""
+    """Return the least tier of a write that others will notice, and why."""
     if nouns & lex.MONEY_RECORDS:
         return 3, "a commercial document"
     if nouns & lex.COMMITMENTS and head not in lex.ASIDES:
@@ -223,7 +223,7 @@ _GRAPHS: Final = frozenset(("graphql", "gql", "graph", "ql"))
 
 
 def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
-    """Returns what a call is taken for that no rule names. Never tier 0 without a sign of harmlessness."""
+    """Return what a call is taken for that no rule names. Never tier 0 without a sign of harmlessness."""
     if shape.wrapped:
         params = opaque.unwrap(params)
         shape = shapes.of(params)
@@ -270,7 +270,7 @@ def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
 
 
 def _final(call: Call, description: str, verb: str) -> str:
-    """Returns why a call cannot be undone, by its description, ``""`` where that does not say so."""
+    """Return why a call cannot be undone, by its description, ``""`` where that does not say so."""
     if not described.final(description):
         return ""
     if call.annotations and call.annotations.get("destructiveHint") is True:
@@ -281,7 +281,7 @@ def _final(call: Call, description: str, verb: str) -> str:
 
 
 def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement | None]:
-    """A look at a call with what its SQL, its GraphQL or its pipeline says, and the statement if it is SQL."""
+    """Return a look at a call with what its SQL, its GraphQL or its pipeline says, and the statement if it is SQL."""
     spoken = seen.name.words
     plain = not seen.sure or seen.verb in lex.GENERIC or seen.verb in ("query", "select")
     statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(spoken))
@@ -305,7 +305,7 @@ def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement 
 
 
 def _standing(call: Call, params: Mapping[str, Any], seen: Look) -> tuple[Look, tuple[Key, ...] | None]:
-    """A look at a tool that may stand for a git command or change only its own session, and its keys if it does."""
+    """Return the look of a tool that may stand for a git command or change only its session, and its keys."""
     found = checkout.judge(call, params, seen.name)
     if found is None:
         return seen, targets.alone(seen.name)
@@ -324,7 +324,7 @@ def _changes(hints: Mapping[str, Any]) -> bool:
 def _besides(
     call: Call, params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str, shape: Shape
 ) -> tuple[str, tuple[Key, ...]]:
-    """Returns what a look does besides looking, ``""`` if nothing shows, and the keys of what it changes by that."""
+    """Return what a look does besides looking, ``""`` if nothing shows, and the keys of what it changes by that."""
     if call.description:
         if described.acts_besides(call.description):
             return "but its description tells of something that it does as well", many.touched(name)
@@ -343,7 +343,7 @@ _ASKS: Final = frozenset(("fetch", "request", "curl", "http"))
 
 
 def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], seen: Look) -> Look:
-    """A look at a tool whose name leaves its verb open: with the one the description tells, if any."""
+    """Return a look at a tool whose name leaves its verb open: with the one the description tells, if any."""
     lead = described.settled(seen.name, call.description)
     if lead:
         known = _described(call.tool if len(call.tool) <= 256 else call.tool[:256], lead)
@@ -367,7 +367,7 @@ def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], see
 
 
 def _operation(seen: Look, found: opaque.Operation) -> Look:
-    """A look at a call of GraphQL: a mutation does what its first field is called, anything else only looks."""
+    """Return a look at a call of GraphQL: a mutation does what its first field is called, anything else only looks."""
     if found.kind != "mutation":
         if seen.sure and seen.verb not in lex.GENERIC and seen.tier:
             return seen
@@ -382,7 +382,7 @@ def _operation(seen: Look, found: opaque.Operation) -> Look:
 
 @lru_cache(maxsize=1024)
 def _described(tool: str, verb: str) -> Look:
-    """A look at a tool with the verb that its description begins with."""
+    """Return a look at a tool with the verb that its description begins with."""
     name = read_name(tool)
     tier = lex.VERBS.get(verb, (0, 0))[0]
     lifted, why = _lift(verb, tier, name, sure=True)
@@ -403,7 +403,7 @@ def _described(tool: str, verb: str) -> Look:
 
 
 def _typed(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a number for each param that a schema says is one, and text for the others."""
+    """Return a number for each param that a schema says is one, and text for the others."""
     return {
         name: 0 if isinstance(one, Mapping) and one.get("type") in ("number", "integer", "float") else ""
         for name, one in islice(told.items(), 8)

@@ -42,7 +42,7 @@ _PREFIX: Final = re.compile(r"[a-z][a-z0-9_.+-]*:")
 
 
 def text(value: Any) -> str | None:
-    """Returns a scalar's text as it stands in a key, None where it has none.
+    """Return a scalar's text as it stands in a key, None where it has none.
 
     ``1.0`` is ``1``, ``True`` is ``true``. Blank strings, None, lists and objects have no text.
     """
@@ -108,7 +108,7 @@ def _old_spelling(name: str) -> tuple[str, ...]:
 
 
 def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
-    """Returns a path in its one spelling; with ``tree`` (or a trailing slash) it ends in ``/``.
+    """Return a path in its one spelling; with ``tree`` (or a trailing slash) it ends in ``/``.
 
     Relative paths are joined to ``cwd``; without one they stay relative. ``~/x`` stays so, since nothing here may ask
     the machine where home is (see ``homed``); ``$HOME/x`` is ``~/x``. ``file://`` addresses are paths too. A relative
@@ -144,7 +144,7 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
 
 
 def _folded(value: str) -> str:
-    """A path without empty parts, ``.`` and what ``..`` takes back."""
+    """Return a path without empty parts, ``.`` and what ``..`` takes back."""
     root = "/" if value[:1] == "/" else ""
     parts: list[str] = []
     for part in value.split("/"):
@@ -190,7 +190,7 @@ def homed(found: tuple[Key, ...], home: str | None, homes: Mapping[str, str] | N
 
 
 def addresses(value: str) -> list[str]:
-    """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once.
+    """Return the e-mail addresses in ``value``, bare and lower-case, in order, each once.
 
     A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
     folded: they are other addresses.
@@ -234,7 +234,7 @@ def _sent(address: str) -> str:
 
 
 def untagged(found: tuple[Key, ...]) -> tuple[Key, ...]:
-    """Returns the keys with ``alice+news@x.org`` as ``alice@x.org``: most mail servers deliver both to one."""
+    """Return the keys with ``alice+news@x.org`` as ``alice@x.org``: most mail servers deliver both to one."""
     if not any(key.name.startswith("email:") and "+" in key.name for key in found):
         return found
     return merge([Key(_TAG.sub(r"\1\2", key.name), key.mode) for key in found])[0]
@@ -244,7 +244,7 @@ _TAG: Final = re.compile(r"^(email:(?!thread:)[^+@]+)\+[^@]*(@[^@]+)$")
 
 
 def repository(value: str) -> str:
-    """Returns a hosted repository as ``owner/name``, from its name or from any of its addresses."""
+    """Return a hosted repository as ``owner/name``, from its name or from any of its addresses."""
     value = value.strip().removesuffix("/").removesuffix(".git")
     if "://" in value:
         value = value.split("://", 1)[1].partition("/")[2]
@@ -261,7 +261,7 @@ _PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 
 
 def url(value: str) -> str:
-    """Returns an address in its one spelling: scheme and host in lower case, without what names no other page.
+    """Return an address in its one spelling: scheme and host in lower case, without what names no other page.
 
     The scheme's own port, a name and password, a place in the page and a last slash are dropped.
     """
@@ -276,7 +276,7 @@ def url(value: str) -> str:
 
 
 def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
-    """Returns the canonical spelling of a whole key somebody wrote (several for several addressees).
+    """Return the canonical spelling of a whole key somebody wrote (several for several addressees).
 
     Empty where nothing is left of it.
     """
@@ -290,7 +290,7 @@ def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
 
 
 def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
-    """Returns the canonical spelling of a key as people and programs name it: for a lock, a report, a question.
+    """Return the canonical spelling of a key as people and programs name it: for a lock, a report, a question.
 
     As ``canonical``, but what ends in ``/`` is a tree and what stands behind a bar a facet. So a key that the gate has
     given stays as it is. A text whose first colon stands behind several words is no kind of thing's key, and is
@@ -314,7 +314,7 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
 
 
 def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False) -> tuple[str, ...]:
-    """Returns the keys for ``value`` under a prefix such as ``file:``. Empty for an empty value."""
+    """Return the keys for ``value`` under a prefix such as ``file:``. Empty for an empty value."""
     if len(value) <= 512:
         return _spell_memo(prefix, value, cwd if prefix == "file:" else None, tree)
     return _spell(prefix, value, cwd, tree)
@@ -361,7 +361,7 @@ _spell_memo = lru_cache(maxsize=4096)(_spell)
 
 
 def fit(name: str) -> str:
-    """Returns ``name`` cut to ``MAX_KEY``: a cut name ends in a digest of the whole.
+    """Return ``name`` cut to ``MAX_KEY``: a cut name ends in a digest of the whole.
 
     A tree that is too long becomes the nearest tree above it: wider, never narrower.
     """
@@ -380,7 +380,7 @@ def _shorten(value: str, limit: int) -> str:
 
 
 def default_mode(name: str, effect: str) -> Mode:
-    """Returns what a call does to a key where no rule says it."""
+    """Return what a call does to a key where no rule says it."""
     if effect == "read":
         return READ
     return APPEND if name.startswith("channel:") else WRITE
@@ -398,7 +398,7 @@ _FORCE: Final = {READ: 0, APPEND: 1, WRITE: 2}
 
 
 def merge(keys: list[Key]) -> tuple[tuple[Key, ...], bool]:
-    """Returns the keys, each name once with its strongest mode, and whether some had to be left out.
+    """Return the keys, each name once with its strongest mode, and whether some had to be left out.
 
     The first stays first; of too many the others are kept in the order of their names, so that two
     calls with the same long list keep the same ones.

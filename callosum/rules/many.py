@@ -44,7 +44,7 @@ _LISTS: Final = frozenset(
 
 
 def kind(name: Name) -> str:
-    """Returns what the call is about: its last noun that is more than an aspect, ``""`` if it has none."""
+    """Return what the call is about: its last noun that is more than an aspect, ``""`` if it has none."""
     if "draft" in name.nouns:
         return "draft"
     for noun in (name.head, *reversed(name.nouns)):
@@ -54,7 +54,7 @@ def kind(name: Name) -> str:
 
 
 def of(name: Name, entity: str) -> str:
-    """Returns an entity as keys spell it: a mail is a ``message``, what is planned a ``scheduled-payment``."""
+    """Return an entity as keys spell it: a mail is a ``message``, what is planned a ``scheduled-payment``."""
     if entity == "email":
         entity = "message"
     if entity in lex.COMMITMENTS or lex.NOT_YET.isdisjoint(name.words):
@@ -68,12 +68,12 @@ def owns(name: Name, noun: str) -> bool:
 
 
 def own(noun: str, found: Arguments) -> str:
-    """Returns the key of the one that an account has: the caller's, where the call says as whom it is made."""
+    """Return the key of the one that an account has: the caller's, where the call says as whom it is made."""
     return f"{noun}:{OWN}@{found.login}" if found.login else f"{noun}:{OWN}"
 
 
 def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | None) -> list[Key]:
-    """The keys of a look that names no thing."""
+    """Return the keys of a look that names no thing."""
     noun = kind(name)
     if not noun:
         return []
@@ -109,13 +109,13 @@ def _paid(noun: str) -> list[Key]:
 
 
 def touched(name: Name) -> tuple[Key, ...]:
-    """What a look changes that changes what it looks at (``marked as read after``)."""
+    """Return what a look changes that changes what it looks at (``marked as read after``)."""
     noun = kind(name)
     return (Key(keys.fit(f"{noun}:{SOME}"), APPEND),) if noun else ()
 
 
 def planned(name: Name, entity: str) -> list[Key]:
-    """What a payment that is planned adds to the list of those; nothing where it is made at once."""
+    """Return what a payment that is planned adds to the list of those; nothing where it is made at once."""
     kept = of(name, entity)
     return [Key(f"{kept}:{NEW}", APPEND)] if kept != entity else []
 
@@ -129,12 +129,12 @@ def _look(name: str) -> Key:
 
 
 def directory(path: str, cwd: str | None) -> list[Key]:
-    """The key of a look at the names in a directory."""
+    """Return the key of a look at the names in a directory."""
     return [_look(one + NAMES) for one in keys.spell("file:", path, cwd, tree=True)]
 
 
 def renamed(files: list[Key]) -> list[Key]:
-    """What a change of which files there are adds to the directories they are in: the names there change."""
+    """Return what a change of which files there are adds to the directories they are in: the names there change."""
     found: dict[str, None] = {}
     for key in files:
         above = key.name.rstrip("/").rpartition("/")[0]
@@ -151,7 +151,7 @@ def lists(name: Name, verb: str, entity: str) -> bool:
 
 
 def changes(found: Arguments, name: Name, verb: str, params: Mapping[str, Any], *, adds: bool) -> list[Key]:
-    """The keys of a change that names no thing: one more, all of them, or the one that the account has."""
+    """Return the keys of a change that names no thing: one more, all of them, or the one that the account has."""
     owned = next((noun for noun in name.nouns if owns(name, noun)), "")
     if owned:
         if owned == name.place and verb in lex.INTO and (held := _held(params)):
@@ -174,7 +174,7 @@ REMOVES: Final = frozenset("remove unassign detach".split())
 
 
 def parts(container: str, held: list[str], *, adds: bool) -> list[Key]:
-    """The keys of what is put into a container or taken out of it: others of its things are nobody's concern."""
+    """Return the keys of what is put into a container or taken out of it: others of its things are nobody's concern."""
     mode = APPEND if adds else WRITE
     return [
         Key(container, APPEND),

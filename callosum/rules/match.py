@@ -29,7 +29,7 @@ _FEW: Final = 1
 
 
 def scalar(value: Any) -> Any:
-    """Returns what a scalar is looked up by (``True`` is not 1, ``1.0`` is 1); None for the rest."""
+    """Return what a scalar is looked up by (``True`` is not 1, ``1.0`` is 1); None for the rest."""
     kind = type(value)
     if kind is str or kind is int or kind is float:
         return value
@@ -113,7 +113,7 @@ class Candidates:
                     self._by_name.setdefault(name, []).append(_entry(place, rule))
 
     def first(self, params: Mapping[str, Any]) -> int:
-        """Returns the place of the first rule that matches, ``NOTHING`` if none does."""
+        """Return the place of the first rule that matches, ``NOTHING`` if none does."""
         best = self.last
         for name, table in self._by_value.items():
             value = params.get(name)
@@ -202,7 +202,7 @@ class Index:
                     self._exact.setdefault(tool, set()).add(place)
 
     def first(self, tool: str, params: Mapping[str, Any]) -> int:
-        """Returns the place of the first rule that matches a call, ``NOTHING`` if none does."""
+        """Return the place of the first rule that matches a call, ``NOTHING`` if none does."""
         known = self._memo.get(tool)
         if known is None:
             known = self._find(tool)
@@ -214,7 +214,7 @@ class Index:
         return list(self._exact)
 
     def naming(self, tool: str) -> set[int]:
-        """The places of the rules that name a tool, in full or by a pattern; not those for all tools."""
+        """Return the places of the rules that name a tool, in full or by a pattern; not those for all tools."""
         named = set(self._exact.get(tool.strip(), ()))
         if self._globs:
             data = _utf8(tool.strip())

@@ -35,7 +35,7 @@ class Money(NamedTuple):
 
 
 def of(names: Iterable[Any]) -> Money:
-    """Returns what the names of params say of money."""
+    """Return what the names of params say of money."""
     few = [one for one in islice(names, _MOST) if isinstance(one, str) and len(one) <= _LONG]
     found = [one.lower().replace("_", "").replace("-", "") for one in few]
     return Money(not _AMOUNT.isdisjoint(found), not _ACCOUNT.isdisjoint(found), not _PAYEE.isdisjoint(found))

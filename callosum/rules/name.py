@@ -67,7 +67,7 @@ class Name(NamedTuple):
 
 
 def words(name: str) -> list[str]:
-    """Returns the lower-case words of a name, without the server part of ``mcp__server__tool``."""
+    """Return the lower-case words of a name, without the server part of ``mcp__server__tool``."""
     name = name[:MAX_NAME]
     if not name.isascii():
         name = _folded(name)
@@ -85,13 +85,13 @@ def _joined(match: re.Match[str]) -> str:
 
 
 def _folded(name: str) -> str:
-    """Returns a name with styled letters plain, look-alikes as Latin letters, and nothing that cannot be seen."""
+    """Return a name with styled letters plain, look-alikes as Latin letters, and nothing that cannot be seen."""
     name = "".join(one for one in unicodedata.normalize("NFKC", name)[:MAX_NAME] if unicodedata.category(one) != "Cf")
     return name.translate(_ALIKE) if any("a" <= one <= "z" for one in name.lower()) else name
 
 
 def stem(word: str) -> str:
-    """Returns the verb of which ``word`` is a form (``sends``, ``sending``), ``""`` if none is known."""
+    """Return the verb of which ``word`` is a form (``sends``, ``sending``), ``""`` if none is known."""
     if word in lex.VERBS:
         return word
     for end, instead in (
@@ -116,7 +116,7 @@ def stem(word: str) -> str:
 
 
 def singular(word: str) -> str:
-    """Returns a noun in the singular, synonyms folded to one."""
+    """Return a noun in the singular, synonyms folded to one."""
     if word.endswith("ies") and len(word) > 4:
         word = word[:-3] + "y"
     elif word.endswith(("sses", "xes", "ches", "shes")):
@@ -128,7 +128,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=2048)
 def read_name(tool: str) -> Name:
-    """Returns what a tool's name says (kept for the last 2048 names)."""
+    """Return what a tool's name says (kept for the last 2048 names)."""
     found = words(tool)
     if found:
         found[0] = _plain(found[0])
@@ -169,7 +169,7 @@ def read_name(tool: str) -> Name:
 
 
 def _verb(found: list[str]) -> tuple[int, str, str]:
-    """Returns the place and the word of the verb that counts, and a milder one that may be meant.
+    """Return the place and the word of the verb that counts, and a milder one that may be meant.
 
     ``(-1, "", "")`` if there is none.
     """
@@ -200,7 +200,7 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
 
 
 def _of_strong(found: list[str], strong: list[_Verb], last: int) -> tuple[int, str, str]:
-    """Returns what ``_verb`` does for a name with verbs that are hardly ever nouns."""
+    """Return what ``_verb`` does for a name with verbs that are hardly ever nouns."""
     first, end = strong[0], strong[-1]
     if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):
         # ``todo_list_add``, ``ps_restart``: the looking verb may be a noun.
@@ -222,7 +222,7 @@ def _of_strong(found: list[str], strong: list[_Verb], last: int) -> tuple[int, s
 
 
 def _plain(first: str) -> str:
-    """Returns the first word of a name, as a verb where it is one in another form.
+    """Return the first word of a name, as a verb where it is one in another form.
 
     Libraries call the asynchronous twin of ``get`` ``aget``; names that are made of sentences begin with ``deletes``.
     """
@@ -240,7 +240,7 @@ _Verb = tuple[int, str, int, int]
 
 
 def _known(found: list[str]) -> tuple[list[_Verb], list[_Verb]]:
-    """Returns the words of a name that can be its verb, and those of them that hardly can be nouns."""
+    """Return the words of a name that can be its verb, and those of them that hardly can be nouns."""
     known = [
         (at, word, *lex.VERBS[word])
         for at, word in enumerate(found)
@@ -255,7 +255,7 @@ def _known(found: list[str]) -> tuple[list[_Verb], list[_Verb]]:
 
 
 def _begun(known: list[_Verb], strong: list[_Verb], last: int) -> _Verb | None:
-    """Returns the act that another verb of a name only begins (``submit_bulk_delete``), None unless it is graver.
+    """Return the act that another verb of a name only begins (``submit_bulk_delete``), None unless it is graver.
 
     The noun of an act at the end of a name (``request_profile_deletion``) counts before a verb that may be a noun.
     """
@@ -281,7 +281,7 @@ _OPENERS: Final = frozenset(
 
 
 def leading_verb(description: str) -> str:
-    """Returns the verb with which a description begins (``Returns the ...``), ``""`` if none.
+    """Return the verb with which a description begins (``Returns the ...``), ``""`` if none.
 
     Of several (``List, create or close a tab``) the gravest counts.
     """
@@ -308,7 +308,7 @@ def leading_verb(description: str) -> str:
 
 
 def _phrase(word: str, after: list[str]) -> str:
-    """Returns the verb of which ``word`` is a form, with the word after it where both make one: ``sets up``."""
+    """Return the verb of which ``word`` is a form, with the word after it where both make one: ``sets up``."""
     base = stem(word)
     return _JOINS.get(base + after[0], base) if base and after and after[0] in _PARTICLES else base
 
@@ -319,7 +319,7 @@ _STATES: Final = frozenset("has is can exists contains".split())
 
 
 def opening_verb(description: str) -> str:
-    """Returns the verb that a description's first word must be a form of, also where it could be a noun.
+    """Return the verb that a description's first word must be a form of, also where it could be a noun.
 
     It is a verb where an object follows (``Boosts a status``); ``""`` elsewhere (``Order status``).
     """

@@ -39,7 +39,7 @@ def said(names: Iterable[Any]) -> bool:
 
 
 def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> bytes:
-    """Returns the normalised call as bytes, whatever the params hold. Never raises. ``whole``: as ``said`` tells."""
+    """Return the normalised call as bytes, whatever the params hold. Never raises. ``whole``: as ``said`` tells."""
     try:
         flat: dict[str, Any] = {}
         if not whole:
@@ -63,7 +63,7 @@ def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> byte
 
 
 def _normal(value: Any) -> Any:
-    """Returns a nested value without nulls and without differences that mean nothing."""
+    """Return a nested value without nulls and without differences that mean nothing."""
     left = MAX_NODES
 
     def walk(value: Any, depth: int) -> Any:
@@ -108,7 +108,7 @@ _NESTED: Final = frozenset((dict, list, tuple))
 
 
 def _plain(value: Any) -> str:
-    """Returns text for an object that JSON does not know: never an address in memory."""
+    """Return text for an object that JSON does not know: never an address in memory."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if _own(kind, "__str__") is object and _own(kind, "__repr__") is object:
@@ -120,7 +120,7 @@ def _plain(value: Any) -> str:
 
 
 def _own(kind: type, name: str) -> type | None:
-    """Returns the class that a type has a method from."""
+    """Return the class that a type has a method from."""
     return next((one for one in kind.__mro__ if name in vars(one)), None)
 
 
@@ -129,7 +129,7 @@ _encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic", en
 
 
 def _slow(tool: str, params: Mapping[str, Any]) -> bytes:
-    """Encodes what the fast encoder refuses: lone surrogates, strange keys and types, great depth."""
+    """Encode what the fast encoder refuses: lone surrogates, strange keys and types, great depth."""
     left = MAX_NODES
 
     def walk(value: Any, depth: int) -> Any:

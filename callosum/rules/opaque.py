@@ -43,7 +43,7 @@ _STAGES: Final = 256
 
 
 def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the params with those that a wrapper among them holds; their own names come first."""
+    """Return the params with those that a wrapper among them holds; their own names come first."""
     for _ in range(2):
         if WRAPPERS.isdisjoint(params) or len(params) > _MOST:
             return params
@@ -58,7 +58,7 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def held(value: Any) -> Mapping[str, Any] | None:
-    """Returns the object that a value is or, as JSON in a text, holds; None for any other value."""
+    """Return the object that a value is or, as JSON in a text, holds; None for any other value."""
     if isinstance(value, str) and value[:1] == "{" and len(value) <= MAX_TEXT:
         try:
             value = msgspec.json.decode(value)
@@ -75,7 +75,7 @@ class Operation(NamedTuple):
 
 
 def graphql(params: Mapping[str, Any], *, named: bool) -> Operation | None:
-    """Returns the gravest operation of a GraphQL document among the params, None where there is none.
+    """Return the gravest operation of a GraphQL document among the params, None where there is none.
 
     ``named``: the tool says that it speaks GraphQL. Of several operations a mutation counts, whichever is
     asked for by name. What lies beyond ``MAX_TEXT`` is not read; where it speaks of a mutation, it is taken for one.
@@ -132,7 +132,7 @@ _MOST_FIELDS: Final = 64
 
 
 def stored(params: Mapping[str, Any]) -> str:
-    """Returns the stage by which a pipeline of MongoDB writes (``$out``, ``$merge``), ``""`` where it only looks."""
+    """Return the stage by which a pipeline of MongoDB writes (``$out``, ``$merge``), ``""`` where it only looks."""
     if PIPELINED.isdisjoint(params):
         return ""
     for name in _PIPELINES:

@@ -144,14 +144,14 @@ _STANDS: Final = ("exist", "book")
 
 
 def contrary(stance: str) -> str:
-    """Returns the opposite stance (``+attend`` for ``-attend``), ``""`` for none."""
+    """Return the opposite stance (``+attend`` for ``-attend``), ``""`` for none."""
     if stance[:1] == "+":
         return "-" + stance[1:]
     return "+" + stance[1:] if stance[:1] == "-" else ""
 
 
 def stance(verb: str, name: Name) -> str:
-    """Returns the side that a tool takes by the verb it was found to have, ``""`` for none."""
+    """Return the side that a tool takes by the verb it was found to have, ``""`` for none."""
     if verb not in SIDES and name.words and name.words[0] in SIDES:
         verb = name.words[0]
     about = _ABOUT.get(name.head or name.verb)
@@ -164,7 +164,7 @@ def stance(verb: str, name: Name) -> str:
 
 
 def answered(params: Mapping[str, Any], name: Name, taken: str) -> str:
-    """Returns the side a call takes by an answer among its arguments; ``taken``, its verb's, where there is none.
+    """Return the side a call takes by an answer among its arguments; ``taken``, its verb's, where there is none.
 
     ``True`` and ``"yes"`` stand for the argument's own verb, ``False`` for its contrary.
     """
@@ -188,7 +188,7 @@ NEW: Final = "/|new"
 
 
 def about_itself(taken: str, keys: tuple[Key, ...]) -> str:
-    """Returns the side without that of a call which only puts something into containers: ``""``.
+    """Return the side without that of a call which only puts something into containers: ``""``.
 
     What it puts there may be named (``channel:c|user/bob``): about that it does take a side.
     """

@@ -73,7 +73,7 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
 
 
 def parse_rules(data: bytes | str, source: str) -> tuple[Rule, ...]:
-    """Returns the rules of a file in order; raises ``ConfigError`` naming the exact place.
+    """Return the rules of a file in order; raise ``ConfigError`` naming the exact place.
 
     ``source`` names the file in faults that lie in no rule.
     """
@@ -169,5 +169,5 @@ def _rule(value: Any, at: str, usual: int) -> Rule:
 
 @cache
 def default_rules() -> tuple[Rule, ...]:
-    """Returns the rules that ship with Callosum."""
+    """Return the rules that ship with Callosum."""
     return parse_rules(resources.files(__package__).joinpath("tiers.json").read_bytes(), "callosum/rules/tiers.json")

@@ -141,7 +141,7 @@ class RuleSet:
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
         fold_plus_tags: bool = False,
     ) -> RuleSet:
-        """Returns the rules of a file, before those that ship; the first that matches a call decides.
+        """Return the rules of a file, before those that ship; the first that matches a call decides.
 
         ``user`` is the file's content (None: the shipped rules alone), ``source`` its name in faults.
         ``secret`` keys the hashes of contents. ``protected`` are absolute paths that no call may
@@ -171,7 +171,7 @@ class RuleSet:
         )
 
     def classify(self, call: Call) -> Classification:
-        """Returns what the rules make of a call. Never raises for params as JSON knows them."""
+        """Return what the rules make of a call. Never raises for params as JSON knows them."""
         params = call.params
         action = call.action
         if action is not None:
@@ -240,7 +240,7 @@ class RuleSet:
         return None if place == NOTHING else self.rules[place], fitting
 
     def highest_tiers(self) -> dict[str, int]:
-        """Returns, for every tool that a rule names in full, the highest tier it can have.
+        """Return, for every tool that a rule names in full, the highest tier it can have.
 
         A tool that runs commands counts as 3 at least. What only the guard or the call itself could
         raise (``_tier``) is not in it. For clients that cannot ask.
@@ -259,7 +259,7 @@ class RuleSet:
         return found
 
     def digest(self, tool: str, params: Mapping[str, Any], action: str | None = None) -> bytes:
-        """Returns the digest that ``classify`` gives a call of this tool with these params."""
+        """Return the digest that ``classify`` gives a call of this tool with these params."""
         if action is not None and params.get("action") is None:
             params = {**params, "action": action}
         return self._hasher.digest(tool, params)
@@ -644,7 +644,7 @@ _AT_LEAST: Final = (("_commitment", Tier.HIGH), ("_irreversible", Tier.CRITICAL)
 
 
 def _raised_to(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
-    """Applies ``_tier``. A number above 4 means 4."""
+    """Apply ``_tier``. A number above 4 means 4."""
     if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
         said = int(said)
     if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= 0:
@@ -656,7 +656,7 @@ def _raised_to(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple
 
 
 def _named(found: list[Key], said: Any, cwd: str | None, effect: str, why: tuple[str, ...]) -> tuple[str, ...]:
-    """Applies ``_contextKey``: the call's first key."""
+    """Apply ``_contextKey``: the call's first key."""
     names = keys.canonical(said, cwd) if isinstance(said, str) and said.strip() else []
     if not names or said.strip().lower().endswith(":unknown"):
         return (*why, "_contextKey is no key and was ignored")

@@ -76,7 +76,7 @@ _KNOWN: Final[dict[tuple[Any, ...], Shape]] = {}
 
 
 def of(params: Mapping[str, Any]) -> Shape:
-    """Returns the shape of a call's params. Bounded: names come from agents."""
+    """Return the shape of a call's params. Bounded: names come from agents."""
     names = tuple(params)
     known = _KNOWN.get(names)
     return known if known is not None else _learn(names, params)

@@ -53,7 +53,7 @@ def is_time(name: str) -> bool:
 
 
 def _told(params: Mapping[str, Any]) -> dict[int, Any]:
-    """Returns the times among the params by what they mean, the first of each."""
+    """Return the times among the params by what they mean, the first of each."""
     found: dict[int, Any] = {}
     for name, value in islice(params.items(), _MOST):
         if value is not None and isinstance(name, str) and len(name) <= 64 and (means := _meaning(name)):
@@ -62,7 +62,7 @@ def _told(params: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def derive(params: Mapping[str, Any], whose: str = "") -> list[str]:
-    """Returns the slot keys of an appointment, none where its time is not given in full.
+    """Return the slot keys of an appointment, none where its time is not given in full.
 
     ``whose`` is what is booked, without it the calendar. Times with an offset are told in UTC,
     others as they stand. Without an end it takes the ``duration`` in minutes, or half an hour.
@@ -89,7 +89,7 @@ def derive(params: Mapping[str, Any], whose: str = "") -> list[str]:
 
 
 def days(params: Mapping[str, Any]) -> list[str]:
-    """Returns the trees of the days that a look at a calendar is about, none where it names no day.
+    """Return the trees of the days that a look at a calendar is about, none where it names no day.
 
     More than ``MAX_DAYS`` days are the whole calendar.
     """
@@ -146,7 +146,7 @@ _DATES: Final = {**dict.fromkeys(_STARTS.split(), _START), **dict.fromkeys(_ENDS
 
 
 def end_of(said: Mapping[str, Any]) -> datetime | None:
-    """Returns when what is told of here ends: by its end, else by its start and duration, else by its day.
+    """Return when what is told of here ends: by its end, else by its start and duration, else by its day.
 
     Without an offset where the text has none. None where no date is told.
     """

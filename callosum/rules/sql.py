@@ -88,7 +88,7 @@ class Statement(NamedTuple):
 
 
 def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
-    """Returns what the SQL among a call's params does, None where there is none.
+    """Return what the SQL among a call's params does, None where there is none.
 
     ``loosely``: a param named ``query`` counts too, which elsewhere holds words to search for.
     """
@@ -115,7 +115,7 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
 
 
 def within(found: tuple[Key, ...], params: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Returns the tables' keys with the database that the params name, if they name one."""
+    """Return the tables' keys with the database that the params name, if they name one."""
     for name in _DATABASES:
         database = keys.text(params.get(name))
         if database:
@@ -182,7 +182,7 @@ _EXPLAINED: Final = re.compile(
 
 
 def _verbs(bare: str) -> list[str]:
-    """Returns the words of a statement, outside of strings and comments, that change something."""
+    """Return the words of a statement, outside of strings and comments, that change something."""
     found = [one.group(one.lastindex or 0).lower() for one in _VERB.finditer(bare)]
     if _CYPHER.match(bare):
         found += ["delete" if one.lower() == "detach" else "update" for one in _GRAPH.findall(bare)]

@@ -25,7 +25,7 @@ _BASES: Final = ("database", "database_name", "databaseName", "db", "dataset", "
 
 
 def looked_at(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
-    """The key of a look at a table or collection, or at those of a database; none for any other look."""
+    """Return the key of a look at a table or collection, or at those of a database; none for any other look."""
     if found.ids.keys() - _ROWS:
         return []
     if stored := _stored(params):
@@ -35,7 +35,7 @@ def looked_at(params: Mapping[str, Any], found: Arguments, name: Name) -> list[K
 
 
 def changed(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
-    """The key of a change of a table or collection, none for any other: what is only added is a row more."""
+    """Return the key of a change of a table or collection, none for any other: what is only added is a row more."""
     if found.ids.keys() - _ROWS or not (stored := _stored(params)):
         return []
     if verb in lex.ADDS and name.head not in STORES:
@@ -44,7 +44,7 @@ def changed(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) 
 
 
 def _stored(params: Mapping[str, Any]) -> str:
-    """The table or collection that a call names, as keys spell it; ``""`` where it names none."""
+    """Return the table or collection that a call names, as keys spell it; ``""`` where it names none."""
     for entity, names in STORES.items():
         value = _first(params, names)
         if value:
@@ -58,5 +58,5 @@ def _database(params: Mapping[str, Any]) -> str:
 
 
 def _first(params: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """The first of some params that has a short text."""
+    """Return the first of some params that has a short text."""
     return next((text for one in names if (text := keys.text(params.get(one))) and len(text) <= 256), "")

@@ -62,7 +62,7 @@ _SERVES: Final = frozenset("start run serve launch stop kill restart open expose
 def derive(
     call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str, shape: Shape
 ) -> tuple[Key, ...]:
-    """Returns the keys of a judged call, none where nothing in it names a thing."""
+    """Return the keys of a judged call, none where nothing in it names a thing."""
     if not params and effect != "read" and name.verb in lex.CREATES:
         return ()
     found = Arguments(params, name.nouns, shape.roles)
@@ -83,7 +83,7 @@ def stands_apart(name: Name) -> bool:
 
 
 def alone(name: Name) -> tuple[Key, ...] | None:
-    """Returns no keys for a tool that changes only its own session, None for any other."""
+    """Return no keys for a tool that changes only its own session, None for any other."""
     return () if name.verb in _ENTERS or _moves_itself(name) else None
 
 
@@ -103,7 +103,7 @@ _TOLD: Final = {
 
 
 def told(made: tuple[Key, ...]) -> str:
-    """Returns in words how a call's keys were found."""
+    """Return in words how a call's keys were found."""
     if not made:
         return "nothing in it names a thing: it has no key"
     first = made[0].name
@@ -175,7 +175,7 @@ def _read(
 
 
 def _about(found: Arguments, nouns: tuple[str, ...]) -> Iterable[tuple[str, list[str]]]:
-    """The ids of what the name speaks of, else all of them, else the places that it speaks of."""
+    """Return the ids of what the name speaks of, else all of them, else the places that it speaks of."""
     ids = found.ids
     if len(ids) > 1:
         return [one for one in ids.items() if one[0] in nouns or not one[0]] or ids.items()
@@ -188,7 +188,7 @@ _PERSONS: Final = ("user", "user_id", "username", "recipient", "contact", "conta
 
 
 def _facet(name: Name, entity: str) -> str:
-    """What of a thing is looked at: ``get_channel_members`` looks at the members, not at the messages."""
+    """Return what of a thing is looked at: ``get_channel_members`` looks at the members, not at the messages."""
     head = name.head
     return f"|{head}" if entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id" else ""
 
@@ -203,7 +203,7 @@ def _is_mail(name: Name) -> bool:
 def _threads(
     params: Mapping[str, Any], found: Arguments, mode: Mode, *, mail: bool, replied: Sequence[str] = ()
 ) -> list[Key]:
-    """The keys of threads: with whom they are where the call says so, and each thread alone.
+    """Return the keys of threads: with whom they are where the call says so, and each thread alone.
 
     A thread that is named alone may be one of mails. Messages may be counted in each chat: two sessions that name the
     same number and different chats are not in one thread, so there the thread alone is only appended to.
@@ -243,7 +243,7 @@ _SCALAR: Final = frozenset((str, int, list))
 
 
 def _first_of(params: Mapping[str, Any], names: tuple[str, ...]) -> Sequence[str]:
-    """The texts of the first of some params that has any."""
+    """Return the texts of the first of some params that has any."""
     for one in names:
         if type(value := params.get(one)) in _SCALAR and (texts := short(value)):
             return texts
@@ -278,7 +278,7 @@ def _write(
 
 
 def _replied(params: Mapping[str, Any], found: Arguments) -> Sequence[str]:
-    """What a reply answers that names no thread: a message, a ticket, a conversation."""
+    """Return what a reply answers that names no thread: a message, a ticket, a conversation."""
     for entity in ("message", "email", "ticket", ""):
         if entity in found.ids:
             return found.ids[entity]
@@ -310,7 +310,7 @@ _ASIDE: Final = frozenset("comment draft reaction review note".split())
 def _in_thread(
     params: Mapping[str, Any], made: list[Key], found: Arguments, name: Name, verb: str, replied: Sequence[str]
 ) -> list[Key]:
-    """The keys of a call that names a thread: the thread first, unless it is one of mails with an addressee."""
+    """Return the keys of a call that names a thread: the thread first, unless it is one of mails with an addressee."""
     says = verb in lex.SENDS or is_reply(name, verb) or (verb in lex.SPEAKS and not _SAID.isdisjoint(name.nouns))
     mode = WRITE if (says and "draft" not in name.nouns) or verb not in lex.ADDS else APPEND
     addressed = [key for key in made if key.name[:6] == "email:"]
@@ -319,7 +319,7 @@ def _in_thread(
 
 
 def _entry(params: Mapping[str, Any], name: Name, mode: Mode) -> list[Key]:
-    """What a store of entries keeps under a key: ``hget``, or a verb alone (``set``).
+    """Return what a store of entries keeps under a key: ``hget``, or a verb alone (``set``).
 
     Of a command of Redis a ``name`` is the key, and a ``key`` beside it a field. Elsewhere a ``key`` may be a secret.
     """
@@ -330,7 +330,7 @@ def _entry(params: Mapping[str, Any], name: Name, mode: Mode) -> list[Key]:
 
 
 def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
-    """What is paid is who or what gets it; what is only planned shows in no ledger yet."""
+    """Return what is paid is who or what gets it; what is only planned shows in no ledger yet."""
     if verb not in lex.PAYS and "amount" not in params:
         return []
     if not (verb in lex.ADDS or lex.VERBS.get(verb, _UNKNOWN)[0] == 4):
@@ -390,7 +390,7 @@ def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name
 
 
 def _places(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
-    """What a machine has one of: a port, the database of a folder."""
+    """Return what a machine has one of: a port, the database of a folder."""
     made = []
     if (verb == "migrate" or "migration" in name.nouns) and not found.ids:
         made += _migrated(params, verb, call.cwd)
@@ -400,7 +400,7 @@ def _places(call: Call, params: Mapping[str, Any], found: Arguments, name: Name,
 
 
 def _titled(params: Mapping[str, Any]) -> list[str]:
-    """What names a thing where it has no id: a title, a symbol; for what is made it would only be what it is called."""
+    """Return what names a thing that has no id: a title, a symbol. The name of a thing that is made is no key."""
     return next((texts for one in lex.TITLES if (texts := short(params.get(one)))), [])
 
 
@@ -420,7 +420,7 @@ _STANDS: Final = _GOES | _TURNS | {"git"}
 
 
 def _migrated(params: Mapping[str, Any], verb: str, cwd: str | None) -> list[Key]:
-    """A migration changes the database of the folder it is run in; two of them race."""
+    """Return a migration changes the database of the folder it is run in; two of them race."""
     where = next((one for name in _FOLDERS if type(one := params.get(name)) is str and one), cwd)
     if not where:
         return []
@@ -433,12 +433,12 @@ _FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_pa
 
 
 def _whole_days(params: Mapping[str, Any]) -> list[Key]:
-    """What lasts for days keeps nobody from meeting, but shows on each of them."""
+    """Return what lasts for days keeps nobody from meeting, but shows on each of them."""
     return [Key(keys.fit(f"{one}|event"), APPEND) for one in slots.days(params)]
 
 
 def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
-    """A room, a desk, a court: taken for a time, and free at others."""
+    """Return a room, a desk, a court: taken for a time, and free at others."""
     made = []
     for entity in name.nouns:
         for one in found.ids.get(entity, ()):
@@ -475,7 +475,7 @@ def _payment(params: Mapping[str, Any], found: Arguments) -> list[Key]:
 
 
 def _talk(params: Mapping[str, Any], found: Arguments, verb: str, nouns: tuple[str, ...]) -> list[Key]:
-    """A message goes into a channel, to a person or, as a reply, into a thread."""
+    """Return a message goes into a channel, to a person or, as a reply, into a thread."""
     where = _where(params, found)
     if where and found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
         return _threads(params, found, WRITE, mail=False)
@@ -489,7 +489,7 @@ _TALKING: Final = frozenset("dm message text notify tweet post".split())
 
 
 def _messages(where: Sequence[str], mode: Mode) -> list[Key]:
-    """What is said in channels or to somebody: another part of them than who is there."""
+    """Return what is said in channels or to somebody: another part of them than who is there."""
     return [Key(keys.fit(f"{key.name}|message"), mode) for one in where for key in _keys("channel:", one, mode)]
 
 
@@ -512,7 +512,7 @@ def _files(found: Arguments, name: Name, verb: str, cwd: str | None, params: Map
 
 
 def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
-    """The target rule, with what the target lies in."""
+    """Return the target rule, with what the target lies in."""
     made = _targeted(found, name, verb)
     if found.held or not lex.CONTAINERS.isdisjoint(found.ids) or not lex.CONTAINERS.isdisjoint(found.scopes):
         made = _placed(made, found)
@@ -530,7 +530,7 @@ _TAKES_ALONG: Final = frozenset(("remove", "archive"))
 
 
 def _kind(name: str) -> str:
-    """What kind of thing a key names: ``base:app1/record:rec1`` a record."""
+    """Return what kind of thing a key names: ``base:app1/record:rec1`` a record."""
     return name.rpartition("/")[2].partition(":")[0] if name.rfind(":") > name.rfind("/") else name.partition(":")[0]
 
 
@@ -623,7 +623,7 @@ def _targeted(found: Arguments, name: Name, verb: str) -> list[Key]:
 
 
 def _unspoken(found: Arguments, head: str, *, adds: bool) -> list[Key]:
-    """The keys of what the name does not speak of: all ids, but what holds others only where none of them is named."""
+    """Return the keys of ids that the name does not mention; containers only if none of their contents is named."""
     meant = {one: values for one, values in found.ids.items() if one not in _PLACES} or found.ids
     if not adds and len(meant) > 1:
         inner = [one for one in meant if one not in lex.CONTAINERS and one not in found.bare] or list(meant)[-1:]
@@ -639,7 +639,7 @@ def _unspoken(found: Arguments, head: str, *, adds: bool) -> list[Key]:
 
 
 def _innermost(found: Arguments, name: Name, verb: str, outer: str) -> str:
-    """Returns which of several things that the name speaks of is meant: the last, for it lies in the first (``outer``).
+    """Return which of several things that the name speaks of is meant: the last, for it lies in the first (``outer``).
 
     ``update_issue_note`` changes one note, not its issue. But several (``item_ids``) are parts of the one that is
     changed, ``set_issue_milestone`` gives the issue another value, ``add_order_item`` puts something into the order.
@@ -659,7 +659,7 @@ def _puts(verb: str) -> bool:
 
 
 def _within(found: Arguments, name: Name, entity: str, made: list[Key]) -> list[Key]:
-    """The keys of a thing (``made``) with those of its place in what the name says that it lies in."""
+    """Return the keys of a thing (``made``) with those of its place in what the name says that it lies in."""
     outer = next((one for one in name.nouns if one in found.ids), entity)
     if outer == entity or outer in found.listed or entity in found.listed:
         return made
@@ -679,7 +679,7 @@ def _booked_for(entity: str, head: str) -> bool:
 
 
 def _target(found: Arguments, name: Name, verb: str) -> str | None:
-    """Returns which of the ids is the thing that is changed, None where no noun of the name tells.
+    """Return which of the ids is the thing that is changed, None where no noun of the name tells.
 
     ``add_user_to_channel`` changes the channel, wherever the name's first noun stands; ``set_label`` gives another
     thing a label, which is a value there.

@@ -41,7 +41,7 @@ class TemplateError(ValueError):
 
 
 def compile_template(template: str) -> Derive:
-    """Returns the function that derives a template's keys from a call. Raises ``TemplateError``."""
+    """Return the function that derives a template's keys from a call. Raises ``TemplateError``."""
     if not template.strip():
         raise TemplateError("expected a key template, got an empty string")
     if len(template) > MAX_TEMPLATE:
@@ -62,7 +62,7 @@ def compile_template(template: str) -> Derive:
 
 
 def thread_alone(template: str) -> Derive | None:
-    """Returns what derives the thread alone (``thread:|msg-500``) where a template says with whom it is, else None.
+    """Return what derives the thread alone (``thread:|msg-500``) where a template says with whom it is, else None.
 
     So a call that a rule names meets one that names its thread only.
     """
@@ -134,7 +134,7 @@ def _fixed(literal: str) -> Values:
 
 
 def _params(names: list[str]) -> Values:
-    """The first of some params that has a value."""
+    """Return the first of some params that has a value."""
 
     def read(_call: Call, params: Mapping[str, Any]) -> Sequence[str]:
         for name in names:
@@ -153,7 +153,7 @@ def _params(names: list[str]) -> Values:
 
 
 def _deep(path: list[str]) -> Values:
-    """A value inside an object."""
+    """Return a value inside an object."""
 
     def read(_call: Call, params: Mapping[str, Any]) -> Sequence[str]:
         value: Any = params
@@ -165,7 +165,7 @@ def _deep(path: list[str]) -> Values:
 
 
 def _folder(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
-    """The folder of the file that the call names, without a slash at its end."""
+    """Return the folder of the file that the call names, without a slash at its end."""
     for value in _FILE(call, params):
         above, slash, _ = keys.path(keys.clean(value), call.cwd).rstrip("/").rpartition("/")
         return (above if slash else ".",)
@@ -176,7 +176,7 @@ _FILE: Final = _params(["path", "file_path", "filePath", "filename", "target_fil
 
 
 def flatten(value: Any) -> list[str]:
-    """Returns the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
+    """Return the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
     if isinstance(value, (list, tuple)):
         texts = [one.strip() if type(one) is str else keys.text(one) for one in islice(value, 256)]
         return [one for one in texts if one and one != "unknown"]
@@ -197,7 +197,7 @@ _SOURCES: Final[dict[str, Values]] = {
 
 
 def _single(prefix: str, values: Values) -> Derive:
-    """The commonest form: an entity and one placeholder."""
+    """Return the commonest form: an entity and one placeholder."""
     spell = keys.spell
 
     def derive(call: Call, params: Mapping[str, Any]) -> Sequence[str]:

@@ -169,7 +169,7 @@ class Sketcher:
         self._sort = _Words(key).__getitem__
 
     def sketch(self, params: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """Returns ``words`` and ``numbers`` of a call's text, both empty where it has too few words."""
+        """Return ``words`` and ``numbers`` of a call's text, both empty where it has too few words."""
         text, amounts, rest = gather(params)
         said = split(text)
         found = set(said)
@@ -244,7 +244,7 @@ def _rare(hashes: set[int]) -> int:
 
 
 def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
-    """Returns the text of a call, the numbers, dates and senders among its params, and what is too long to read.
+    """Return the text of a call, the numbers, dates and senders among its params, and what is too long to read.
 
     A text is a param that is called like one, else any of several words: the names of a city and an airline are none.
     Of a shell command nothing is read: one option makes it another.
@@ -299,7 +299,7 @@ def brief(params: Mapping[str, Any]) -> bool:
 
 
 def split(text: str) -> list[bytes]:
-    """Returns the words of a text in lower case, with the dots and colons that numbers need."""
+    """Return the words of a text in lower case, with the dots and colons that numbers need."""
     if text.isascii():
         return text.encode().translate(_ASCII, b"'").split()
     text = unicodedata.normalize("NFKC", text.lower()).replace("\u2019", "").replace("'", "")

@@ -26,7 +26,7 @@ class ManualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock by ``seconds``; a negative number sets it back."""
+        """Move the clock by ``seconds``; a negative number sets it back."""
         self.now += round(seconds * SECOND)
 
     def sleep(self, seconds: float) -> None:

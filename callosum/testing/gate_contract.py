@@ -49,12 +49,12 @@ class GateContract:
 
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """The gate's clock."""
+        """Return the gate's clock."""
         return ManualClock()
 
     @pytest.fixture
     def gate(self, clock: ManualClock) -> Gate:
-        """The one fixture that a gate provides: it judges by ``RULES`` and lives by ``clock``."""
+        """Return the one fixture that a gate provides: it judges by ``RULES`` and lives by ``clock``."""
         raise NotImplementedError("provide the fixture gate(clock) -> Gate")
 
     @pytest.fixture

@@ -38,7 +38,7 @@ LEASE = 5 * MINUTE
 
 
 def key_of(key: str | Key) -> Key:
-    """A key; a bare name is written."""
+    """Return a key; a bare name is written."""
     return Key(key) if isinstance(key, str) else key
 
 
@@ -50,18 +50,18 @@ class StoreScript:
         self.namespace = namespace
 
     def run(self, scope: Scope, step: Callable[[View], Change]) -> Applied:
-        """Runs one step; raises what the step or the store raised."""
+        """Run one step; raise what the step or the store raised."""
         (applied,) = self.store.transact([(scope, step)])
         if isinstance(applied, Exception):
             raise applied
         return applied
 
     def scope(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Scope:
-        """A scope of this script's namespace that sees live actions."""
+        """Return a scope of this script's namespace that sees live actions."""
         return Scope(self.namespace, session, tuple(key_of(key) for key in keys), **{"live": True, **more})
 
     def look(self, session: str, *keys: str | Key, **more: Any) -> View:
-        """What a step of the session sees; nothing is changed."""
+        """Return what a step of the session sees; nothing is changed."""
         views: list[View] = []
 
         def step(view: View) -> Change:
@@ -72,11 +72,11 @@ class StoreScript:
         return views[-1]
 
     def place(self, session: str, key: str | Key, **more: Any) -> KeyView:
-        """What a step of the session sees of one key."""
+        """Return what a step of the session sees of one key."""
         return self.look(session, key, **more).keys[0]
 
     def entry(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Entry:
-        """An entry as a decision makes it."""
+        """Return an entry as a decision makes it."""
         facts = {"tool": "tool", "tier": 2, "verdict": Verdict.ALLOW, **more}
         return Entry(
             facts.pop("event", Event.INTERCEPT),
@@ -104,7 +104,7 @@ class StoreScript:
         lease: int = LEASE,
         **scope: Any,
     ) -> int:
-        """Opens an action (``state`` ``done``: of a tier without a lease) and returns its id.
+        """Open an action (``state`` ``done``: of a tier without a lease) and return its id.
 
         A key that is read sets the session's mark, as the policy does.
         """
@@ -142,11 +142,11 @@ class StoreScript:
         return self.run(self.scope(session, keys), step).ids[-1]
 
     def read(self, session: str, key: str) -> int:
-        """Reads a resource: an action of tier 0 that moves the session's mark."""
+        """Read a resource: an action of tier 0 that moves the session's mark."""
         return self.act(session, Key(key, Mode.READ), tier=0)
 
     def end(self, session: str, id: int, state: State = State.DONE, **more: Any) -> int:
-        """Reports an action's end (``unknown``: that its lease ran out); returns the entry's id."""
+        """Report an action's end (``unknown``: that its lease ran out); return the entry's id."""
 
         def step(view: View) -> Change:
             action = view.found
@@ -162,7 +162,7 @@ class StoreScript:
         return self.run(Scope(self.namespace, session, find=Find(id=id)), step).ids[-1]
 
     def settle(self, id: int, state: State, **more: Any) -> Applied:
-        """Moves an action to a state, with an entry of a person's."""
+        """Move an action to a state, with an entry of a person's."""
 
         def step(view: View) -> Change:
             if view.found is None:
@@ -173,7 +173,7 @@ class StoreScript:
         return self.run(Scope(self.namespace, "person", find=Find(id=id)), step)
 
     def move(self, session: str, key: str, mark: Mark) -> None:
-        """Sets a session's mark, with an entry."""
+        """Set a session's mark, with an entry."""
 
         def step(_: View) -> Change:
             return Change((self.entry(session, (key,)),), moves=(Move(key, mark),))
@@ -181,11 +181,11 @@ class StoreScript:
         self.run(self.scope(session, (key,)), step)
 
     def found(self, session: str, **how: Any) -> Action | None:
-        """What a report of the session finds."""
+        """Return what a report of the session finds."""
         return self.look_for(session, Find(**how)).found
 
     def look_for(self, session: str, find: Find) -> View:
-        """What a step sees that looks for an action."""
+        """Return what a step sees that looks for an action."""
         return self.look(session, find=find, live=False)
 
 
@@ -204,7 +204,7 @@ def _read(mark: Mark, now: int) -> Mark:
 
 
 def ids(actions: Iterable[Action]) -> list[int]:
-    """The ids of actions, in their order."""
+    """Return the ids of actions, in their order."""
     return [action.id for action in actions]
 
 

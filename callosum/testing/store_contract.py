@@ -66,12 +66,12 @@ class StoreContract:
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        """The one fixture that a backend provides."""
+        """Return the one fixture that a backend provides."""
         raise NotImplementedError("provide the fixture make_store(clock, probe) -> Store")
 
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """The store's clock."""
+        """Return the store's clock."""
         return ManualClock()
 
     @pytest.fixture
@@ -81,7 +81,7 @@ class StoreContract:
 
     @pytest.fixture
     def store(self, make_store: MakeStore, clock: ManualClock, living: dict[int, bool]) -> Iterator[Store]:
-        """The store under test."""
+        """Yield the store under test."""
         store = make_store(clock, lambda host: living.get(host.pid))
         yield store
         store.close()
@@ -89,7 +89,7 @@ class StoreContract:
 
     @pytest.fixture
     def script(self, store: Store) -> StoreScript:
-        """The store with short words around it."""
+        """Return the store with short words around it."""
         return StoreScript(store)
 
     @pytest.fixture

@@ -89,16 +89,16 @@ class DemoProcess:
             process.stdout.close()
 
     def ready(self) -> None:
-        """Waits until the session is there."""
+        """Wait until the session is there."""
         self._line()
 
     def do(self, do: str, text: str = "") -> DemoReply:
-        """Gives an order and waits for the answer. Raises ``CallosumError`` if the session died."""
+        """Give an order and wait for the answer. Raises ``CallosumError`` if the session died."""
         self._order(DemoOrder(do, text))
         return msgspec.json.decode(self._line(), type=DemoReply)
 
     def die(self, do: str, text: str = "") -> None:
-        """Gives an order in which the session is to be killed after the act, and waits until it is dead."""
+        """Give an order, kill the session after its action, and wait until it is dead."""
         self._order(DemoOrder(do, text, crash=True))
         if self._process.wait(_PATIENCE) != -signal.SIGKILL:
             raise CallosumError(f"the session {self.name} was to be killed and ended with {self._process.returncode}")

@@ -78,18 +78,18 @@ class DemoSession:
     # --- what it works on -----------------------------------------------------------------------
 
     def read_thread(self, _: DemoOrder) -> DemoReply:
-        """Looks at Alice's question, to which nobody has replied yet."""
+        """Look at Alice's question, to which nobody has replied yet."""
         path = self.folder / "inbox" / "msg-500.txt"
         return self._run("read", {"path": str(path)}, lambda: _look(path))
 
     def reply(self, order: DemoOrder) -> DemoReply:
-        """Replies in Alice's thread; if another has, that is enough."""
+        """Reply in Alice's thread; if another has, that is enough."""
         params = {"action": "send", "target": ALICE, "replyTo": "msg-500", "message": order.text}
         answer = self._run("message", params, lambda: self._mail("thread", "Re: The figures", order.text))
         return answer if answer.ran else _then(answer, "left it at the other's reply")
 
     def respond(self, order: DemoOrder) -> DemoReply:
-        """Accepts or declines the meeting, and lets Alice know; if another did the contrary, leaves it."""
+        """Accept or decline the meeting and tell Alice; leave it if another session did the opposite."""
 
         def act() -> None:
             path = self.folder / "calendar" / f"{EVENT}.ics"
@@ -102,7 +102,7 @@ class DemoSession:
         return answer if answer.ran else _then(answer, "left the answer as it stands and asked its person")
 
     def read_notes(self, _: DemoOrder) -> DemoReply:
-        """Reads the notes and keeps them in mind."""
+        """Read the notes and keep them in mind."""
         path = self.folder / "notes.md"
 
         def act() -> None:
@@ -111,7 +111,7 @@ class DemoSession:
         return self._run("read", {"path": str(path)}, act)
 
     def add_note(self, order: DemoOrder) -> DemoReply:
-        """Writes the notes as it has read them with one line more; reads them again if it must."""
+        """Write the notes as it read them with one more line; read them again if it must."""
         answer = self._write_notes(order.text)
         if answer.ran or Kind.STALE not in answer.kinds:
             return answer
@@ -130,7 +130,7 @@ class DemoSession:
         return self._run("write", {"path": str(path), "content": content}, act)
 
     def invoice(self, order: DemoOrder) -> DemoReply:
-        """Sends the invoice; where it may have gone out already, looks among the sent mails first."""
+        """Send the invoice; where it may have gone out already, look among the sent mails first."""
         params = {"action": "send", "target": ALICE, "replyTo": "order-12", "message": order.text}
 
         def act() -> None:
@@ -170,7 +170,7 @@ def _then(answer: DemoReply, then: str) -> DemoReply:
 
 
 def main() -> None:
-    """Runs a session: arguments are its name, the world's folder, the mail port, the state folder or ''."""
+    """Run a session: arguments are its name, the world's folder, the mail port, the state folder or ''."""
     name, folder, port, state = sys.argv[1:]
     gate = LocalGate(settings=Settings(state=Path(state))) if state else None
     session = DemoSession(name, Path(folder), int(port), gate)

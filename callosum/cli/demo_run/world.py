@@ -66,17 +66,17 @@ class World:
     # --- what happened --------------------------------------------------------------------------
 
     def mails(self, about: str) -> list[str]:
-        """Returns the subjects of the mails that Alice got about something."""
+        """Return the subjects of the mails that Alice got about something."""
         found = (message_from_bytes(path.read_bytes()) for path in sorted((self.folder / "sent").iterdir()))
         return [str(mail["Subject"]) for mail in found if mail["X-About"] == about and mail["To"] == ALICE]
 
     def attendance(self) -> str:
-        """Returns what the calendar says: ``ACCEPTED``, ``DECLINED`` or ``NEEDS-ACTION``."""
+        """Return what the calendar says: ``ACCEPTED``, ``DECLINED`` or ``NEEDS-ACTION``."""
         text = (self.folder / "calendar" / f"{EVENT}.ics").read_text()
         return text.partition("PARTSTAT=")[2].partition(":")[0]
 
     def notes(self) -> list[str]:
-        """Returns the lines of the notes, without the heading."""
+        """Return the lines of the notes, without the heading."""
         return [line for line in (self.folder / "notes.md").read_text().splitlines() if line.startswith("- ")]
 
     # --- the mail server ------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class World:
             await self._stop.wait()
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802  aiosmtpd's name
-        """Takes a mail: first to the folder, then the acknowledgement."""
+        """Take a mail: first to the folder, then the acknowledgement."""
         del server, session
         sent = self.folder / "sent"
         number = sum(1 for _ in sent.iterdir()) + 1

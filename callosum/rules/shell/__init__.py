@@ -41,7 +41,7 @@ def judge(
     home: str | None = None,
     worktrees: Mapping[str, Worktree | None] | None = None,
 ) -> ShellJudgement:
-    """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
+    """Return what a command line does. Never raises; what cannot be read is judged the graver way.
 
     ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
     ``worktree`` is what ``cwd`` lies in; without it ``cwd`` counts as the root of a repository of its own.
@@ -84,7 +84,7 @@ def of_call(
     home: str | None = None,
     worktrees: Mapping[str, Worktree | None] | None = None,
 ) -> ShellJudgement | None:
-    """Returns what the command line among a call's params does, None where there is none.
+    """Return what the command line among a call's params does, None where there is none.
 
     ``tool`` says by its name whether the line is PowerShell.
     """
@@ -131,7 +131,7 @@ def danger_of_code(text: str, cwd: str | None, guard: Guard, policy: ShellPolicy
 
 
 def _line(params: Mapping[str, Any]) -> str:
-    """Returns the command line; the words of a list are quoted, so that each stays one word."""
+    """Return the command line; the words of a list are quoted, so that each stays one word."""
     text = ""
     for param in command.PARAMS:
         value = params.get(param)

@@ -95,7 +95,7 @@ _HARMLESS: Final = frozenset(
 
 
 def judge(run: Run, text: str, *, database: bool = False) -> None:
-    """Notes what the calls in ``text`` do. ``database``: it is a database's own shell, so that every call counts."""
+    """Note what the calls in ``text`` do. ``database``: it is a database's own shell, so that every call counts."""
     if len(text) > MAX_CODE:
         run.note(3, "runs more code than is read")
         text = text[:MAX_CODE]
@@ -143,7 +143,7 @@ _IMPORTED: Final = re.compile(
 
 
 def _alias(match: re.Match[str]) -> tuple[str, str]:
-    """Returns the name that an import gives to a module or to a function of one, and what it stands for."""
+    """Return the name that an import gives to a module or to a function of one, and what it stands for."""
     if match.group(1):
         return match.group(2).lower(), match.group(1)
     return (match.group(5) or match.group(4)).lower(), f"{match.group(3)}.{match.group(4)}"
@@ -197,7 +197,7 @@ def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) 
 
 
 def _command(low: str, text: str, at: int) -> str:
-    """Returns the command line that a call runs, ``""`` where its text does not tell it."""
+    """Return the command line that a call runs, ``""`` where its text does not tell it."""
     if _REPLACES.match(low):  # the program first, then its words, a list or one by one
         words = _LISTED.search(text, at, at + 512)
         named = _STRINGS.findall(words.group(1) if words else text[at : text.find(")", at, at + 512) + 1])

@@ -197,7 +197,7 @@ def _sources(argv: list[str]) -> tuple[list[str], str, options.Options]:
 
 
 def _into(run: Run, sources: list[str], target: str, *, many: bool, what: str, tree: bool = False) -> None:
-    """Notes the files that ``sources`` become in ``target``, which may be a folder."""
+    """Note the files that ``sources`` become in ``target``, which may be a folder."""
     if many or target[-1:] == "/" or target in (".", ".."):
         for one in sources[:64]:
             name = one.rstrip("/").rsplit("/", 1)[-1]
@@ -378,7 +378,7 @@ def synchronise(run: Run, argv: list[str], _command: Command) -> None:
 
 
 def _host(word: str) -> tuple[str, str]:
-    """Splits ``user@host:path``; the host is ``""`` for a path of this machine."""
+    """Split ``user@host:path``; the host is ``""`` for a path of this machine."""
     if word.startswith(("rsync://", "scp://", "sftp://")):
         rest = word.partition("://")[2]
         return rest.partition("/")[0].rpartition("@")[2].lower() or "?", "/" + rest.partition("/")[2]

@@ -258,7 +258,7 @@ _ALL: Final = ("--mirror", "--prune", "--all", "--branches", "--tags", "--follow
 
 
 def _pushed(run: Run, tier: int, remote: str, branch: str, *, force: bool, all_of_it: bool = True) -> None:
-    """A push to a branch of a remote; without a name to all that the remote has, or the branch of this worktree.
+    """Judge a push to a branch of a remote; without a name to all that the remote has, or the branch of this worktree.
 
     Behind a fetch or a pull in the same line it adds to what was there, as git takes no other push without force.
     """

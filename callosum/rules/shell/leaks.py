@@ -105,7 +105,7 @@ def _shows(run: Run, words: list[str], *, kept: bool = False) -> bool:
 
 
 def sent(run: Run, address: str, words: Iterable[str], command: Command, *, reads: bool) -> None:
-    """Notes a command that sends ``words`` to an address, and with ``reads`` what it is fed as well.
+    """Note a command that sends ``words`` to an address, and with ``reads`` what it is fed as well.
 
     A word that begins with ``@``, or holds ``=@``, names a file.
     """
@@ -121,7 +121,7 @@ def sent(run: Run, address: str, words: Iterable[str], command: Command, *, read
 
 
 def redirected(run: Run, words: list[str], target: str, command: Command) -> None:
-    """Notes a redirection to the net: of a shell, or of what holds secrets."""
+    """Note a redirection to the net: of a shell, or of what holds secrets."""
     if not _NET.match(target):
         return
     if any(one.rsplit("/", 1)[-1] in SHELLS for one in words[:4]):
@@ -131,7 +131,7 @@ def redirected(run: Run, words: list[str], target: str, command: Command) -> Non
 
 
 def opened(run: Run, program: str, argv: list[str], command: Command) -> None:
-    """Notes what ``nc``, ``socat`` and their like hand to the other end."""
+    """Note what ``nc``, ``socat`` and their like hand to the other end."""
     words = argv[1:]
     given = any(
         one[:1] == "-"

@@ -204,7 +204,7 @@ def _assigned(run: Run, words: list[str]) -> int:
 
 
 def _loop(items: list[str]) -> tuple[str, ...]:
-    """Returns what a loop's variable may hold: the items, or a pattern in the folder it looks in."""
+    """Return what a loop's variable may hold: the items, or a pattern in the folder it looks in."""
     if any("$(ls" in one for one in items):
         return ("./*",)
     return tuple(items[:16]) if len(items) <= 16 and not any("$(" in one for one in items) else ("./?*",)
@@ -288,7 +288,7 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
 
 
 def _unnamed(run: Run, argv: list[str], command: Command) -> None:
-    """A program whose name the text does not tell: by what it is given, else graver than any that can be read."""
+    """Judge a program whose name the text hides: by its arguments, else graver than any that can be read."""
     first = argv[0]
     if match := _FOUND.fullmatch(first, 0, 256):
         run.inner([match.group(1), *argv[1:]], command)

@@ -123,7 +123,7 @@ def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
 
 
 def stays(run: Run, program: str, argv: list[str]) -> None:
-    """A command that goes on running: others may end it by its name, or by a word of it."""
+    """Judge a command that continues to run: others may end it by its name, or by a word of it."""
     run.note(1, "leaves something running")
     named = [program, *(one.rsplit("/", 1)[-1].lower() for one in argv[1:4] if one[:1] != "-")]
     if program in ("npm", "npx", "yarn", "pnpm", "vite", "next", "nodemon", "tsx"):
@@ -193,7 +193,7 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
 
 
 def _code_behind(run: Run, program: str, argv: list[str], at: int) -> str | None:
-    """Returns the program text that an option gives, None where it gives none."""
+    """Return the program text that an option gives, None where it gives none."""
     word = argv[at]
     if word.startswith(("--eval=", "--print=")):
         return word.partition("=")[2]

@@ -28,7 +28,7 @@ class Options:
         return not self.flags.isdisjoint(names)
 
     def value(self, *names: str) -> str:
-        """Returns the last value of the first of some options that has one, else ``""``."""
+        """Return the last value of the first of some options that has one, else ``""``."""
         for name in names:
             if name in self.values:
                 return self.values[name][-1]
@@ -36,7 +36,7 @@ class Options:
 
 
 def read(words: Iterable[str], takes: frozenset[str] = NONE, *, until: bool = False) -> Options:
-    """Splits ``words`` (without the program); options in ``takes`` are followed by a value.
+    """Split ``words`` (without the program); options in ``takes`` are followed by a value.
 
     With ``until`` all words after the first that is no option are ``args``, as for a command within.
     """
@@ -67,7 +67,7 @@ def read(words: Iterable[str], takes: frozenset[str] = NONE, *, until: bool = Fa
 
 
 def _short(word: str, takes: frozenset[str], found: Options) -> str:
-    """Reads ``-x``, ``-xyz``, ``-xvalue`` and ``-word=value``; returns the option that awaits its value."""
+    """Read ``-x``, ``-xyz``, ``-xvalue`` and ``-word=value``; return the option that awaits its value."""
     flags = found.flags
     if len(word) == 2:
         flags.add(word)

@@ -129,7 +129,7 @@ class _Frame:
 
 
 def parse(text: str, tokens: int = MAX_TOKENS) -> Parsed:
-    """Returns the simple commands of a text. Never raises; see ``Parsed.odd`` and ``Parsed.cut``.
+    """Return the simple commands of a text. Never raises; see ``Parsed.odd`` and ``Parsed.cut``.
 
     At most ``tokens`` tokens are read.
     """
@@ -176,7 +176,7 @@ class _Parser:
         self.sums = 8  # how many times "((" may turn out to be no sum
 
     def run(self, closer: str) -> None:  # noqa: C901, PLR0912, PLR0915 - a branch for each kind of token, no more
-        """Reads the whole text; ``closer`` ``here`` means that it is the body of a here-document."""
+        """Read the whole text; ``closer`` ``here`` means that it is the body of a here-document."""
         if closer:
             self._push(closer, 0)
         text, size, pos = self.text, len(self.text), 0
@@ -326,7 +326,7 @@ class _Parser:
         return False
 
     def _case_end(self) -> bool:
-        """Takes an ``esac`` that stands where a pattern might: what follows it is not the end of a pattern."""
+        """Take an ``esac`` that stands where a pattern might: what follows it is not the end of a pattern."""
         if not self.pattern or self.command.words != ["esac"]:
             return False
         self.command.words.clear()
@@ -335,7 +335,7 @@ class _Parser:
         return True
 
     def _finish(self, sign: str) -> None:
-        """Ends the command that is being read, if there is one."""
+        """End the command that is being read, if there is one."""
         if self.has:
             self._end_word()
         command = self.command
@@ -358,7 +358,7 @@ class _Parser:
         self.pending = ""
 
     def _keywords(self, words: list[str]) -> None:
-        """Takes the words of the shell's own grammar off the front of a command."""
+        """Take the words of the shell's own grammar off the front of a command."""
         at = 0
         while at < len(words) and words[at] in _LEADING:
             if words[at] == "{":
@@ -409,7 +409,7 @@ class _Parser:
         return frame
 
     def _open(self, sign: str, pos: int) -> int:
-        """Opens a substitution in a word."""
+        """Open a substitution in a word."""
         if sign == "`":
             if any(frame.closer == "`" for frame in self.stack[-3:]):
                 self._close("`")
@@ -429,7 +429,7 @@ class _Parser:
         return pos
 
     def _begin(self, closer: str, start: int) -> None:
-        """Sets the current command aside and begins a list of commands."""
+        """Set the current command aside and begin a list of commands."""
         frame = self._push(closer, start)
         frame.command, frame.parts, frame.has = self.command, self.parts, self.has
         frame.quoted, frame.pending, frame.test = self.quoted, self.pending, self.test
@@ -441,7 +441,7 @@ class _Parser:
         self.out.steps.append(True)
 
     def _close(self, closer: str) -> None:
-        """Ends a list of commands and goes on with what stood around it."""
+        """End a list of commands and go on with what stood around it."""
         self._finish(closer)
         if self.cases:
             self.out.odd = self.out.odd or _NEVER_CLOSED
@@ -585,7 +585,7 @@ class _Parser:
         return frame.start
 
     def _read_documents(self, pos: int) -> int:
-        """Reads the bodies of the here-documents that the line before ``pos`` announced."""
+        """Read the bodies of the here-documents that the line before ``pos`` announced."""
         text = self.text
         for delimiter, tabs, quoted, command in self.documents:
             body, pos, ended = _document(text, pos, delimiter, tabs=tabs)
@@ -629,7 +629,7 @@ class _Parser:
 
 
 def _end_of_test(words: list[str]) -> int:
-    """Returns how many words a sum, a ``[[`` or the head of a ``for ((`` takes at the beginning of a command."""
+    """Return how many words a sum, a ``[[`` or the head of a ``for ((`` takes at the beginning of a command."""
     if words[0] == "[[":
         return words.index("]]") + 1 if "]]" in words else len(words)
     if words[0] == "for":
@@ -651,7 +651,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _document(text: str, pos: int, delimiter: str, *, tabs: bool) -> tuple[str, int, bool]:
-    """Returns the body of a here-document, where it ends, and whether it does end."""
+    """Return the body of a here-document, where it ends, and whether it does end."""
     size = len(delimiter)
     line = f"{delimiter}\n"
     if not tabs and not text.startswith(line, pos):
@@ -679,7 +679,7 @@ def _document(text: str, pos: int, delimiter: str, *, tabs: bool) -> tuple[str, 
 
 
 def _output(inner: list[Command]) -> str:
-    """Returns what a substitution puts in its place: its output where that is plain, else what it runs."""
+    """Return what a substitution puts in its place: its output where that is plain, else what it runs."""
     if len(inner) == 1 and not inner[0].redirects:
         words = inner[0].words
         first = words[0] if words else ""

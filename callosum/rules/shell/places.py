@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *, lost: bool = False) -> Place:
-    """Returns where a word of a command points.
+    """Return where a word of a command points.
 
     ``here`` is the folder at this point of the line, ``root`` the working folder of the call.
     ``lost``: the line has gone to a folder that its text does not name.

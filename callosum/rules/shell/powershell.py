@@ -100,7 +100,7 @@ _METHOD: Final = re.compile(
 
 
 def judge(run: Run, text: str) -> None:
-    """Notes what a text of PowerShell does."""
+    """Note what a text of PowerShell does."""
     if len(text) > MAX_TEXT:
         run.note(3, "runs more code than is read")
         text = text[:MAX_TEXT]
@@ -135,7 +135,7 @@ class _Part(NamedTuple):
 
 
 def _commands(text: str) -> list[_Part]:
-    """Returns the commands of a text, those in its blocks and brackets as well."""
+    """Return the commands of a text, those in its blocks and brackets as well."""
     found: list[_Part] = []
     words: list[str] = []
     parts: list[str] = []
@@ -198,7 +198,7 @@ def _command(run: Run, part: _Part, before: list[str]) -> None:
 
 
 def _redirected(run: Run, words: list[str]) -> list[str]:
-    """Notes the files that a command's output goes to; returns its other words."""
+    """Note the files that a command's output goes to; return its other words."""
     if not any(">" in one for one in words):
         return words
     kept: list[str] = []
@@ -255,17 +255,17 @@ class _Given:
         return any(name.startswith(one) for one in self.flags)
 
     def paths(self) -> list[str]:
-        """Returns the files or folders that are named."""
+        """Return the files or folders that are named."""
         named = self.values.get("path") or self.values.get("literalpath") or ""
         return [*[one for one in named.split(",") if one], *self.args]
 
     def value(self, *names: str) -> str:
-        """Returns the value of the first of some options that has one."""
+        """Return the value of the first of some options that has one."""
         return next((self.values[one] for one in names if one in self.values), "")
 
 
 def _found(before: list[str]) -> list[str]:
-    """Returns words for what comes through the pipe: where it was looked for, as far as that is told."""
+    """Return words for what comes through the pipe: where it was looked for, as far as that is told."""
     if before and _ALIASES.get(before[0].lower(), before[0].lower()) in ("get-childitem", "get-item"):
         given = _Given(before[1:])
         paths = given.paths() or ["."]

@@ -144,7 +144,7 @@ class Run:
             self.said.append((tier, self.command, what))
 
     def key(self, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
-        """Adds a key as it stands; ``tier`` only orders the keys of a line."""
+        """Add a key as it stands; ``tier`` only orders the keys of a line."""
         if not name.isprintable():
             name = keys.clean(name).replace("%7C", "|")
         if name[-1:] == " ":  # a folder's name may end so
@@ -153,19 +153,19 @@ class Run:
             self.found.append((tier, Key(keys.fit(name), mode)))
 
     def keyed(self, tier: int, entity: str, value: str, mode: Mode = Mode.WRITE) -> None:
-        """Adds ``entity:value`` where the command tells the value."""
+        """Add ``entity:value`` where the command tells the value."""
         value, entity = keys.clean(value), keys.clean(entity)
         if value and entity and "$" not in value and "`" not in value:
             self.key(tier, f"{entity}:{self.on_machine(value)}", mode)
 
     def on_machine(self, value: str) -> str:
-        """Returns a value with the machine it lives on, if that is another one."""
+        """Return a value with the machine it lives on, if that is another one."""
         return f"{self.where.machine}:{value}" if self.where.machine else value
 
     # Files
 
     def place(self, word: str) -> places.Place:
-        """Returns where a word points."""
+        """Return where a word points."""
         where = self.where
         if not where.machine:
             return places.place(word, where.here, self.cwd, self.policy, lost=where.lost)
@@ -187,14 +187,14 @@ class Run:
         self.key(tier, f"{machine}:{path}" if machine else f"file:{path}", mode)
 
     def reads(self, word: str) -> None:
-        """A file whose content the session sees."""
+        """Note a file whose content the session sees."""
         if word and word != "-" and "$" not in word and not any(one in word for one in "*?[{"):
             found = self.place(word)
             if not found.tree:
                 self.file(0, found, Mode.READ)
 
     def makes(self, word: str, what: str, mode: Mode = Mode.WRITE, *, tree: bool = False, empty: bool = False) -> None:
-        """A file or tree that is written. ``empty``: a folder or an empty file, which replaces nothing."""
+        """Note a file or tree that is written. ``empty``: a folder or an empty file, which replaces nothing."""
         if not word or word == "-":
             self.note(0, what)
             return
@@ -218,7 +218,7 @@ class Run:
         self.file(tier, found, mode, tree=tree)
 
     def brings(self, word: str) -> None:
-        """A file that is fetched from the net."""
+        """Note a file that is fetched from the net."""
         found = self.place(word)
         if found.path and len(self.brought) < MAX_FOUND:
             self.brought.add(self.on_machine(found.path))
@@ -228,7 +228,7 @@ class Run:
         return bool(self.brought) and self.on_machine(self.place(word).path) in self.brought
 
     def starts(self, word: str, reads: Callable[[Run, str], None] | None = None) -> None:
-        """A file that is run: one that the same line has fetched is run unseen, one that it has written is judged.
+        """Judge a file that is run: one that the line fetched is run unseen, one that it wrote is judged.
 
         ``reads`` judges the text of another language than a shell's.
         """
@@ -243,13 +243,13 @@ class Run:
             self.written[path] = text
 
     def writes_text(self, word: str, text: str) -> None:
-        """A file whose text the line tells: it may be a script that the line runs."""
+        """Note a file whose text the line tells: it may be a script that the line runs."""
         path = self.place(word).path
         if path and len(self.written) < MAX_WRITTEN:
             self.written[self.on_machine(path)] = text[:MAX_SCRIPT]
 
     def removes(self, word: str, *, deep: bool, verb: str = "removes") -> None:
-        """A file or tree that will be gone."""
+        """Note a file or tree that will be gone."""
         if not word:
             return
         policy = self.policy
@@ -347,7 +347,7 @@ class Run:
     # git
 
     def repository(self) -> str | None:
-        """Returns a folder of the repository whose HEAD and index a git command uses, None where it is not known."""
+        """Return a folder of the repository whose HEAD and index a git command uses, None where it is not known."""
         where = self.where
         here = where.repository or (None if where.lost else where.here)
         if where.machine or here is None:
@@ -366,12 +366,12 @@ class Run:
             self.where = self.where._replace(repository=path)
 
     def begins(self, folder: str) -> None:
-        """A repository that the line makes: what lies below belongs to it, whatever was there before."""
+        """Note a repository that the line makes: what lies below belongs to it, whatever was there before."""
         if found := self.place(folder).path:
             self.begun.append(found)
 
     def git(self, tier: int, part: str, mode: Mode = Mode.WRITE, *, common: bool = False) -> None:
-        """Adds a key of the repository; ``common`` parts are shared by all its worktrees."""
+        """Add a key of the repository; ``common`` parts are shared by all its worktrees."""
         here = self.repository()
         if here is None:
             return
@@ -392,7 +392,7 @@ class Run:
         return any(key.mode is Mode.READ and key.name == name for _, key in self.found)
 
     def home(self, here: str) -> str:
-        """Returns the root of the worktree a folder lies in, as far as its name and the call tell; else the folder."""
+        """Return the root of the worktree a folder lies in, as far as its name and the call tell; else the folder."""
         for begun in self.begun:
             if _below(here, begun):
                 return begun
@@ -407,7 +407,7 @@ class Run:
         return tree or here
 
     def common(self, root: str) -> str:
-        """Returns what names the repository of a worktree from all of its worktrees."""
+        """Return what names the repository of a worktree from all of its worktrees."""
         if root in self.repositories:
             return self.repositories[root]
         own = _WORKTREES.search(root)
@@ -415,7 +415,7 @@ class Run:
         return self.repositories.get(root, root)
 
     def project(self) -> str | None:
-        """Returns the folder at hand as all worktrees of its repository would call it: for what they share."""
+        """Return the folder at hand as all worktrees of its repository would call it: for what they share."""
         here = self.repository()
         if here is None:
             return None
@@ -438,6 +438,6 @@ def _folder(path: str | None) -> str | None:
 
 
 def shown(words: list[str]) -> str:
-    """Returns the beginning of a command for people."""
+    """Return the beginning of a command for people."""
     text = keys.clean(" ".join(words[:8])[: 2 * _SHOWN]).replace("%7C", "|")
     return text if len(text) <= _SHOWN and len(words) <= 8 else text[:_SHOWN].rstrip() + " …"

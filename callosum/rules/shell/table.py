@@ -503,7 +503,7 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
 
 
 def _folder(names: tuple[str, ...], argv: list[str]) -> str:
-    """Returns what one of these options is given."""
+    """Return what one of these options is given."""
     for at, word in enumerate(argv[1:32], 1):
         name, equals, value = word.partition("=")
         if name in names:
@@ -543,7 +543,7 @@ def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
 
 
 def _manifests(run: Run, argv: list[str], words: list[str]) -> list[str]:
-    """Returns the words with each manifest (``-f``, ``-k``) by the name all worktrees of its repository have for it."""
+    """Return the words with each manifest (``-f``, ``-k``) by the name all worktrees of its repository have for it."""
     folder = run.project()
     named = {argv[at + 1] for at, one in enumerate(argv[:-1]) if one in ("-f", "-k", "--filename", "--kustomize")}
     if not folder or not named:
@@ -584,13 +584,13 @@ _SHORT: Final[dict[str, str]] = {
 
 
 def _space(found: options.Options) -> str:
-    """Returns the cluster and the namespace that options name, a slash behind each."""
+    """Return the cluster and the namespace that options name, a slash behind each."""
     named = (found.value("--context"), found.value("-n", "--namespace"))
     return "".join(f"{one}/" for one in named if one and _HOLE_SIGNS.isdisjoint(one))
 
 
 def _resources(words: list[str]) -> list[str]:
-    """Returns the words behind the verb with each kind by its one name: ``deploy/web`` is ``deployment/web``."""
+    """Return the words behind the verb with each kind by its one name: ``deploy/web`` is ``deployment/web``."""
     found = words[:1]
     for one in words[1:]:
         kind, slash, name = one.partition("/")
@@ -599,7 +599,7 @@ def _resources(words: list[str]) -> list[str]:
 
 
 def _each(program: str, words: list[str], size: int) -> list[list[str]]:
-    """Returns what stands behind a row's words: once for each of the things that kubectl is told of at once.
+    """Return what stands behind a row's words: once for each of the things that kubectl is told of at once.
 
     ``pod a b`` and ``pod/a svc/b`` are two; ``name=value`` is none.
     """
@@ -618,7 +618,7 @@ _MOST_NAMED: Final = 16
 
 
 def _split(argv: list[str]) -> tuple[list[str], options.Options]:
-    """Returns the words without options; before the first word options may have values."""
+    """Return the words without options; before the first word options may have values."""
     at, kept = 1, []
     while at < len(argv) and argv[at][:1] == "-":
         size = 2 if argv[at] in _BEFORE and len(argv) > at + 2 else 1
@@ -641,7 +641,7 @@ _AFTER: Final = frozenset(
 
 
 def _matches(row: Row, words: list[str], argv: list[str]) -> int | None:
-    """Returns how many words a row's first words take, None where they do not fit."""
+    """Return how many words a row's first words take, None where they do not fit."""
     if row.words is None:
         return 0
     start = words[0] if words else ""
@@ -672,7 +672,7 @@ def _place(run: Run, name: str) -> str:
 def _key(
     run: Run, tier: int, template: str, mode: Mode, words: tuple[list[str], list[str]], found: options.Options
 ) -> None:
-    """Adds the keys a template stands for; ``words`` are the first of all, and those after the row's."""
+    """Add the keys a template stands for; ``words`` are the first of all, and those after the row's."""
     first, rest = words
     entity, _, value = template.partition(":")
     if value == "{*}":

@@ -117,7 +117,7 @@ _WORD: Final = re.compile(r"[A-Za-z][\w:.-]{0,47}$")
 
 
 def tokens(word: str) -> list[str]:
-    """Returns the parts of a word: ``delete-dbInstance`` is ``delete``, ``db``, ``instance``."""
+    """Return the parts of a word: ``delete-dbInstance`` is ``delete``, ``db``, ``instance``."""
     if word.islower() and word.isalpha():
         return [word]
     found = [one.lower() for one in _SPLIT.findall(word, 0, MAX_WORD)]
@@ -205,7 +205,7 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
 
 
 def _named(program: str, words: list[str]) -> tuple[str, list[str], int]:
-    """Returns what ``_verb`` does; where the words only look, a verb in the program's own name counts (``rm-list``)."""
+    """Return what ``_verb`` does; where the words only look, a verb in the program's own name counts (``rm-list``)."""
     verb, parts, place = _verb(words, outward=program in OUTWARD)
     own = tokens(program)
     if len(own) > 1 and (not verb or verb in READS or verb in _WEAK_READS):
@@ -243,7 +243,7 @@ def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str]
 
 
 def _identified(noun: str, given: dict[str, list[str]]) -> list[str]:
-    """Returns the values of the option that names what a command is about: the one most like its nouns."""
+    """Return the values of the option that names what a command is about: the one most like its nouns."""
     about = {one.rstrip("s") for one in tokens(noun)}
     best: list[str] = []
     most = -1
@@ -264,7 +264,7 @@ _IDS: Final = frozenset(_ID_ORDER)
 
 
 def _given(argv: list[str], *, many: bool) -> dict[str, list[str]]:
-    """Returns long options with the word that is given to each, or with ``many`` all words up to the next option."""
+    """Return long options with the word that is given to each, or with ``many`` all words up to the next option."""
     found: dict[str, list[str]] = {}
     for at, word in enumerate(argv):
         name, equals, value = word.partition("=")
@@ -280,7 +280,7 @@ def _given(argv: list[str], *, many: bool) -> dict[str, list[str]]:
 
 
 def _first(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Returns the words that may be nouns and verbs, and the options.
+    """Return the words that may be nouns and verbs, and the options.
 
     The word after a long option may be its value: it is left out, unless it is a verb.
     """
@@ -302,7 +302,7 @@ def _first(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _nouns(word: str) -> list[str]:
-    """Returns what a word is about: not what the product is called, nor the policies of a timetable."""
+    """Return what a word is about: not what the product is called, nor the policies of a timetable."""
     parts = tokens(word)
     if parts[-2:] in (["record", "set"], ["record", "sets"]):
         return [*parts, "dns"]
@@ -323,7 +323,7 @@ def _is_verb(word: str) -> bool:
 
 
 def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
-    """Returns the verb, the parts of its word, and which word that is.
+    """Return the verb, the parts of its word, and which word that is.
 
     Where the first word is a folder, or a later one may be, it is taken for an operand and not for a look. Programs for
     other machines (``outward``) have no such operands.
@@ -358,7 +358,7 @@ def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
 
 
 def tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
-    """Returns how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
+    """Return how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
     if not verb:
         return 1, "nothing tells what it does"
     if verb in READS:

@@ -67,7 +67,7 @@ _MAILING: Final = _set("mail email emails mails sendmail")
 
 
 def http(run: Run, method: str, url: str, data: list[str]) -> None:
-    """Notes a request; a POST whose address or body says what it does is judged by that."""
+    """Note a request; a POST whose address or body says what it does is judged by that."""
     method = method.upper()
     tier = _METHODS.get(method, 2)
     what = f"HTTP {keys.clean(method)}".rstrip()
@@ -113,7 +113,7 @@ def _has_mail(text: str) -> bool:
 
 
 def _addressees(data: list[str]) -> list[str]:
-    """Returns the addresses in the fields of a request that name who gets the mail."""
+    """Return the addresses in the fields of a request that name who gets the mail."""
     found: list[str] = []
     for field in [part for one in data[:64] for part in (one[:65_536].split("&") if one[:1] not in "{[" else [one])][
         :256
@@ -200,7 +200,7 @@ def httpie(run: Run, argv: list[str], _command: Command) -> None:
 
 
 def mail(run: Run, argv: list[str], command: Command) -> None:
-    """Notes a mail with every addressee that the command, its input and its pipe name."""
+    """Note a mail with every addressee that the command, its input and its pipe name."""
     program = argv[0].rsplit("/", 1)[-1]
     words = argv[1:]
     if program == "himalaya":

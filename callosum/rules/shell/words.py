@@ -33,7 +33,7 @@ Variables = dict[str, tuple[str, ...]]
 
 
 def expand(words: list[str], variables: Variables) -> list[str]:
-    """Returns the words with what is known of their variables; what is not known stays as it is."""
+    """Return the words with what is known of their variables; what is not known stays as it is."""
     for word in words:
         if "$" in word or "{" in word:
             break
@@ -59,7 +59,7 @@ def expand(words: list[str], variables: Variables) -> list[str]:
 
 
 def _parted(value: str, variables: Variables) -> list[str]:
-    """Returns the words of a variable's value, parted by what the line says parts words; a substitution stays whole."""
+    """Return the words of a variable's value, parted by what the line says parts words; a substitution stays whole."""
     if value[:2] == "$(":
         return [value]
     signs = variables.get("IFS")
@@ -120,7 +120,7 @@ def _braces(word: str) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    """Returns the items of a list in braces; of too many the last stands for those that are left out: it may be all."""
+    """Return the items of a list in braces; of too many the last stands for those that are left out: it may be all."""
     parts = text.split(",", 64)
     return parts if len(parts) <= 64 else [*parts[:63], "$"]
 
@@ -130,6 +130,6 @@ def _listed(word: str) -> re.Match[str] | None:
 
 
 def assignment(word: str) -> tuple[str, str] | None:
-    """Returns name and value of ``NAME=value``, None for any other word."""
+    """Return name and value of ``NAME=value``, None for any other word."""
     match = _ASSIGNMENT.match(word)
     return (match.group(1), word[match.end() :]) if match else None

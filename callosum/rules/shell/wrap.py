@@ -152,7 +152,7 @@ def sets(run: Run, name: str, value: str) -> None:
 
 
 def unwrap(program: str, argv: list[str]) -> list[str] | None:
-    """Returns the command that a prefix runs (empty: none), None where the program is no prefix."""
+    """Return the command that a prefix runs (empty: none), None where the program is no prefix."""
     forms = _BY_PROGRAM.get(program)
     if forms is None:
         return None
@@ -167,7 +167,7 @@ def unwrap(program: str, argv: list[str]) -> list[str] | None:
 
 
 def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[str]) -> list[str]:
-    """Returns what stands behind a prefix's own options, settings and words."""
+    """Return what stands behind a prefix's own options, settings and words."""
     while at < len(argv):
         word = argv[at]
         if word == "--":
@@ -198,7 +198,7 @@ _FETCHED: Final = re.compile(r"\$\((?:[^)]{0,80}[\s/|])?(?:curl|wget|fetch|aria2
 
 
 def source(command: Command) -> tuple[str, set[str], bool]:
-    """Returns what a command reads: its text where that is plain, the programs it comes from, and if all is plain."""
+    """Return what a command reads: its text where that is plain, the programs it comes from, and if all is plain."""
     if command.stdin is not None:
         return command.stdin, set(), True
     texts: list[str] = []
@@ -233,7 +233,7 @@ def fetched(text: str) -> bool:
 
 
 def unread(text: str) -> tuple[int, str]:
-    """Returns how grave it is to run a text of which only a variable or a substitution is known, and why."""
+    """Return how grave it is to run a text of which only a variable or a substitution is known, and why."""
     if fetched(text + " "):
         return 4, "runs what it fetches from the net, unseen"
     said = [one.split() for one in text[:MAX_UNREAD].strip("$()\"' ").split("|")]
@@ -271,7 +271,7 @@ def hidden(text: str) -> bool:
 
 
 def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run, str], None] | None = None) -> None:
-    """A shell (``lines``) or an interpreter that runs what it reads; ``reads`` judges a language of its own."""
+    """Judge a shell (``lines``) or an interpreter that runs what it reads; ``reads`` judges a language of its own."""
     text, programs, plain = source(command)
     if programs & FETCHERS or fetched(text):
         run.note(4, "runs what it fetches from the net, unseen")
@@ -578,7 +578,7 @@ _MOST_OPERANDS: Final = 16
 
 
 def _filled(word: str, hole: str, operand: str) -> str:
-    """Returns a word with an operand in each hole; behind a folder of the command's own with its name alone."""
+    """Return a word with an operand in each hole; behind a folder of the command's own with its name alone."""
     if operand == _PIPED and " " in word:  # in a text that is run it is no command of its own
         operand = "$piped"
     return word.replace(f"/{hole}", f"/{operand.rsplit('/', 1)[-1]}").replace(hole, operand)
@@ -619,7 +619,7 @@ def _hand_over(run: Run, watch: Watch, search: list[str], inner: list[str], hole
 
 
 def piped_operands(command: Command) -> list[str]:
-    """Returns words that stand for what a pipe hands over: a pattern in the folder it was found in."""
+    """Return words that stand for what a pipe hands over: a pattern in the folder it was found in."""
     at, some = command.piped, False
     for _ in range(16):
         if at is None:
@@ -642,7 +642,7 @@ def piped_operands(command: Command) -> list[str]:
 
 
 def starts(words: list[str]) -> list[str]:
-    """Returns the folders in which ``find`` looks."""
+    """Return the folders in which ``find`` looks."""
     if words[0].rsplit("/", 1)[-1] != "find":
         return ["."]
     found = []
