@@ -35,9 +35,10 @@ demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (un
 test: lint unit fuzz-minute chaos-minute ## everything that must pass: style, types, direction of imports, tests, a minute of fuzzing, a minute of faults
 
 .PHONY: lint
-lint: $(VENV)/.test ## style, types and direction of imports
+lint: $(VENV)/.test ## style, spelling, types and direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell callosum clients docs examples release website *.md */README.md
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
