@@ -64,5 +64,5 @@ def test_no_link_is_followed_for_calls_of_other_machines(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("path", ["a/b", "/", "/x\\0", "./x", "~", "~nobody-at-all/x", "/dev/null"])
-def test_paths_that_nobody_can_look_at_are_judged_by_their_spelling(gate: LocalGate, path: str) -> None:
+def test_unreadable_paths_are_judged_by_their_spelling(gate: LocalGate, path: str) -> None:
     assert gate.intercept(call("Write", file_path=path, content="")).rule != "self-guard"

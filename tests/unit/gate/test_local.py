@@ -37,7 +37,7 @@ def test_upkeep_goes_by_the_stores_time(tmp_path: Path) -> None:
         assert Journal(gate.store, tmp_path).segments() == []
 
 
-def test_what_ran_without_the_store_is_journalled_once(tmp_path: Path) -> None:
+def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> None:
     """Whichever threads come first once it is back."""
     with LocalGate(settings=Settings(state=tmp_path), store=MemoryStore()) as gate:
         for tool in ("one", "two"):
@@ -63,7 +63,7 @@ class Damaged(MemoryStore):
         return super().transact(requests)
 
 
-def test_what_a_store_refuses_is_still_owed_to_it(tmp_path: Path) -> None:
+def test_records_that_the_store_refuses_stay_in_the_spool(tmp_path: Path) -> None:
     store = Damaged()
     with LocalGate(settings=Settings(state=tmp_path), store=store) as gate:
         gate.remember_late(Call("mira", "one"), "done")

@@ -73,7 +73,7 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
          Verdict.BLOCK),
     ],
 )  # fmt: skip
-def test_the_second_session_is_told(sessions: Sessions, one: Any, other: Any, verdict: Verdict) -> None:
+def test_second_session_is_notified(sessions: Sessions, one: Any, other: Any, verdict: Verdict) -> None:
     assert sessions.do("a", *one).verdict is Verdict.ALLOW
     decision = sessions.ask("b", *other)
     assert (decision.verdict, decision.proceed) == (verdict, False)
@@ -101,7 +101,7 @@ def test_the_second_session_is_told(sessions: Sessions, one: Any, other: Any, ve
         (("put_object", {"bucket": "a", "key": "k"}), ("put_object", {"bucket": "b", "key": "k"})),
     ],
 )  # fmt: skip
-def test_sessions_that_act_on_different_things_are_told_nothing(sessions: Sessions, one: Any, other: Any) -> None:
+def test_sessions_on_different_keys_are_not_notified(sessions: Sessions, one: Any, other: Any) -> None:
     sessions.do("a", *one)
     decision = sessions.ask("b", *other)
     assert (decision.verdict, decision.conflicts) == (Verdict.ALLOW, ())
@@ -118,7 +118,7 @@ def test_a_tier_4_call_without_a_key_says_so_once_for_each_tool_and_session(sess
     assert sessions.do("a", "purge_everything", {"really": True}).warning is not None  # another tool
 
 
-def test_what_a_keyless_call_was_told_is_known_to_the_next_process(tmp_path: Path) -> None:
+def test_keyless_notification_is_known_to_the_next_process(tmp_path: Path) -> None:
     warnings = []
     for number in range(2):
         with LocalGate(settings=Settings(state=tmp_path)) as gate:
@@ -129,12 +129,12 @@ def test_what_a_keyless_call_was_told_is_known_to_the_next_process(tmp_path: Pat
     assert warnings[1] is None
 
 
-def test_a_call_with_a_key_or_of_a_lower_tier_is_not_told_of_keys(sessions: Sessions) -> None:
+def test_call_with_a_key_or_of_a_lower_tier_gets_no_note_about_keys(sessions: Sessions) -> None:
     assert sessions.do("a", "delete_base", {"base_id": "b"}).warning is None
     assert sessions.do("a", "send_message", {"text": YES}).warning is None
 
 
-def test_two_keyless_calls_of_one_tool_that_differ_do_not_meet(sessions: Sessions) -> None:
+def test_different_keyless_calls_of_one_tool_do_not_conflict(sessions: Sessions) -> None:
     sessions.ask("a", "wipe_everything", {"which": "the first of the two"})  # still running
     assert sessions.ask("b", "wipe_everything", {"which": "another one"}).conflicts == ()
     assert sessions.ask("b", "wipe_everything", {"which": "the first of the two"}).verdict is Verdict.BLOCK

@@ -14,7 +14,7 @@ from tests.support.world import World, gate_time
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
-def test_it_sees_all_that_is_journalled(tmp_path: Path, engine: str) -> None:
+def test_observer_receives_all_that_is_journalled(tmp_path: Path, engine: str) -> None:
     make = None
     if engine == "sqlite":
         make = lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)  # noqa: E731
@@ -61,7 +61,7 @@ def _plain(entry: Entry) -> Entry:
     return msgspec.json.decode(msgspec.json.encode(entry), type=Entry)
 
 
-def test_an_observer_that_raises_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_observer_that_raises_harms_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World(tmp_path)
 
     def broken(seen: Observation) -> None:

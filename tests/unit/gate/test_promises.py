@@ -64,7 +64,7 @@ def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> 
 
 
 @pytest.mark.parametrize("tool", ["act0", "act2", "act4", "asked"])
-def test_explaining_leaves_nothing_behind(world: World, tool: str) -> None:
+def test_explain_records_nothing(world: World, tool: str) -> None:
     """Neither an action nor a mark nor a line of the journal: the same call is then decided as if nobody had asked."""
     world.do("doug", "send2", ON)
     world.after(5)

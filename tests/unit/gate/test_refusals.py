@@ -139,7 +139,7 @@ def test_call_that_a_person_refused_to_a_sub_agent_is_recognised(home: Path, ref
     }.items(),
     ids=lambda found: found[0],
 )  # fmt: skip
-def test_anything_else_is_no_refusal(home: Path, refused: Refusals, found: tuple[str, dict[str, Any]]) -> None:
+def test_other_results_are_not_refusals(home: Path, refused: Refusals, found: tuple[str, dict[str, Any]]) -> None:
     claude(home, found[1])
     assert not refused(action(), CALL)
 
@@ -168,7 +168,7 @@ def test_refusal_is_read_only_once_its_line_is_complete(home: Path, refused: Ref
         (f"claude-code/{SESSION}", "toolu\n"),
     ],
 )
-def test_names_that_no_host_gives_are_not_looked_for(home: Path, refused: Refusals, session: str, call: str) -> None:
+def test_names_that_no_host_gives_are_not_searched(home: Path, refused: Refusals, session: str, call: str) -> None:
     claude(home, entry(call, **ESC))
     assert not refused(action(session), call)
 
@@ -214,7 +214,7 @@ def _folder(path: Path, away: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_linked_file, _linked_folder, _pipe, _folder])
-def test_what_is_no_regular_file_below_the_hosts_folder_is_not_read(
+def test_only_regular_files_below_the_hosts_folder_are_read(
     home: Path, refused: Refusals, tmp_path: Path, change: Callable[[Path, Path], None]
 ) -> None:
     path = claude(home, entry(**ESC))
@@ -240,7 +240,7 @@ def test_only_the_end_of_a_long_transcript_is_read(home: Path, refused: Refusals
 
 
 @pytest.mark.parametrize("line", [f'"{CALL}"' + "[" * 90_000, f'{{"x": "{CALL}"', f'["{CALL}"]', f'"{CALL}" \xff'])
-def test_hostile_lines_are_passed_over(home: Path, refused: Refusals, line: str) -> None:
+def test_hostile_lines_are_skipped(home: Path, refused: Refusals, line: str) -> None:
     path = claude(home, entry(**ESC))
     with path.open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
@@ -270,7 +270,7 @@ def test_call_that_a_person_declined_in_codex_is_recognised(
     ],
     ids=["cancelled or interrupted", "printed", "another tool", "a server's tool", "a patch's words", "a list"],
 )
-def test_anything_else_in_codex_is_no_refusal(
+def test_other_codex_results_are_not_refusals(
     home: Path, refused: Refusals, output: object, more: dict[str, Any]
 ) -> None:
     codex(home, output, **more)
@@ -329,7 +329,7 @@ def test_interrupted_running_call_still_blocks(gate: LocalGate, home: Path) -> N
     assert f"ask the person to run `callosum resolve {first.id} --happened`" in (blocked.warning or "")
 
 
-def test_refused_edit_warns_nobody(gate: LocalGate, home: Path) -> None:
+def test_refused_edit_warns_no_session(gate: LocalGate, home: Path) -> None:
     path = {"file_path": "/srv/project/a.py"}
     gate.intercept(Call("claude-code", "Read", path, session=CODEX, call_id="toolu_9"))
     edit = {**path, "content": "mine"}
@@ -365,7 +365,7 @@ def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(gate: LocalGa
     assert pauses
 
 
-def test_call_that_meets_nobody_looks_at_no_transcript(gate: LocalGate) -> None:
+def test_call_without_conflicts_reads_no_transcript(gate: LocalGate) -> None:
     gate.operations.refused = lambda *_: pytest.fail("nothing is in its way")
     assert push(gate).proceed
     assert gate.intercept(Call("mira", "message", {"action": "send", "target": "andy", "message": "x"})).proceed

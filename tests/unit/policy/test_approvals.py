@@ -28,7 +28,7 @@ def test_an_approved_call_runs_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("tool", ["asked", "asked-read", "asked-low"])
-def test_whatever_is_asked_can_be_approved(world: World, tool: str) -> None:
+def test_every_question_can_be_approved(world: World, tool: str) -> None:
     asked = world.ask("mira", tool, ON, params=ONE)
     assert asked.verdict is ASK
     assert world.gate.approve(asked.id).ok
@@ -105,7 +105,7 @@ def test_params_that_were_not_kept_are_not_reworded(world: World) -> None:
     assert world.ask("mira", "asked", ON, params=ONE, rewrite=True).proceed
 
 
-def test_newer_evidence_voids_it(world: World) -> None:
+def test_newer_evidence_voids_an_approval(world: World) -> None:
     asked = world.ask("mira", "asked", ON, params=ONE)
     world.gate.approve(asked.id)
     world.after(5)
@@ -140,7 +140,7 @@ def test_an_overridden_block_is_for_the_content_that_was_shown(world: World) -> 
     assert (runs.proceed, runs.params) == (True, None)
 
 
-def test_an_overridden_block_is_void_when_somebody_acts_anew(world: World) -> None:
+def test_overridden_block_is_void_after_a_new_action(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(5)
     blocked = world.ask("mira", "send4", ON, params=ONE)
@@ -151,7 +151,7 @@ def test_an_overridden_block_is_void_when_somebody_acts_anew(world: World) -> No
     assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
 
 
-def test_denied_is_denied(world: World) -> None:
+def test_denied_call_is_blocked(world: World) -> None:
     asked = world.ask("mira", "asked", ON, params=ONE)
     assert world.gate.deny(asked.id, by="person").ok
     world.after(5)
@@ -161,7 +161,7 @@ def test_denied_is_denied(world: World) -> None:
     assert not world.gate.approve(asked.id).ok
 
 
-def test_no_answer_in_time_is_nobody_answered(world: World) -> None:
+def test_unanswered_question_expires(world: World) -> None:
     asked = world.ask("mira", "asked", ON, params=ONE)
     world.after(3700)
     report = world.gate.approve(asked.id)
@@ -174,7 +174,7 @@ def test_no_answer_in_time_is_nobody_answered(world: World) -> None:
     assert "denied" not in (again.warning or "") + "".join(notes)
 
 
-def test_what_cannot_be_approved(world: World) -> None:
+def test_calls_that_cannot_be_approved(world: World) -> None:
     ran = world.do("mira", "send2", ON)
     assert not world.gate.approve(ran.id).ok
     assert not world.gate.deny(ran.id).ok
@@ -185,7 +185,7 @@ def test_what_cannot_be_approved(world: World) -> None:
     assert not world.gate.approve(asked.id, namespace="elsewhere").ok
 
 
-def test_who_answered_is_in_the_journal(world: World) -> None:
+def test_journal_names_who_answered(world: World) -> None:
     asked = world.ask("mira", "asked", ON)
     world.gate.approve(asked.id, by="kim", channel="terminal")
     entry = world.gate.entries()[-1]
@@ -193,6 +193,6 @@ def test_who_answered_is_in_the_journal(world: World) -> None:
     assert (entry.body["by"], entry.body["channel"]) == ("kim", "terminal")
 
 
-def test_a_question_holds_nobody_off(world: World) -> None:
+def test_question_does_not_block_other_sessions(world: World) -> None:
     world.ask("mira", "asked", ON)
     assert world.ask("doug", "send4", ON).verdict is ALLOW

@@ -25,7 +25,7 @@ OTHER = {"text": "lunch has moved to the garden because the kitchen is being pai
     ("tool", "seconds", "seen"),
     [("send3", 3590, True), ("send3", 3601, False), ("short3", 59, True), ("short3", 61, False), ("long3", 7190, True)],
 )
-def test_the_window_is_the_asking_rules(world: World, tool: str, seconds: int, seen: bool) -> None:
+def test_window_is_that_of_the_calls_rule(world: World, tool: str, seconds: int, seen: bool) -> None:
     world.do("mira", "look", ON)
     world.do("doug", "send2", ON)
     world.do("mira", "look", ON)
@@ -33,7 +33,7 @@ def test_the_window_is_the_asking_rules(world: World, tool: str, seconds: int, s
     assert (Kind.RECENT in kinds(world.ask("mira", tool, ON))) is seen
 
 
-def test_recent_is_left_out_where_another_kind_fits(world: World) -> None:
+def test_recent_is_left_out_if_another_kind_applies(world: World) -> None:
     world.do("doug", "send3", ON, params=TEXT)
     world.after(1)
     decision = world.ask("mira", "send3", ON, params=TEXT)
@@ -58,7 +58,7 @@ def test_at_most_ten_conflicts_gravest_first_with_the_count(world: World) -> Non
     assert gravities == sorted(gravities, reverse=True)
 
 
-def test_tier_1_counts_only_where_tier_4_asks(world: World) -> None:
+def test_tier_1_action_conflicts_only_with_a_tier_4_call(world: World) -> None:
     world.do("doug", "note", ON)
     world.after(1)
     assert world.ask("mira", "add3", ON).verdict is ALLOW
@@ -74,7 +74,7 @@ def test_reads_are_no_evidence(world: World) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["failed", "cancelled"])
-def test_what_failed_is_no_evidence(world: World, outcome: str) -> None:
+def test_failed_action_is_no_evidence(world: World, outcome: str) -> None:
     decision = world.ask("doug", "send3", ON, params=TEXT)
     world.end("doug", decision, outcome)
     world.after(1)
@@ -97,12 +97,12 @@ def test_evidence_is_of_other_sessions(world: World) -> None:
     assert world.ask("mira", "send4", ON, params={"text": "two"}).verdict is ALLOW
 
 
-def test_two_sessions_of_one_instance_are_two(world: World) -> None:
+def test_sessions_of_one_instance_conflict(world: World) -> None:
     world.ask("mira", "send4", ON, session="a")
     assert world.ask("mira", "send4", ON, session="b").verdict is BLOCK
 
 
-def test_namespaces_never_see_one_another(world: World) -> None:
+def test_namespaces_are_separate(world: World) -> None:
     world.ask("doug", "send4", ON, params=TEXT, namespace="one")
     assert world.ask("mira", "send4", ON, params=TEXT, namespace="two").verdict is ALLOW
 
@@ -138,7 +138,7 @@ def test_what_an_ancestor_still_runs_is_no_conflict_of_any_kind(world: World, th
 # --- held ---------------------------------------------------------------------------------------------
 
 
-def test_held_says_by_whom_and_for_how_long(world: World) -> None:
+def test_held_names_the_session_and_the_remaining_time(world: World) -> None:
     opened = world.ask("doug", "send3", ON)
     world.after(40)
     (conflict,) = world.ask("mira", "send3", ON, params=OTHER).conflicts
@@ -157,7 +157,7 @@ def test_the_sentence_of_a_block(world: World) -> None:
     )
 
 
-def test_tiers_0_to_2_hold_nothing(world: World) -> None:
+def test_tiers_0_to_2_hold_no_lease(world: World) -> None:
     for tier in (0, 1, 2):
         decision = world.ask("doug", f"send{tier}", f"t{tier}")
         assert decision.lease is None
@@ -228,7 +228,7 @@ def test_what_is_harmless_to_repeat_is_no_duplicate(world: World) -> None:
     assert Kind.DUPLICATE not in kinds(world.ask("mira", "act3", ON, params=TEXT))
 
 
-def test_being_done_counts_as_well_as_done(world: World) -> None:
+def test_running_action_counts_as_duplicate(world: World) -> None:
     world.ask("doug", "send3", ON, params=TEXT)
     world.after(1)
     assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
@@ -246,7 +246,7 @@ def test_what_a_session_did_since_does_not_hide_that_it_did_the_same(world: Worl
 
 
 @pytest.mark.parametrize("reported", [True, False])
-def test_the_contrary_is_opposed(world: World, reported: bool) -> None:
+def test_contrary_stance_is_opposed(world: World, reported: bool) -> None:
     decision = world.ask("doug", "join3", ON)
     if reported:
         world.end("doug", decision)
@@ -260,7 +260,7 @@ def test_the_same_stance_is_not_opposed(world: World) -> None:
     assert Kind.OPPOSED not in kinds(world.ask("mira", "join3", ON, params=OTHER))
 
 
-def test_one_may_change_ones_own_mind(world: World) -> None:
+def test_session_may_contradict_itself(world: World) -> None:
     world.do("mira", "join3", ON)
     world.after(5)
     assert world.ask("mira", "skip3", ON).verdict is ALLOW
@@ -300,9 +300,7 @@ def test_a_running_write_with_a_lease_is_held_and_not_stale(world: World, asker:
 @pytest.mark.parametrize(
     ("asker", "holder"), [("act1", "act1"), ("act1", "act3"), ("act1", "act4"), ("act2", "act3"), ("act3", "act1")]
 )
-def test_where_held_means_nothing_a_running_write_is_still_stale_and_said_to_be_running(
-    world: World, asker: str, holder: str
-) -> None:
+def test_running_write_stays_stale_where_held_is_ignored(world: World, asker: str, holder: str) -> None:
     world.do("mira", "look", ON)
     world.after(1)
     change = world.ask("doug", holder, ON)
@@ -338,7 +336,7 @@ def test_a_rule_that_lets_held_pass_or_forbids_stale_keeps_stale(world: World) -
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_who_was_told_held_is_told_stale_only_if_it_had_read(world: World, read: bool) -> None:
+def test_session_notified_of_held_gets_stale_only_if_it_had_read(world: World, read: bool) -> None:
     if read:
         world.do("mira", "look", ON)
         world.after(1)
@@ -354,7 +352,7 @@ def test_who_was_told_held_is_told_stale_only_if_it_had_read(world: World, read:
     assert world.ask("mira", "act3", ON, pause=True).verdict is ALLOW
 
 
-def test_who_was_told_held_is_told_stale_whatever_it_was_told_before(world: World) -> None:
+def test_session_notified_of_held_gets_stale_whatever_came_before(world: World) -> None:
     """A mark keeps the gravest kind of all that was told: a change that came later is told all the same."""
     world.do("mira", "look", ON)
     world.after(1)
@@ -425,7 +423,7 @@ def test_read_before_the_report_is_stale(world: World) -> None:
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-def test_read_after_the_report_is_not(world: World) -> None:
+def test_read_after_the_report_is_not_stale(world: World) -> None:
     world.do("doug", "act1", ON)
     world.after(1)
     world.do("mira", "look", ON)
@@ -450,7 +448,7 @@ def test_a_read_is_dated_by_its_intercept(world: World) -> None:
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-def test_ones_own_finished_write_counts_as_a_read(world: World) -> None:
+def test_own_finished_write_counts_as_a_read(world: World) -> None:
     world.do("doug", "act1", ON)
     world.after(700)
     world.do("mira", "act1", ON)
@@ -461,7 +459,7 @@ def test_ones_own_finished_write_counts_as_a_read(world: World) -> None:
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-def test_ones_own_write_counts_as_of_its_intercept(world: World) -> None:
+def test_own_write_counts_as_of_its_intercept(world: World) -> None:
     mine = world.ask("mira", "act1", ON)
     world.after(1)
     world.do("doug", "act1", ON)
@@ -494,7 +492,7 @@ def test_a_late_report_never_moves_a_mark_forward(world: World) -> None:
     assert Kind.STALE in kinds(world.ask("mira", "act1", ON))
 
 
-def test_stale_has_no_window(world: World) -> None:
+def test_stale_ignores_the_window(world: World) -> None:
     world.do("mira", "look", ON)
     world.after(1)
     world.do("doug", "act1", ON)
@@ -547,7 +545,7 @@ def test_equal_bytes_are_not_stale(world: World) -> None:
     assert world.ask("mira", "write", params={"content": "the same bytes", "path": path}).verdict is ALLOW
 
 
-def test_a_session_that_continues_another_read_what_it_read(world: World) -> None:
+def test_continued_session_inherits_read_marks(world: World) -> None:
     world.do("first", "look", ON)
     world.after(1)
     world.do("doug", "act1", ON)
@@ -560,7 +558,7 @@ def test_a_session_that_continues_another_read_what_it_read(world: World) -> Non
 
 
 @pytest.mark.parametrize(("first", "second"), [("/repo/", "/repo/a/b.py"), ("/repo/a/b.py", "/repo/")])
-def test_a_tree_and_a_file_in_it_meet_whichever_comes_first(world: World, first: str, second: str) -> None:
+def test_tree_and_a_file_in_it_conflict_in_either_order(world: World, first: str, second: str) -> None:
     world.ask("doug", "tree4", first)
     world.after(1)
     decision = world.ask("mira", "tree4", second)
@@ -568,7 +566,7 @@ def test_a_tree_and_a_file_in_it_meet_whichever_comes_first(world: World, first:
     assert Kind.HELD in kinds(decision)
 
 
-def test_neighbours_do_not_meet(world: World) -> None:
+def test_neighbouring_keys_do_not_conflict(world: World) -> None:
     world.ask("doug", "tree4", "/repo/")
     assert world.ask("mira", "tree4", "/repository/a.py").verdict is ALLOW
     assert world.ask("mira", "tree4", "/rep").verdict is ALLOW
@@ -643,7 +641,7 @@ def test_ones_own_action_of_another_run_is_unknown_at_once(world: World) -> None
     assert Kind.UNKNOWN in kinds(world.ask("mira", "send3", ON, params=OTHER, run="two"))
 
 
-def test_two_runs_that_are_open_at_once_are_strangers(world: World) -> None:
+def test_runs_open_at_once_count_as_two_sessions(world: World) -> None:
     world.ask("mira", "send4", ON, params=TEXT, run="one")
     world.after(2)
     decision = world.ask("mira", "send4", ON, params=OTHER, run="two")
@@ -744,5 +742,5 @@ def test_keys_are_compared_only_for_actions_of_the_same_content(world: World, mo
         ("x" * 5_000, "", "", "", ""),
     ],
 )
-def test_what_each_side_decided_is_told_in_words(tool: str, side: str, key: str, decided: str, decides: str) -> None:
+def test_opposed_names_both_decisions_in_words(tool: str, side: str, key: str, decided: str, decides: str) -> None:
     assert (decided_by(tool, side, key), decides_by(tool, side, key)) == (decided, decides)

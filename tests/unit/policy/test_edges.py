@@ -81,7 +81,7 @@ def test_a_read_under_way_is_no_evidence(world: World) -> None:
     assert world.ask("mira", "act4", ON).verdict is ALLOW
 
 
-def test_a_grave_read_meets_nobody(world: World) -> None:
+def test_tier_4_read_conflicts_with_no_action(world: World) -> None:
     world.do("anna", "act2", ON)
     world.ask("doug", "act3", ON)
     assert world.ask("mira", "asked-read", ON).conflicts == ()
@@ -115,7 +115,7 @@ def test_an_own_action_of_another_process_is_unknown_at_once(world: World) -> No
 # --- whose write counts as a look -------------------------------------------------------------------
 
 
-def test_an_own_finished_write_counts_as_a_look(world: World) -> None:
+def test_own_finished_write_counts_as_a_read(world: World) -> None:
     """What another changes after it is stale, however long that is ago."""
     world.do("mira", "act1", ON)
     world.after(60)
@@ -124,7 +124,7 @@ def test_an_own_finished_write_counts_as_a_look(world: World) -> None:
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-def test_an_own_write_that_is_reported_late_counts_as_no_look(world: World) -> None:
+def test_own_write_reported_late_does_not_count_as_a_read(world: World) -> None:
     world.do("mira", "look", ON)
     world.after(60)
     world.do("doug", "act1", ON)
@@ -147,14 +147,14 @@ def test_at_tier_4_what_was_changed_after_an_own_write_blocks_no_longer_than_the
     assert world.ask("mira", "act4", ON).verdict is ALLOW
 
 
-def test_a_look_that_did_not_run_saw_nothing(world: World) -> None:
+def test_read_that_did_not_run_marks_nothing(world: World) -> None:
     world.do("doug", "act1", ON)
     world.after(5)
     assert world.ask("mira", "asked-read", ON).verdict is ASK
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-def test_what_an_older_look_brought_back_takes_no_later_one_away(world: World) -> None:
+def test_older_read_does_not_move_a_mark_back(world: World) -> None:
     """It is reported after the session has looked again: the later look stands."""
     search = world.ask("mira", "search_orders", params={"query": "late"})
     world.after(60)
@@ -170,7 +170,7 @@ def test_what_an_older_look_brought_back_takes_no_later_one_away(world: World) -
 # --- pauses -----------------------------------------------------------------------------------------
 
 
-def test_pauses_for_graver_things_use_up_no_patience(world: World) -> None:
+def test_pauses_for_graver_kinds_do_not_count(world: World) -> None:
     """After two pauses for ``recent`` or ``held`` there is only a warning; these were for the same content."""
     for who in ("doug", "anna"):
         assert world.ask(who, "send3", ON, params=ONE).proceed
@@ -205,9 +205,7 @@ def test_calls_of_one_moment_do_not_confirm_each_other_when_what_was_told_last_i
 
 
 @pytest.mark.parametrize(("continues", "verdict"), [("mira", ALLOW), (None, CONFIRM)])
-def test_who_goes_on_for_another_knows_what_that_one_was_told(
-    world: World, continues: str | None, verdict: Verdict
-) -> None:
+def test_continuing_session_inherits_notified_marks(world: World, continues: str | None, verdict: Verdict) -> None:
     world.do("doug", "send2", ON, params=ONE)
     world.after(5)
     assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is CONFIRM
@@ -216,9 +214,7 @@ def test_who_goes_on_for_another_knows_what_that_one_was_told(
 
 
 @pytest.mark.parametrize(("continues", "found"), [("mira", {Kind.STALE}), (None, set())])
-def test_who_goes_on_for_another_has_read_what_that_one_read(
-    world: World, continues: str | None, found: set[Kind]
-) -> None:
+def test_continuing_session_inherits_read_marks(world: World, continues: str | None, found: set[Kind]) -> None:
     world.do("mira", "look", ON)
     world.after(5)
     world.do("doug", "act1", ON)
@@ -229,7 +225,7 @@ def test_who_goes_on_for_another_has_read_what_that_one_read(
 # --- what is told and written down ------------------------------------------------------------------
 
 
-def test_what_is_repeated_of_an_ended_call_has_no_lease(world: World) -> None:
+def test_repeated_answer_of_an_ended_call_has_no_lease(world: World) -> None:
     first = world.ask("mira", "send3", ON, call_id="c")
     assert first.lease is not None
     world.end("mira", first)
@@ -245,7 +241,7 @@ def test_a_call_without_a_key_shows_none(world: World) -> None:
     assert (decision.context_key, decision.context_keys) == (None, ())
 
 
-def test_what_was_asked_is_in_the_journal(world: World) -> None:
+def test_journal_holds_the_request(world: World) -> None:
     world.ask("mira", "act2", ON, params={"password": "hunter2", **ONE}, cwd="/repo")
     (entry,) = world.gate.entries()
     assert entry.body["params"] == {"on": ON, "password": "[redacted]", **ONE}
@@ -283,7 +279,7 @@ class Waiter:
         return self.decision
 
 
-def test_who_came_first_is_let_in_first_however_long_they_waited(world: World) -> None:
+def test_first_waiter_is_let_in_first_however_long_it_waited(world: World) -> None:
     """Each look keeps a place alive; and whoever stands behind holds nobody up."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")
@@ -304,7 +300,7 @@ def test_who_came_first_is_let_in_first_however_long_they_waited(world: World) -
     assert anna.poll().proceed
 
 
-def test_who_lost_its_place_comes_behind_who_came_meanwhile(world: World) -> None:
+def test_waiter_that_loses_its_place_rejoins_at_the_end(world: World) -> None:
     """Mira's process cannot reach the store for longer than a place lasts; anna comes before it can again."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")

@@ -51,14 +51,14 @@ def test_the_same_id_with_other_params_is_another_call(world: World) -> None:
     assert world.ask("mira", "send3", ON, params=ONE, call_id="c", namespace="n").id != first.id
 
 
-def test_a_no_is_judged_afresh(world: World) -> None:
+def test_refused_verdict_is_decided_again(world: World) -> None:
     held = world.ask("doug", "act4", ON)
     assert world.ask("mira", "act4", ON, call_id="c").verdict is BLOCK
     world.end("doug", held, "failed")
     assert world.ask("mira", "act4", ON, call_id="c").verdict is ALLOW
 
 
-def test_after_it_ended_the_answer_is_still_repeated(world: World) -> None:
+def test_answer_is_repeated_after_the_action_ended(world: World) -> None:
     first = world.ask("mira", "send3", ON, call_id="c")
     world.end("mira", first)
     world.after(3600)
@@ -72,7 +72,7 @@ def test_an_answer_is_repeated_for_a_day(world: World) -> None:
 
 
 @pytest.mark.parametrize("tier", [3, 4])
-def test_a_repeat_after_the_lease_ran_out_is_told_unknown(world: World, tier: int) -> None:
+def test_repeat_after_the_lease_ran_out_gets_unknown(world: World, tier: int) -> None:
     world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
     world.after(400)
     decision = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", pause=True)
@@ -89,7 +89,7 @@ def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:
 # --- reports ----------------------------------------------------------------------------------------
 
 
-def test_the_first_report_stands(world: World) -> None:
+def test_first_report_counts(world: World) -> None:
     decision = world.ask("mira", "send3", ON)
     assert world.end("mira", decision, "done").ok
     second = world.end("mira", decision, "failed")
@@ -99,7 +99,7 @@ def test_the_first_report_stands(world: World) -> None:
     assert Kind.RECENT in kinds(world.ask("doug", "send3", ON, params=TWO))
 
 
-def test_of_two_unknown_reports_the_first_stands(world: World) -> None:
+def test_first_of_two_unknown_reports_counts(world: World) -> None:
     decision = world.ask("mira", "act3", "plan")
     assert world.end("mira", decision, "unknown").ok
     ended = world.store.action("default", decision.id)
@@ -113,7 +113,7 @@ def test_of_two_unknown_reports_the_first_stands(world: World) -> None:
     assert definite.note == "late: it was reported as unknown"
 
 
-def test_anothers_report_is_refused(world: World) -> None:
+def test_report_of_another_session_is_refused(world: World) -> None:
     decision = world.ask("mira", "send4", ON)
     assert not world.gate.complete("doug", id=decision.id).ok
     assert world.ask("anna", "send4", ON).verdict is BLOCK
@@ -148,7 +148,7 @@ def test_ending_the_older_does_not_free_the_newer(world: World) -> None:
         ({"error": "?"}, "unknown", State.UNKNOWN),
     ],
 )
-def test_what_a_report_says(world: World, result: Any, outcome: str | None, state: State) -> None:
+def test_outcome_of_a_report(world: World, result: Any, outcome: str | None, state: State) -> None:
     decision = world.ask("mira", "send3", ON)
     assert world.gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
 
@@ -195,7 +195,7 @@ def test_a_report_is_journalled(world: World) -> None:
 
 
 @pytest.mark.parametrize("tier", [3, 4])
-def test_who_first_sees_a_lease_run_out_journals_it_once(world: World, tier: int) -> None:
+def test_first_step_that_sees_a_lapsed_lease_journals_it_once(world: World, tier: int) -> None:
     opened = world.ask("doug", f"send{tier}", ON, params=ONE)
     world.after(301)
     for who in ("mira", "anna"):
@@ -214,7 +214,7 @@ def test_unknown_does_not_age_out(world: World) -> None:
     assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.UNKNOWN})
 
 
-def test_a_late_report_ends_it_and_says_so(world: World) -> None:
+def test_late_report_ends_an_unknown_and_says_so(world: World) -> None:
     opened = world.ask("doug", "send4", ON, params=ONE)
     world.after(301)
     assert world.ask("mira", "send4", ON, params=TWO).verdict is BLOCK
@@ -225,7 +225,7 @@ def test_a_late_report_ends_it_and_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize(("happened", "verdict"), [(True, BLOCK), (False, ALLOW)])
-def test_somebody_looks_and_resolves_it(world: World, happened: bool, verdict: Verdict) -> None:
+def test_unknown_can_be_resolved(world: World, happened: bool, verdict: Verdict) -> None:
     opened = world.ask("doug", "send4", ON, params=ONE)
     world.after(301)
     report = world.gate.resolve(opened.id, happened=happened, by="person", note="looked")
@@ -242,7 +242,7 @@ def test_only_an_unknown_can_be_resolved(world: World) -> None:
     assert not world.gate.resolve(12345, happened=True).ok
 
 
-def test_a_confirmed_repeat_that_is_done_ends_it(world: World) -> None:
+def test_confirmed_repeat_that_is_done_ends_an_unknown(world: World) -> None:
     world.ask("doug", "send3", ON, params=ONE)
     world.after(301)
     assert not world.ask("mira", "send3", ON, params=ONE, pause=True).proceed
@@ -267,7 +267,7 @@ def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> Non
     assert not any(event.event is Event.RESOLVE for event in world.gate.entries())
 
 
-def test_a_confirmed_repeat_that_fails_does_not(world: World) -> None:
+def test_confirmed_repeat_that_fails_does_not_end_an_unknown(world: World) -> None:
     world.ask("doug", "send3", ON, params=ONE)
     world.after(301)
     world.ask("mira", "send3", ON, params=ONE, pause=True)
@@ -356,7 +356,7 @@ def test_a_dead_waiter_is_passed_over_in_seconds(world: World) -> None:
     assert world.ask("anna", "now4", "/a").verdict is ALLOW
 
 
-def test_who_comes_again_takes_up_its_place(world: World) -> None:
+def test_repeated_call_takes_over_its_waiter(world: World) -> None:
     """Its server stopped, or its connection was lost: the same call under the same id goes on where it stood."""
 
     def stand(who: str, **more: Any) -> int:
@@ -432,7 +432,7 @@ def test_a_waiter_holds_its_place_on_all_its_keys(world: World) -> None:
     assert seen[0].verdict is BLOCK
 
 
-def test_who_waited_leaves_no_place_behind(world: World) -> None:
+def test_waiter_leaves_no_place_behind(world: World) -> None:
     held = world.ask("doug", "now4", "/a")
     world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment]
     world.end("mira", world.ask("mira", "now4", "/a", wait=30))
@@ -538,7 +538,7 @@ def test_releasing_closes_the_lock_before_the_call(world: World) -> None:
     assert held == [call.id]
 
 
-def test_a_person_frees_anybodys(world: World) -> None:
+def test_person_frees_the_leases_of_any_session(world: World) -> None:
     world.ask("doug", "act4", ON)
     world.gate.lock("doug", f"doc:{ON}", 4)
     assert world.gate.release("", f"doc:{ON}", by="person", force=True).ok
@@ -572,7 +572,7 @@ def test_renewing_moves_the_end(world: World) -> None:
     assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
 
 
-def test_a_late_renewal_is_accepted_while_nobody_else_has_opened(world: World) -> None:
+def test_late_renewal_is_accepted_if_no_other_session_has_opened(world: World) -> None:
     opened = world.ask("doug", "act4", ON)
     world.after(400)
     assert world.ask("mira", "act4", ON).verdict is BLOCK  # sees it lapse, and opens nothing
@@ -581,7 +581,7 @@ def test_a_late_renewal_is_accepted_while_nobody_else_has_opened(world: World) -
     assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
 
 
-def test_a_late_renewal_is_refused_once_somebody_has(world: World) -> None:
+def test_late_renewal_is_refused_after_another_session_has_opened(world: World) -> None:
     opened = world.ask("doug", "act3", ON)
     world.after(400)
     assert world.ask("mira", "act3", ON).proceed
@@ -589,7 +589,7 @@ def test_a_late_renewal_is_refused_once_somebody_has(world: World) -> None:
     assert (report.ok, report.late) == (False, True)
 
 
-def test_what_cannot_be_renewed(world: World) -> None:
+def test_actions_that_cannot_be_renewed(world: World) -> None:
     opened = world.ask("doug", "act4", ON)
     assert not world.gate.renew("mira", opened.id).ok
     world.end("doug", opened)
@@ -602,7 +602,7 @@ def test_what_cannot_be_renewed(world: World) -> None:
 # --- leases tied to a host process --------------------------------------------------------------------
 
 
-def test_a_lease_stands_while_its_host_lives(world: World) -> None:
+def test_lease_lasts_while_its_host_process_lives(world: World) -> None:
     host = Host(77, 1.0, "here")
     world.living[77] = True
     world.ask("doug", "act4", ON, host=host)
@@ -613,7 +613,7 @@ def test_a_lease_stands_while_its_host_lives(world: World) -> None:
     assert Kind.HELD not in kinds(world.ask("mira", "act4", ON))
 
 
-def test_but_only_up_to_the_tools_own_limit(world: World) -> None:
+def test_living_host_process_keeps_a_lease_up_to_the_tools_limit(world: World) -> None:
     world.living[77] = True
     world.ask("doug", "act4", ON, host=Host(77, 1.0, "here"), timeout=900)
     world.after(899)
@@ -622,7 +622,7 @@ def test_but_only_up_to_the_tools_own_limit(world: World) -> None:
     assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
 
 
-def test_where_it_cannot_be_told_the_lease_has_its_time(world: World) -> None:
+def test_lease_without_a_known_host_lasts_its_ttl(world: World) -> None:
     world.ask("doug", "act4", ON, host=Host(88, 1.0, "elsewhere"))
     world.after(299)
     assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
@@ -652,7 +652,7 @@ def _with_real_probe(clock: Any) -> Any:
     return MemoryStore(clock=clock, probe=alive)
 
 
-def test_status_has_one_word_for_a_lease_that_ran_out(world: World) -> None:
+def test_status_shows_a_lapsed_lease_as_unknown(world: World) -> None:
     """Before anybody has met it, too: the store still says ``open`` then."""
     world.ask("mira", "act3", "plan")
     assert [action.state for action in world.gate.status().recent_actions] == [State.OPEN]

@@ -88,7 +88,7 @@ def test_a_summary_leaves_out_what_the_key_says() -> None:
     assert summary_of(JournalledCall(params={"order_id": "W1"}), "order:w1") == ""
 
 
-def test_a_body_that_cannot_be_read_says_nothing() -> None:
+def test_unreadable_body_gives_no_summary() -> None:
     for body in (b"", b"[]", b"{", b'{"params": [1]}', b'{"summary": 3}'):
         assert summary_of(journalled_call(body)) == ""
 
@@ -117,7 +117,7 @@ def test_lines_that_stay_the_same_between_changes_are_no_change() -> None:
     assert line_of(edit) == "+2 -1"
 
 
-def test_a_hunk_has_so_many_lines_at_most() -> None:
+def test_hunk_has_a_maximum_number_of_lines() -> None:
     lines = hunk_of(JournalledCall(params={"old_string": "x\n" * 50, "new_string": "y\n" * 50}))
     assert len(lines) == HUNK
     assert lines[-1] == "| … 82 more lines"
@@ -210,7 +210,7 @@ def related(decision: Decision) -> str:
     return found[1] if found else ""
 
 
-def test_other_actions_that_belong_to_it_are_told(mail: World) -> None:
+def test_related_actions_of_the_session_are_shown(mail: World) -> None:
     mail.gate.intercept(Call(instance="mira", tool="Read", params={"file_path": "/r/a.py"}))
     do(mail, "Edit", {"file_path": "/r/test_a.py", "old_string": "a", "new_string": "b\nc"}, purpose="sum it up")
     do(mail, "Edit", {"file_path": "/r/a.py", "old_string": "import x", "new_string": "import y"}, purpose="sum it up")
@@ -225,12 +225,12 @@ def test_other_actions_that_belong_to_it_are_told(mail: World) -> None:
     )
 
 
-def test_what_has_nothing_to_do_with_it_is_not_told(mail: World) -> None:
+def test_unrelated_actions_are_not_shown(mail: World) -> None:
     do(mail, "Edit", {"file_path": "/r/a.py", "old_string": "a", "new_string": "b"})
     assert related(told(mail)) == ""
 
 
-def test_what_was_done_long_before_is_not_told(mail: World) -> None:
+def test_actions_from_long_before_are_not_shown(mail: World) -> None:
     do(mail, "send_email", {**LETTER, "subject": "Hello"})
     mail.after(601)
     assert related(told(mail)) == ""
@@ -238,7 +238,7 @@ def test_what_was_done_long_before_is_not_told(mail: World) -> None:
     assert '"Bye"' in related(told(mail, params={**LETTER, "subject": "Again"}))
 
 
-def test_what_is_told_as_a_conflict_is_not_told_again(mail: World) -> None:
+def test_conflicting_action_is_not_shown_twice(mail: World) -> None:
     do(mail, "send_email", LETTER)
     decision = told(mail, params={**LETTER, "body": "Now then."})
     ids = {conflict.id for conflict in decision.conflicts}
@@ -287,7 +287,7 @@ def test_what_is_left_out_of_a_sentence_is_least_important() -> None:
     assert full.endswith("\n| …")
 
 
-def test_what_a_caller_says_of_itself_is_told(mail: World) -> None:
+def test_callers_summary_and_purpose_are_shown(mail: World) -> None:
     decision = told(mail, summary="paid the invoice")
     assert 'doug/chat did: "paid the invoice".' in (decision.warning or "")
 
@@ -326,7 +326,7 @@ def test_without_params_in_the_journal_there_is_no_summary(tmp_path: Path) -> No
         assert "paid" not in repr(world.gate.store.entries())
 
 
-def test_what_a_caller_says_of_itself_has_no_secrets(mail: World) -> None:
+def test_callers_summary_and_purpose_hold_no_secrets(mail: World) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
     decision = told(mail, me="doug", summary=f"used {secret}", purpose=f"use {secret}")
     assert decision.conflicts[0].summary
@@ -335,7 +335,7 @@ def test_what_a_caller_says_of_itself_has_no_secrets(mail: World) -> None:
 
 
 @pytest.mark.parametrize("field", ["summary", "purpose"])
-def test_what_a_caller_says_of_itself_is_a_text(mail: World, field: str) -> None:
+def test_callers_summary_and_purpose_must_be_text(mail: World, field: str) -> None:
     with pytest.raises(ConfigError) as error:
         mail.gate.intercept(replace(Call("mira", "send_email", LETTER), **{field: 3}))
     assert error.value.at == field
@@ -349,7 +349,7 @@ def test_a_repeated_answer_is_the_same(mail: World) -> None:
     assert mail.gate.intercept(call).warning == first.warning
 
 
-def test_rotation_forgets_what_sessions_said_of_themselves(mail: World, tmp_path: Path) -> None:
+def test_rotation_drops_texts_that_sessions_supplied(mail: World, tmp_path: Path) -> None:
     mail.end("doug", told(mail, me="doug", purpose="answer Alice", summary="paid the invoice"))
     assert "paid the invoice" in repr(mail.gate.store.entries())
     mail.after(20 * 86_400)
@@ -370,7 +370,7 @@ def test_rotation_forgets_what_sessions_said_of_themselves(mail: World, tmp_path
 @pytest.mark.parametrize(
     "where", ["subject", "body", "command", "other", "name", "title", "summary", "purpose", "hunk"]
 )
-def test_no_text_speaks_for_the_gate(mail: World, where: str, text: str) -> None:
+def test_no_text_can_pass_for_the_gates(mail: World, where: str, text: str) -> None:
     tool, params, call = "send_email", dict(LETTER), {}
     if where in LETTER:
         params[where] = text
@@ -413,7 +413,7 @@ def test_no_text_speaks_for_the_gate(mail: World, where: str, text: str) -> None
 # --- where people and programs look ---------------------------------------------------------------------
 
 
-def test_status_says_what_is_done(mail: World) -> None:
+def test_status_shows_summaries(mail: World) -> None:
     mail.ask("doug", "send_email", params=LETTER, purpose="answer Alice")
     mail.do("anna", "Edit", params=EDIT)
     status = mail.gate.status()
@@ -422,7 +422,7 @@ def test_status_says_what_is_done(mail: World) -> None:
     assert "answer Alice" not in repr(status), "anybody may ask for it"
 
 
-def test_approvals_say_what_would_be_done_and_why(mail: World, tmp_path: Path) -> None:
+def test_approvals_show_summary_and_purpose(mail: World, tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text('{"rules": [{"tool": "pay", "tier": 4, "verdict": "ask"}]}')
     mail.gate.rules.reload()
     mail.ask("doug", "pay", params={"amount": 120, "to": "GB29"}, purpose="pay the rent")

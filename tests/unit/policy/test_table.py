@@ -58,7 +58,7 @@ def test_every_cell(world: World, tier: int, kind: Kind, verdict: Verdict) -> No
 
 
 @pytest.mark.parametrize("tier", [2, 3])
-def test_a_lease_of_tier_4_is_a_hard_one(world: World, tier: int) -> None:
+def test_tier_4_lease_blocks_tiers_2_and_3(world: World, tier: int) -> None:
     world.ask("doug", "act4", ON)
     world.after(1)
     decision = world.ask("mira", f"act{tier}", ON)
@@ -67,14 +67,14 @@ def test_a_lease_of_tier_4_is_a_hard_one(world: World, tier: int) -> None:
 
 
 @pytest.mark.parametrize("tier", [0, 1])
-def test_the_lowest_tiers_pass_a_lease_of_tier_4(world: World, tier: int) -> None:
+def test_lowest_tiers_pass_a_tier_4_lease(world: World, tier: int) -> None:
     world.ask("doug", "act4", ON)
     world.after(1)
     assert Kind.HELD not in kinds(world.ask("mira", f"act{tier}", ON))
 
 
 @pytest.mark.parametrize("tier", [2, 3])
-def test_a_hard_lease_is_not_lifted_by_having_been_told_of_it(world: World, tier: int) -> None:
+def test_notification_does_not_lift_a_tier_4_lease(world: World, tier: int) -> None:
     world.do("mira", "look", ON)
     world.after(1)
     world.ask("doug", "act4", ON)
@@ -84,7 +84,7 @@ def test_a_hard_lease_is_not_lifted_by_having_been_told_of_it(world: World, tier
     assert world.ask("mira", f"act{tier}", ON).verdict is BLOCK
 
 
-def test_a_lock_of_tier_4_is_a_hard_one(world: World) -> None:
+def test_tier_4_lock_blocks_tiers_2_and_3(world: World) -> None:
     world.gate.lock("doug", f"doc:{ON}", 4)
     assert world.ask("mira", "act2", ON).verdict is BLOCK
     assert world.ask("mira", "act3", ON).verdict is BLOCK
@@ -124,7 +124,7 @@ def test_every_cell_paused(world: World, tier: int, kind: Kind, verdict: Verdict
 @pytest.mark.parametrize(
     ("seconds", "verdict"), [(1, CONFIRM), (119, CONFIRM), (121, WARN), (3000, WARN), (3601, ALLOW)]
 )
-def test_recent_pauses_only_what_this_session_could_not_know(world: World, seconds: int, verdict: Verdict) -> None:
+def test_recent_pauses_only_for_fresh_actions(world: World, seconds: int, verdict: Verdict) -> None:
     world.do("doug", "act2", ON)
     world.after(seconds)
     assert world.ask("mira", "send3", ON, pause=True).verdict is verdict
@@ -137,7 +137,7 @@ def test_recent_pauses_only_what_this_session_could_not_know(world: World, secon
     ("kind", "verdict"),
     [(Kind.RECENT, ALLOW), (Kind.HELD, ALLOW), (Kind.STALE, BLOCK), (Kind.UNKNOWN, ASK)],
 )
-def test_a_rule_overlays_cells(world: World, kind: Kind, verdict: Verdict) -> None:
+def test_rule_overrides_cells(world: World, kind: Kind, verdict: Verdict) -> None:
     in_the_way(world, kind, 3)
     world.after(1)
     assert world.ask("mira", "soft", ON).verdict is verdict
@@ -154,7 +154,7 @@ def test_a_cell_of_a_low_tier_sees_what_newer_acts_stand_before(
     assert (decision.verdict, kinds(decision)) == (verdict, {kind})
 
 
-def test_a_rule_does_not_soften_a_hard_lease(world: World) -> None:
+def test_rule_does_not_soften_a_tier_4_lease(world: World) -> None:
     world.ask("doug", "act4", ON)
     world.after(1)
     decision = world.ask("mira", "soft", ON)
@@ -167,20 +167,20 @@ def test_a_rule_may_always_refuse(world: World) -> None:
     assert world.ask("mira", "never", ON).verdict is BLOCK
 
 
-def test_a_rule_may_always_want_a_second_look(world: World) -> None:
+def test_rule_may_always_require_confirmation(world: World) -> None:
     assert world.ask("mira", "sure", ON).verdict is CONFIRM
     world.after(2)
     assert world.ask("mira", "sure", ON).verdict is ALLOW
 
 
-def test_a_second_look_at_a_call_without_keys(world: World) -> None:
+def test_required_confirmation_of_a_call_without_keys(world: World) -> None:
     assert world.ask("mira", "sure-low").verdict is CONFIRM
     assert world.ask("mira", "sure-low", params={"text": "another"}).verdict is CONFIRM
     world.after(2)
     assert world.ask("mira", "sure-low").verdict is ALLOW
 
 
-def test_a_second_look_holds_from_the_last_asking(world: World) -> None:
+def test_required_confirmation_counts_from_the_last_pause(world: World) -> None:
     """At tier 4 what was told is shown again; so it is the asking that counts, and not when something new was told."""
     world.do("doug", "act2", ON)
     for _ in range(3):
@@ -229,7 +229,7 @@ def test_observing_ends_when_it_is_switched_off(world: World) -> None:
     assert world.ask("mira", "act2", ON).verdict is BLOCK
 
 
-def test_observing_informs_nobody(world: World) -> None:
+def test_observe_mode_notifies_no_session(world: World) -> None:
     world.do("doug", "act2", ON)
     world.after(1)
     world.gate.observe(60)
@@ -240,6 +240,6 @@ def test_observing_informs_nobody(world: World) -> None:
 
 
 @pytest.mark.parametrize(("tier", "proceeds"), [(0, True), (1, True), (2, True), (3, False), (4, False)])
-def test_without_a_gate_the_low_tiers_go_on(tier: int, proceeds: bool) -> None:
+def test_low_tiers_continue_without_a_gate(tier: int, proceeds: bool) -> None:
     assert fallback(tier).proceed is proceeds
     assert fallback(tier, highest=0).proceed is (tier == 0)
