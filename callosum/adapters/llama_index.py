@@ -4,11 +4,11 @@
 
     install(gate)
 
-LlamaIndex has no hook for tools: this replaces ``_call_tool``, by which agents and workflows run them, and
-``_init_context``, with which a run begins. These are no official seams; each version is tested.
+LlamaIndex has no hook for tools. So this replaces ``_call_tool``, through which agents and workflows run them, and
+``_init_context``, which begins a run. They are not official extension points; each version is tested.
 
-The session is the ``session_id`` of the run's ``Memory``, or a buffer's ``chat_store_key``, unless it is the default.
-A refusal is a ``ToolOutput`` with ``is_error``: the sentence, and nothing around it. ``raw_output`` has the conflicts.
+The session is the ``session_id`` of the run's ``Memory``, or a buffer's ``chat_store_key``, unless it is the default. A
+refusal is a ``ToolOutput`` with ``is_error``: only the sentence. ``raw_output`` has the conflicts.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _AGREED: Final = ("y", "yes", "true")
 
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
-    """Put the gate around every tool of this process's agents and workflows; return what takes it away.
+    """Put the gate around every tool of this process's agents and workflows. Return a function that removes it.
 
-    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
-    ``host_approvals``: what a person must decide is an ``InputRequiredEvent`` of the run, which waits for a
-    ``HumanResponseEvent`` with the same ``call``; the ``response`` "yes" lets it run. The gate must have been told the
-    same, else the call is refused.
+    Another call replaces the gate. ``options`` are those of ``callosum.adapters.core.Options``. With ``host_approvals``
+    a call that a person must decide is an ``InputRequiredEvent`` of the run, which waits for a ``HumanResponseEvent``
+    with the same ``call``; the ``response`` "yes" lets it run. The gate needs the same setting, otherwise the call is
+    refused.
     """
     adapter = Adapter(gate, **options)
     put = {kind: _seams(adapter, *seams, asks=host_approvals) for kind, seams in _UNTOUCHED.items()}
@@ -139,7 +139,7 @@ class _Call(Attempt[ToolOutput]):
 async def _asked(
     ctx: Context, adapter: Adapter, attempt: _Call, no: Refused
 ) -> Running[ToolOutput] | Refused | Kept[ToolOutput]:
-    """Put the question to whoever reads the run's events. The first time the step ends here; it runs again later."""
+    """Send the question as an event of the run. The first time, the step ends here; it runs again later."""
     call = attempt.identity
     question = InputRequiredEvent(prefix=no.sentence, call=call, tool=no.call.tool, args=dict(no.call.params))
     response = await ctx.wait_for_event(

@@ -1,4 +1,4 @@
-"""Campaigns with real processes, shortly: one that holds, one with a store that is broken, and what the command says."""
+"""Short campaigns with real processes: one that holds, one with a broken store, and the output of the command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_nothing_is_lost_when_sessions_die(estate: Estate) -> None:
 
 
 def test_a_store_that_decides_outside_of_its_transaction_is_caught(estate: Estate) -> None:
-    """The negative control: by what the sessions saw, and by its own journal."""
+    """The negative control: what the sessions saw and the store's own journal both show it."""
     rules: set[str] = set()
     for seed in range(TRIES):
         outcome = run(TORN, estate, seed=seed, seconds=1)
@@ -44,7 +44,7 @@ def test_a_store_that_decides_outside_of_its_transaction_is_caught(estate: Estat
 
 
 def test_a_campaign_in_which_nothing_is_broken_does_not_pass(estate: Estate) -> None:
-    """Nor one in which nobody is let through afterwards."""
+    """A campaign in which no call is let through afterwards does not pass either."""
 
     def alone(scene: Scene) -> None:
         scene.spawn(1)

@@ -1,4 +1,4 @@
-"""The checker over histories written by hand: sound ones pass, and of each sort of violation one is found."""
+"""The checker on handwritten histories: sound ones pass, and it finds one violation of each sort."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE, TREE, OTHER = "file:/c/a/x", "file:/c/a/", "file:/c/b/x"
 
 
 class Told:
-    """A history, its journal and its counters, written down in milliseconds; nothing is wrong unless somebody says so."""
+    """A history, its journal and its counters, in milliseconds. Everything is sound unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -119,7 +119,7 @@ def an_unknown_release_may_come_later(told: Told) -> None:
 
 
 def locked_again_by_its_holder(told: Told) -> None:
-    """The old token stands, though the session's own later call has a greater one."""
+    """Make the old token live, although the session's own later call has a greater one."""
     for at, op in ((0, "m1"), (20, "m3")):
         told.on(at, "mira", "invoke", "lock", op, keys=(FILE,), tier=4, ttl=TTL)
         told.on(at + 1, "mira", "answer", "lock", op, ok=True, id=1000)
@@ -143,7 +143,7 @@ def waited_in_turn(told: Told) -> None:
 
 
 def by_the_stores_clock(told: Told) -> None:
-    """A retry is answered with the moment of the first try."""
+    """Answer a retry with the moment of the first try."""
     told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
     told.on(100, "mira", "unknown", "intercept", "m1")
     told.opens(1_001, "mira", "m1")
@@ -250,7 +250,7 @@ def test_a_sound_history_passes(write: Callable[[Told], None]) -> None:
 
 
 def held_by_two(told: Told) -> None:
-    """Each was told that it is alone. The journal of such a store would say the same, so it is left out."""
+    """Tell two sessions that they hold the lease alone. Such a store's journal would agree, so it is left out."""
     told.grant(0, "mira", "m1", 1)
     told.grant(5, "doug", "d1", 5)
     told.journal.clear()
@@ -277,7 +277,7 @@ def warned_beside_a_hard_one(told: Told) -> None:
 
 
 def let_in_by_the_journal_alone(told: Told) -> None:
-    """Neither got an answer."""
+    """Let two calls in by the journal; neither got an answer."""
     told.opens(1, "mira", "m1")
     told.opens(5, "doug", "d1", TREE)
 
@@ -409,7 +409,7 @@ def fenced_while_it_holds(told: Told) -> None:
 
 
 def moment_of_another_clock(told: Told) -> None:
-    """The store's clock is a second ahead of the history's; one decision is a second before that."""
+    """Put the store's clock a second ahead of the history's, and one decision a second before that."""
     told.grant(0, "mira", "m1", 1_001)
     told.grant(2, "mira", "m2", 3, OTHER)
     told.promise = Promise(ttl=TTL, clock=1_000_000_000)

@@ -1,4 +1,4 @@
-"""The proxy does to a connection what it says, seen from both ends."""
+"""The proxy treats a connection as its mode says, seen from both ends."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_reset_is_one(proxy: Proxy, line: socket.socket) -> None:
 
 
 def test_one_bit_of_a_piece_is_flipped(proxy: Proxy, line: socket.socket) -> None:
-    """On the way there, and on the way back."""
+    """This happens in both directions."""
     proxy.set("corrupt")
     line.sendall(WORDS)
     got = line.recv(1000)

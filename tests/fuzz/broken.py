@@ -1,4 +1,4 @@
-"""A gate that overlooks ``rm``: what the minute of fuzzing in ``make test`` must find. Import it in no test."""
+"""A gate that overlooks ``rm``, which the minute of fuzzing in ``make test`` must find. No test may import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets with faults in them: a campaign must find each."""
+"""Targets with planted faults: a campaign must find each."""
 
 from __future__ import annotations
 

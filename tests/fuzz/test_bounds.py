@@ -1,7 +1,7 @@
 """Bounds on what an agent can send: a megabyte of anything, ten megabytes, a hundred thousand recipients.
 
-Times are in rounds of a fixed piece of work that is timed just before, both in CPU time of this process, and
-the best of a few tries counts: a slow or busy machine is slow at both.
+Times are counted in rounds of a fixed piece of work that is timed just before, both in CPU time of this process. The
+best of a few tries counts, and a slow or busy machine is slow at both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ LARGE: Final[dict[str, Callable[[], Call]]] = {
 
 
 def rounds(work: Callable[[], object], most: float) -> float:
-    """How long some work takes, in rounds; tried again while it is more than ``most``."""
+    """Return the time of some work in rounds. It is repeated while it is more than ``most``."""
     best = float("inf")
     for _ in range(5):
         one = min(_round() for _ in range(3))

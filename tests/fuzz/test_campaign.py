@@ -1,4 +1,4 @@
-"""The campaign as it is started: it finds what is planted, keeps it, and says so with its exit code."""
+"""The campaign as a command: it finds planted faults, keeps them, and reports them with its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fuzzing found, each said once in the clear."""
+"""Faults that fuzzing found, each as a plain test."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ OFFLINE_PLANTS = {
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """The target compiles its client anew, before and after."""
+    """Let the target compile its client again, before and after."""
     hook._client.cache_clear()
     yield
     client = hook._client()
@@ -50,7 +50,7 @@ def attempts() -> None:
 
 
 def planted(old: str, new: str, folder: Path) -> Path:
-    """A copy of the client's sources with a fault in one of them."""
+    """Return a copy of the client's sources with a fault in one of them."""
     found = 0
     for path in (*hook.SOURCES.glob("*.c"), *hook.SOURCES.glob("*.h")):
         text = path.read_text()

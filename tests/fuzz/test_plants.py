@@ -1,4 +1,4 @@
-"""Faults planted in the gate's own code: what the targets check is enough to find each of them."""
+"""Faults planted in the gate's own code: the checks of the targets find each of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIES = 4000
 
 
 def found(name: str) -> Fault | None:
-    """Tries a target with its seeds and with chance, until something shows."""
+    """Try a target with its seeds and with random inputs until a fault shows."""
     chance = random.Random(1)
     seeds = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
     _forget()
@@ -46,7 +46,7 @@ def found(name: str) -> Fault | None:
 
 
 def _forget() -> None:
-    """What was remembered before a fault was planted would hide it; after it, would keep it."""
+    """Clear the caches, which would hide a planted fault before and keep it after."""
     for memo in (
         callosum.rules.keys._spell_memo,
         callosum.rules.shell.line._kept,

@@ -1,4 +1,4 @@
-"""What Hypothesis drew can be drawn again from bytes, and bytes that run out are the plainest choice."""
+"""What Hypothesis drew can be drawn again from bytes, and exhausted bytes yield the plainest choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from fuzz.source import Bytes, Drawn, Source
 
 
 def parts(value: Any) -> Iterator[Any]:
-    """All that a value is made of, in order: it may be nested deeper than ``repr`` and ``==`` follow, or hold itself."""
+    """Yield all parts of a value in order.
+
+    It may be nested deeper than ``repr`` and ``==`` can follow, or contain itself.
+    """
     seen: set[int] = set()
     left = [value]
     while left:

@@ -1,4 +1,4 @@
-"""Every target: over what is kept of earlier faults, over the seeds, and over what Hypothesis draws."""
+"""Every target, on the inputs kept from earlier faults, on its seeds, and on what Hypothesis draws."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_kept_input_shows_no_fault(path: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_what_must_hold_holds(target: Target) -> None:
-    """The same examples every time: what is new is looked for by the campaign."""
+    """The examples are the same every time; the campaign looks for new ones."""
 
     @settings(
         max_examples=EXAMPLES.get(target.name, 150),

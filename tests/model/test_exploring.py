@@ -1,4 +1,4 @@
-"""The small worlds hold and are exhausted; states that count as one behave as one; the command says what it did."""
+"""The small worlds hold and are exhausted; states that count as one behave alike; the command reports what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the promises say and the stores' views cannot tell yet: each passes once it can, and then stands among the rest."""
+"""Promises that the stores' views cannot keep yet. A test that passes moves to the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_of_three_sessions_in_a_ring_the_last_that_would_wait_is_refused() -> No
 
 @pytest.mark.xfail(reason="KeyView.latest holds a session's action with the newest id, not the one that changed last")
 def test_an_action_that_is_reported_after_a_newer_one_is_seen() -> None:
-    """mira's second write is over since 6.6 s, her first since 3.3 s: it is within the window of 4 s."""
+    """Mira's second write ended 6.6 s ago, and her first 3.3 s ago, which is within the window of 4 s."""
     world = World(Bounds(choices=(), oldest=10 * QUANTUM))
     first, second = _calls(world, ("mira", Choice("write4", A)), ("mira", Choice("write4", A)))
     state = second.after
@@ -53,7 +53,7 @@ def test_an_action_that_is_reported_after_a_newer_one_is_seen() -> None:
 
 @pytest.mark.xfail(reason="KeyView.latest shows one action of a session, and a mark covers all that are older")
 def test_an_action_that_a_newer_one_hid_is_shown_once_that_failed() -> None:
-    """doug is told of mira's second write alone. It fails, and her first is what is left to be told of."""
+    """Doug is notified only of mira's second write. It fails, so he must still be notified of her first."""
     world, write = World(Bounds(choices=())), Choice("write3", A, pause=True)
     first, second = _calls(world, ("mira", write), ("mira", write))
     state = second.after

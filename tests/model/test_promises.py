@@ -1,7 +1,7 @@
-"""Every promise that the checker makes can be broken: a mutant of the policy for each, found by the shortest way.
+"""Every promise of the checker can be broken: each has a mutant of the policy, found by the shortest path.
 
-A mutant replaces one function of the policy. The world is as small as shows it, and the number of transitions is the
-shortest there is, so a checker that finds the violation later, or another one, fails too.
+A mutant replaces one function of the policy. The world is just large enough to show it, and the number of transitions
+is the smallest possible, so a checker that finds the violation later, or finds another one, fails too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 class Mutant(NamedTuple):
-    """A fault in the policy, the promise that it breaks, and the number of transitions that it takes to show it."""
+    """A fault in the policy, the promise that it breaks, and the number of transitions that show it."""
 
     promise: str
     steps: int
@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 
 
 def _replaced(module: Any, name: str, made: Callable[[Any], Any]) -> Patch:
-    """Replace a function of the policy by what ``made`` makes of it."""
+    """Replace a function of the policy by the one that ``made`` makes from it."""
     return lambda patch: patch.setattr(module, name, made(getattr(module, name)))
 
 

@@ -1,7 +1,7 @@
-"""Any sequence of calls, reports, crashes and pauses, and of moves to another store: the gate answers as if it had stayed.
+"""Any sequence of calls, reports, crashes, pauses and copies to another store gets the answers of one unmoved store.
 
-The machine of ``test_machine``, whose second gate moves now and then: all that its store holds is copied into an empty one
-of any engine, and the gate goes on there. The model in memory never moves.
+The machine of ``test_machine``. Its second gate moves now and then: its store's data is copied into an empty store of
+any engine, and the gate continues there. The model in memory never moves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Any sequence of calls, reports, crashes and pauses: a view that shows a few open actions decides as one that shows all.
+"""Any sequence of calls, reports, crashes and pauses: a view with a few open actions decides as one with all of them.
 
-The machine of ``test_machine`` with many sessions on one key, over two SQLite stores. One of them holds open actions by
-sort and shows of those that differ for a call two of a sort; the other shows all.
+The machine of ``test_machine`` with many sessions on one key, over two SQLite stores. One of them groups open actions
+and shows two of each group that differs for a call; the other shows all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Any sequence of calls, reports, crashes and pauses: SQLite answers as the model in memory does.
+"""Any sequence of calls, reports, crashes and pauses: SQLite gives the same answers as the model in memory.
 
-Two gates live by one clock and one set of host processes, one over each store; every step is made on
-both, and they must answer alike. ``CALLOSUM_EXAMPLES=2000`` tries that many longer sequences, others every time.
+Two gates share one clock and one set of host processes, one gate over each store. Every step is made on both, and their
+answers must be equal. ``CALLOSUM_EXAMPLES=2000`` tries that many longer sequences, different ones every time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A clean merge holds every change of both sides once; ``bench.merging`` shows the same of many more."""
+"""A clean merge holds every change of both sides once. ``bench.merging`` shows the same for many more."""
 
 from __future__ import annotations
 

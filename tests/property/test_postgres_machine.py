@@ -1,6 +1,7 @@
-"""The machine of ``test_machine`` over PostgreSQL: it answers as the model in memory does.
+"""The machine of ``test_machine`` over PostgreSQL: it gives the same answers as the model in memory.
 
-Fewer sequences, since each call is several round trips; ``CALLOSUM_EXAMPLES`` tries that many others.
+It runs fewer sequences, since each call takes several round trips. ``CALLOSUM_EXAMPLES`` tries that many different
+ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any sequence of looks, writes and reports over weeks: the stores let the same entries leave as the model in memory."""
+"""Any sequence of reads, writes and reports over weeks: the stores drop the same entries as the model in memory."""
 
 from __future__ import annotations
 

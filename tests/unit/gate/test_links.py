@@ -1,4 +1,4 @@
-"""The guard knows its files under other names: symbolic links are followed where the tools run on this machine."""
+"""The guard recognises its files under other names: it follows symbolic links if the tools run on this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The embedded gate: its upkeep, and what it journals once a store that was away is back."""
+"""The embedded gate: its upkeep, and what it journals once an unreachable store is back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAIL = {"to": "alice@example.com", "body": "the numbers of the third quarter are
 
 
 def test_upkeep_goes_by_the_stores_time(tmp_path: Path) -> None:
-    """This machine's clock may be far ahead of that of the database which several machines share."""
+    """This machine's clock may be far ahead of that of a database that several machines share."""
     clock = ManualClock(START - int(40 * YEAR) * 1_000_000, tick=7)
     with LocalGate(settings=Settings(state=tmp_path, journal_age=86_400), store=MemoryStore(clock=clock)) as gate:
         sent = gate.intercept(Call("doug", "send_email", MAIL))
@@ -38,7 +38,7 @@ def test_upkeep_goes_by_the_stores_time(tmp_path: Path) -> None:
 
 
 def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> None:
-    """Whichever threads come first once it is back."""
+    """This holds whichever thread comes first once the store is back."""
     with LocalGate(settings=Settings(state=tmp_path), store=MemoryStore()) as gate:
         for tool in ("one", "two"):
             gate.remember_late(Call("mira", tool), "done")
@@ -53,7 +53,7 @@ def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> N
 
 
 class Damaged(MemoryStore):
-    """A store that takes no late call while it is ``damaged``."""
+    """A store that accepts no spooled call while it is ``damaged``."""
 
     damaged = True
 

@@ -1,4 +1,4 @@
-"""Two sessions that name the same thing in few words, on a real gate: the second is told, and only then."""
+"""Two sessions that name the same thing in a few words, on a real gate: only then is the second notified."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO = "Sorry, the price is too high for us. We have decided for another supplier 
 
 
 class Sessions:
-    """Two sessions of one agent, whose host pauses, before one gate."""
+    """Two sessions of one agent on one gate. Their host pauses."""
 
     def __init__(self, gate: LocalGate, clock: ManualClock) -> None:
         self.gate, self.clock = gate, clock

@@ -1,4 +1,4 @@
-"""The observer is handed every entry of the journal, as it stands there."""
+"""The observer receives every entry of the journal exactly as the journal holds it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_observer_receives_all_that_is_journalled(tmp_path: Path, engine: str) -
 
 
 def _plain(entry: Entry) -> Entry:
-    """As it comes back from JSON: what is in its body may be structs before."""
+    """Return an entry as it is after JSON; its body may hold structs before."""
     return msgspec.json.decode(msgspec.json.encode(entry), type=Entry)
 
 

@@ -1,4 +1,4 @@
-"""What the gate itself sees to, whatever the policy says: what is synced, what is kept, what only looks."""
+"""What the gate ensures independently of the policy: what is synced, what is kept, which operations only read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 
 
 def asked_of_the_store(effects: Generator[Any, Any, Any]) -> Scope:
-    """The scope of the first transaction that a method of the gate wants to have."""
+    """Return the scope of the first transaction that a method of the gate requests."""
     need = effects.send(None)
     while isinstance(need, Read):
         need = effects.send(need.read())
@@ -40,7 +40,7 @@ def test_decisions_of_high_tiers_are_to_be_synced(world: World, tier: int, durab
 
 
 def test_locks_and_renewals_are_to_be_synced_and_reports_are_not(world: World) -> None:
-    """What a power cut may take is a report: the lease then runs out, and its call is unknown."""
+    """A power cut may lose a report. The lease then runs out, and its call is unknown."""
     opened = world.ask("mira", "act3", ON)
     operations = world.gate.operations
     assert asked_of_the_store(operations.lock(wire.Lock(instance="mira", context_key="k:1"))).durable
@@ -65,7 +65,7 @@ def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> 
 
 @pytest.mark.parametrize("tool", ["act0", "act2", "act4", "asked"])
 def test_explain_records_nothing(world: World, tool: str) -> None:
-    """Neither an action nor a mark nor a line of the journal: the same call is then decided as if nobody had asked."""
+    """It leaves no action, mark or journal entry: the call is then decided as if ``explain`` had not been called."""
     world.do("doug", "send2", ON)
     world.after(5)
     before = world.gate.entries()

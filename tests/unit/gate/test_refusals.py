@@ -1,7 +1,7 @@
-"""What a person refused in a host's dialog, as the gate reads it in the host's transcript.
+"""Calls that a person refused in a host's dialog, as the gate reads them in the host's transcript.
 
-The entries have the form in which Claude Code 2.1.330 and Codex CLI 0.169.0 wrote them; what the gate does not look at is
-left out.
+The entries have the form in which Claude Code 2.1.330 and Codex CLI 0.169.0 wrote them, without the parts that the gate
+does not read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def now() -> float:
 
 
 def entry(call: str = CALL, content: str = SENTENCE, *, error: bool = True, **more: Any) -> dict[str, Any]:
-    """An entry of Claude Code's about a call's result."""
+    """Return an entry of Claude Code about a call's result."""
     result = {"type": "tool_result", "content": content, "is_error": error, "tool_use_id": call}
     return {
         "type": "user",

@@ -1,4 +1,4 @@
-"""Approvals: for the content shown, once, for an hour, while nothing newer is in the way (PROTOCOL section 5)."""
+"""Approvals: they hold for the content that was shown, once, for an hour, until a newer conflict (PROTOCOL 5)."""
 
 from __future__ import annotations
 

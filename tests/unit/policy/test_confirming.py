@@ -1,4 +1,4 @@
-"""Marks: what a session was told is not raised again, and repeating confirms (PROTOCOL section 5)."""
+"""Marks: a session is not notified of the same conflict twice, and repeating a call confirms it (PROTOCOL 5)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_warning_notifies_the_session_too(world: World) -> None:
 
 
 def test_conflict_not_shown_to_a_milder_call_is_shown_to_a_graver_one(world: World) -> None:
-    """Tier 2 sees the duplicate alone: that says nothing of the lease that another call of doug's holds."""
+    """Tier 2 is shown only the duplicate, which says nothing of the lease that another call of doug's holds."""
     lease = world.ask("doug", "act3", ON)
     world.do("doug", "send2", ON, params=ONE)
     world.after(5)
@@ -75,7 +75,7 @@ def test_conflict_not_shown_to_an_append_is_shown_to_a_write(world: World) -> No
 
 
 def test_commitment_that_opposes_one_side_is_shown_again_to_the_other(world: World) -> None:
-    """doug hears that mira accepted. That she declines now is no news to his decline, but it opposes his acceptance."""
+    """Doug reads that mira accepted. If she then declines, that is no news to his decline, but opposes his yes."""
     accepted = world.do("mira", "join2", ON)
     declined = world.ask("mira", "skip3", ON)
     world.after(5)
@@ -337,7 +337,7 @@ NTH = ("first", "second", "third")
 
 
 def write(world: World, who: str, text: str, **more: Any) -> Decision:
-    """The whole of the file, from a host that pauses."""
+    """Write the whole file from a host that pauses."""
     return world.ask(who, "Write", params={"file_path": FILE, "content": text}, pause=True, **more)
 
 
@@ -440,7 +440,7 @@ def test_host_that_does_not_pause_is_warned_without_counting(world: World) -> No
 
 
 def test_two_mild_pauses_still_end_in_a_warning_after_pauses_for_a_file(world: World) -> None:
-    """Both are kept in one place of the mark."""
+    """The mark keeps both sorts of pauses in one field."""
     five, six, seven, ten, eleven, twelve = (number * SECOND for number in (5, 6, 7, 10, 11, 12))
     pauses = (-five, -six, -seven, ten, eleven)
     assert _with_pause(pauses, twelve) == (-five, -six, -seven, eleven, twelve)

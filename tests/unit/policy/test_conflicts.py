@@ -1,4 +1,4 @@
-"""The six kinds of conflict, whose acts count, and what must pass (PROTOCOL section 4)."""
+"""The six kinds of conflict: which actions count, and which calls must pass (PROTOCOL section 4)."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def test_session_notified_of_held_gets_stale_only_if_it_had_read(world: World, r
 
 
 def test_session_notified_of_held_gets_stale_whatever_came_before(world: World) -> None:
-    """A mark keeps the gravest kind of all that was told: a change that came later is told all the same."""
+    """A mark keeps the gravest kind of all notifications, but a later change is shown all the same."""
     world.do("mira", "look", ON)
     world.after(1)
     world.do("anna", "act3", ON)

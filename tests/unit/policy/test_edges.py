@@ -1,4 +1,4 @@
-"""Where a promise ends: the last moment of a lease, what is no evidence, whose write counts as a look, who is first in line."""
+"""Edges of the promises: the last moment of a lease, what is no evidence, which writes count as reads, queue order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_lease_ends_with_its_host_though_it_has_time_left(world: World) -> Non
 
 @pytest.mark.parametrize("tool", ["send3", "add3", "post4"])
 def test_a_repeat_after_the_lease_ran_out_is_told_even_where_two_do_not_meet(world: World, tool: str) -> None:
-    """Two appends are no conflict; but this is one call, and nobody knows whether it ran."""
+    """Two appends do not conflict, but this is one call, and it is unknown whether it ran."""
     world.ask("mira", tool, ON, params=ONE, call_id="c")
     world.after(301)
     decision = world.ask("mira", tool, ON, params=ONE, call_id="c", pause=True)
@@ -56,7 +56,7 @@ def test_a_repeat_after_the_lease_ran_out_is_told_even_where_two_do_not_meet(wor
 
 @pytest.mark.parametrize("other", [{"who": "anna"}, {"session": "desk"}, {"namespace": "elsewhere"}])
 def test_anothers_call_with_the_same_id_and_params_is_another_call(world: World, other: dict[str, str]) -> None:
-    """A host numbers the calls of each session anew."""
+    """A host numbers the calls of each session from the start."""
     first = world.ask("mira", "send2", ON, params=ONE, call_id="c", session="inbox")
     more = {"who": "mira", "session": "inbox", **other}
     second = world.ask(more.pop("who"), "send2", ON, params=ONE, call_id="c", **more)
@@ -67,7 +67,7 @@ def test_anothers_call_with_the_same_id_and_params_is_another_call(world: World,
 
 
 def approved_read(world: World, who: str) -> int:
-    """A read of tier 3 that runs: it holds a lease as any call of its tier."""
+    """Run a read of tier 3, which holds a lease as any call of its tier does."""
     asked = world.ask(who, "asked-read", ON)
     assert world.gate.approve(asked.id).ok
     world.after(2)
@@ -96,7 +96,7 @@ def test_the_same_without_a_key_is_held_while_it_runs(world: World) -> None:
 
 
 def test_recent_is_counted_from_the_report(world: World) -> None:
-    """It began longer ago than the window reaches, and ended within it."""
+    """The action began before the window and ended within it."""
     begun = world.ask("doug", "act2", ON)
     world.after(50 * 60)
     assert world.end("doug", begun).ok
@@ -116,7 +116,7 @@ def test_an_own_action_of_another_process_is_unknown_at_once(world: World) -> No
 
 
 def test_own_finished_write_counts_as_a_read(world: World) -> None:
-    """What another changes after it is stale, however long that is ago."""
+    """Another session's later change is stale, however old it is."""
     world.do("mira", "act1", ON)
     world.after(60)
     world.do("doug", "act1", ON)
@@ -155,7 +155,7 @@ def test_read_that_did_not_run_marks_nothing(world: World) -> None:
 
 
 def test_older_read_does_not_move_a_mark_back(world: World) -> None:
-    """It is reported after the session has looked again: the later look stands."""
+    """The older read is reported after the session has read again, and the later read counts."""
     search = world.ask("mira", "search_orders", params={"query": "late"})
     world.after(60)
     world.do("doug", "update_order", params={"order_id": "W1", "note": "x"})
@@ -171,7 +171,7 @@ def test_older_read_does_not_move_a_mark_back(world: World) -> None:
 
 
 def test_pauses_for_graver_kinds_do_not_count(world: World) -> None:
-    """After two pauses for ``recent`` or ``held`` there is only a warning; these were for the same content."""
+    """After two pauses for ``recent`` or ``held`` there is only a warning, but these pauses were for a duplicate."""
     for who in ("doug", "anna"):
         assert world.ask(who, "send3", ON, params=ONE).proceed
         world.after(5)
@@ -234,7 +234,7 @@ def test_repeated_answer_of_an_ended_call_has_no_lease(world: World) -> None:
 
 
 def test_a_call_without_a_key_shows_none(world: World) -> None:
-    """The one by which the store finds it is nobody's business."""
+    """The hidden key by which the store finds the call is internal."""
     world.ask("doug", "free4", params=ONE)
     decision = world.ask("mira", "free4", params=ONE)
     assert {conflict.key for conflict in decision.conflicts} == {""}
@@ -259,7 +259,7 @@ def test_a_folder_that_cannot_be_shown_is_not_journalled(world: World, cwd: str)
 
 
 class Waiter:
-    """A call that waits, driven by hand: ``poll`` lets it look once, and returns its decision once there is one."""
+    """A waiting call that the test drives: ``poll`` lets it look once, and returns its decision once there is one."""
 
     def __init__(self, world: World, who: str) -> None:
         self.world = world
@@ -280,7 +280,7 @@ class Waiter:
 
 
 def test_first_waiter_is_let_in_first_however_long_it_waited(world: World) -> None:
-    """Each look keeps a place alive; and whoever stands behind holds nobody up."""
+    """Each look keeps a waiter alive, and later waiters block no earlier one."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")
     world.after(1)
@@ -301,7 +301,7 @@ def test_first_waiter_is_let_in_first_however_long_it_waited(world: World) -> No
 
 
 def test_waiter_that_loses_its_place_rejoins_at_the_end(world: World) -> None:
-    """Mira's process cannot reach the store for longer than a place lasts; anna comes before it can again."""
+    """Mira's process cannot reach the store for longer than a waiter lasts, and anna queues before it can again."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")
     world.after(6)

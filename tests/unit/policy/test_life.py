@@ -255,7 +255,7 @@ def test_confirmed_repeat_that_is_done_ends_an_unknown(world: World) -> None:
 
 
 def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> None:
-    """doug declined: that does not say whether mira accepted."""
+    """That doug declined does not say whether mira accepted."""
     accepted = world.ask("mira", "act3", ON, commits=Commits("accept"))
     world.after(301)
     declined = world.ask("doug", "act3", ON, params=TWO, commits=Commits("decline"))
@@ -321,7 +321,7 @@ def test_waiting_is_for_held_alone(world: World) -> None:
 
 
 def test_waiters_go_in_the_order_of_their_arrival(world: World) -> None:
-    """Anna asks while mira waits: she is behind her, though the lease is free when she asks."""
+    """Anna asks while mira waits, so anna is behind mira although the lease is free by then."""
     held = world.ask("doug", "now4", "/a")
     seen: list[Any] = []
 
@@ -357,7 +357,7 @@ def test_a_dead_waiter_is_passed_over_in_seconds(world: World) -> None:
 
 
 def test_repeated_call_takes_over_its_waiter(world: World) -> None:
-    """Its server stopped, or its connection was lost: the same call under the same id goes on where it stood."""
+    """After its server stopped or its connection broke, the same call under the same id keeps its place."""
 
     def stand(who: str, **more: Any) -> int:
         effects = world.gate.operations.intercept(world.call(who, "now4", "/a", wait=30, **more))
@@ -384,7 +384,7 @@ def test_repeated_call_takes_over_its_waiter(world: World) -> None:
 
 
 def test_a_deadlock_is_refused_at_once(world: World) -> None:
-    """Doug holds a and waits for b; mira, who holds b, wants a."""
+    """Doug holds a and waits for b. Mira holds b and wants a."""
     world.ask("mira", "now4", "/b")
     world.ask("doug", "now4", "/a")
     seen: list[Any] = []
@@ -653,7 +653,7 @@ def _with_real_probe(clock: Any) -> Any:
 
 
 def test_status_shows_a_lapsed_lease_as_unknown(world: World) -> None:
-    """Before anybody has met it, too: the store still says ``open`` then."""
+    """This holds even before any step has seen it, while the store still says ``open``."""
     world.ask("mira", "act3", "plan")
     assert [action.state for action in world.gate.status().recent_actions] == [State.OPEN]
     world.after(400)

@@ -1,4 +1,4 @@
-"""A name stands in a sentence unquoted only where it cannot be read as words of the gate's own."""
+"""A name is unquoted in a sentence only if it cannot be read as words of the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an action did and why is told to the sessions that it is in the way of, as data."""
+"""Sessions are shown what a conflicting action did and why, as data."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def mail(tmp_path: Path) -> Iterator[World]:
 
 
 class _mailing:
-    """A world without rules of its own, and with these settings."""
+    """Make a world without its own rules and with these settings."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         (folder / "rules.json").write_text('{"rules": []}')
@@ -153,7 +153,7 @@ def told(
     world: World, *, tool: str = "send_email", params: dict[str, Any] = LETTER, mine: dict[str, Any] | None = None,
     me: str = "mira", other: str = "doug/chat", **call: Any,
 ) -> Decision:  # fmt: skip
-    """Return what ``me`` is answered right after the other's call."""
+    """Return the warning that ``me`` gets right after the other session's call."""
     instance, _, session = other.partition("/")
     opened = world.gate.intercept(Call(instance=instance, session=session or None, tool=tool, params=params, **call))
     world.after(1)
@@ -205,7 +205,7 @@ def do(world: World, tool: str, params: dict[str, Any], who: str = "doug", **cal
 
 
 def related(decision: Decision) -> str:
-    """Return what the decision tells of other actions of the session that is in the way."""
+    """Return the other actions of the conflicting session that the decision shows."""
     found = re.search(r" Related, by the same session: ([^\n]*)", decision.warning or "")
     return found[1] if found else ""
 
@@ -250,7 +250,7 @@ WIDE = "\U0001f98a"
 
 @given(st.data())
 def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
-    """Whatever sessions, keys, summaries and purposes are called, and however many there are."""
+    """This holds for any names of sessions and keys, any summaries and purposes, and any number of them."""
     text = st.text(st.sampled_from('ab "\u00e9' + WIDE), max_size=400) | st.just(WIDE * 400) | st.just("w " * 400)
     conflict = st.builds(
         Conflict,
@@ -276,7 +276,7 @@ def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
 
 
 def test_what_is_left_out_of_a_sentence_is_least_important() -> None:
-    """First what others did beside it, then the end of their change; what they did itself stays."""
+    """Other actions of the session go first, then the end of its change. The conflicting action itself always stays."""
     conflict = Conflict(Kind.STALE, "doug", "Edit", 1, "k", 1, State.DONE, 3, summary='"w"', purpose="why")
     beside = [Beside("Edit", "", 5, '"beside"')]
     few = details_of([conflict], ("doug", ["| a"]), beside)

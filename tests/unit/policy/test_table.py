@@ -25,7 +25,7 @@ CELLS = [(tier, kind, TABLE[tier].get(kind, ALLOW)) for tier in TABLE for kind i
 
 
 def in_the_way(world: World, kind: Kind, tier: int) -> str:
-    """Puts evidence of this kind in mira's way; returns the tool that meets it at this tier."""
+    """Create evidence of this kind against mira. Return the tool that conflicts with it at this tier."""
     if kind is Kind.HELD:
         world.ask("doug", "act3", ON)
     elif kind is Kind.RECENT:
@@ -181,7 +181,7 @@ def test_required_confirmation_of_a_call_without_keys(world: World) -> None:
 
 
 def test_required_confirmation_counts_from_the_last_pause(world: World) -> None:
-    """At tier 4 what was told is shown again; so it is the asking that counts, and not when something new was told."""
+    """At tier 4 every conflict is shown again, so the last pause counts and not the last new notification."""
     world.do("doug", "act2", ON)
     for _ in range(3):
         world.after(700)
