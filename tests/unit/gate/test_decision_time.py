@@ -1,0 +1,69 @@
+"""What a decision costs: less than a millisecond, and at most five times as much on a crowded key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from callosum import Call, LocalGate
+
+SECONDS = 0.001
+ROUNDS = 5  # the quickest of them counts: other processes can only slow a round down
+CALLS = 60
+
+
+def best_median(act: Callable[[int], object]) -> float:
+    """Return the median time of a call in seconds, in the quickest of several rounds."""
+    rounds = []
+    for round_ in range(ROUNDS):
+        times = []
+        for n in range(CALLS):
+            start = time.perf_counter()
+            act(round_ * CALLS + n)
+            times.append(time.perf_counter() - start)
+        rounds.append(median(times))
+    return min(rounds)
+
+
+@pytest.mark.parametrize(
+    ("tool", "params"), [("read", {"path": "/a"}), ("message", {"action": "send", "target": "#c"})]
+)
+def test_decision_takes_less_than_a_millisecond(tmp_path: Path, tool: str, params: dict[str, str]) -> None:
+    with LocalGate(tmp_path / "state") as gate:
+
+        def decide(n: int) -> None:
+            gate.intercept(Call("mira", tool, {**params, "text": f"number {n}"}, session="chat", call_id=str(n)))
+
+        assert best_median(decide) < SECONDS
+
+
+def test_decision_that_is_held_up_for_a_millisecond_is_found(tmp_path: Path) -> None:
+    """The negative control: the same measurement with a gate that is busy for a millisecond more."""
+    with LocalGate(tmp_path / "state") as gate:
+
+        def decide(n: int) -> None:
+            gate.intercept(Call("mira", "read", {"path": "/a", "text": f"number {n}"}, session="chat"))
+            until = time.perf_counter() + SECONDS
+            while time.perf_counter() < until:
+                pass
+
+        assert best_median(decide) > SECONDS
+
+
+def test_call_on_a_crowded_key_costs_at_most_five_times_as_much(tmp_path: Path) -> None:
+    costs = []
+    for crowd in (1, 1000):
+        with LocalGate(tmp_path / str(crowd)) as gate:
+            for n in range(crowd):
+                gate.intercept(Call(f"i{n}", "send_email", {"to": "a@example.com", "body": str(n)}, session="s"))
+
+            def decide(n: int, gate: LocalGate = gate) -> None:
+                gate.intercept(Call("mira", "send_email", {"to": "a@example.com", "body": str(-n)}, session="chat"))
+
+            costs.append(best_median(decide))
+    alone, crowded = costs
+    assert crowded <= 5 * alone
