@@ -11,9 +11,9 @@ START: Final = 1_800_000_000 * SECOND
 
 
 class ManualClock:
-    """A clock for stores (call it) and a ``sleep`` for gates. ``now`` is in microseconds.
+    """Serve as a store's clock (call it) and as a gate's ``sleep``. ``now`` is in microseconds.
 
-    Each look at it moves it on by ``tick`` microseconds (default 0: it stands still).
+    Each call moves the clock forward by ``tick`` microseconds (default 0: the clock does not move).
     """
 
     def __init__(self, now: int = START, *, tick: int = 0) -> None:
@@ -21,7 +21,7 @@ class ManualClock:
         self.tick = tick
 
     def __call__(self) -> int:
-        """Now, in microseconds since 1970."""
+        """Return the time in microseconds since 1970."""
         self.now += self.tick
         return self.now
 
@@ -30,5 +30,5 @@ class ManualClock:
         self.now += round(seconds * SECOND)
 
     def sleep(self, seconds: float) -> None:
-        """Lets ``seconds`` pass at once. Hand it to a gate in place of ``time.sleep``."""
+        """Advance the clock by ``seconds`` without waiting. Pass it to a gate in place of ``time.sleep``."""
         self.advance(max(0.0, seconds))

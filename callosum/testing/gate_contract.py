@@ -73,7 +73,7 @@ class GateContract:
     # --- intercept -------------------------------------------------------------------------------
 
     def test_a_decision_says_what_the_call_is(self, ask: Callable[..., Decision]) -> None:
-        """Tier, keys, rule, id and verdict."""
+        """Return tier, keys, rule, id and verdict in the decision."""
         decision = ask("mira", "mail", params={"also": "second"})
         assert (decision.proceed, decision.verdict, decision.tier) == (True, Verdict.ALLOW, 3)
         assert decision.context_key == "doc:plan"
@@ -89,7 +89,7 @@ class GateContract:
     def test_tiers_3_and_4_get_a_lease(
         self, ask: Callable[..., Decision], clock: ManualClock, tool: str, leased: bool
     ) -> None:
-        """With its end and its fencing token."""
+        """Grant a lease with an expiry and a fencing token from tier 3 on, and none below."""
         lease = ask("mira", tool).lease
         assert (lease is not None) is leased
         if lease is not None:
@@ -99,7 +99,7 @@ class GateContract:
     def test_a_changed_file_is_replaced_unread_on_the_fourth_attempt(
         self, gate: Gate, ask: Callable[..., Decision], clock: ManualClock
     ) -> None:
-        """Unread, three pauses must have shown the other's change; after a read it goes through at once."""
+        """Pause an unread overwrite three times, then let it through; after a read, let it through at once."""
 
         def write(who: str, path: str) -> Decision:
             clock.advance(2)
@@ -119,7 +119,7 @@ class GateContract:
         assert write("mira", "/read.md").verdict is Verdict.ALLOW
 
     def test_a_call_without_a_key(self, ask: Callable[..., Decision]) -> None:
-        """Has none in its answer either."""
+        """Return no key in the decision of a call that has none."""
         decision = ask("mira", "bare", on=None)
         assert (decision.context_key, decision.context_keys) == (None, ())
 
@@ -135,7 +135,7 @@ class GateContract:
         assert ask("doug", "mail", "plan").warning is None
 
     def test_a_no_is_a_value(self, ask: Callable[..., Decision]) -> None:
-        """With the conflicts and a sentence."""
+        """Return a block as a decision with its conflicts and a sentence; raise nothing."""
         held = ask("doug", "wipe")
         decision = ask("mira", "wipe", params={"n": 2})
         assert (decision.proceed, decision.verdict, decision.lease) == (False, Verdict.BLOCK, None)
@@ -148,20 +148,20 @@ class GateContract:
         assert decision.warning.startswith("[Callosum] ")
 
     def test_idempotent_by_call_id(self, ask: Callable[..., Decision]) -> None:
-        """The answer that let it through is repeated; other params are another call."""
+        """Repeat the first decision for a repeated call id; the same id with other params is a new call."""
         first = ask("mira", "mail", call_id="c")
         again = ask("mira", "mail", call_id="c")
         assert (again.id, again.proceed, again.repeated, again.lease) == (first.id, True, True, first.lease)
         assert ask("mira", "mail", call_id="c", params={"n": 1}).id != first.id
 
     def test_all_keys_or_none(self, ask: Callable[..., Decision]) -> None:
-        """A call that is refused for one key holds none of the others."""
+        """Take no lease on any key of a call that is blocked for one of its keys."""
         ask("doug", "wipe", "one")
         assert not ask("mira", "wipe", "two", params={"also": "one"}).proceed
         assert ask("anna", "wipe", "two").proceed
 
     def test_ids_and_tokens_grow(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """Whatever the clock does."""
+        """Give out growing ids and tokens even if the clock is set back."""
         tokens = []
         for _ in range(5):
             decision = ask("mira", "mail")
@@ -172,7 +172,7 @@ class GateContract:
         assert tokens == sorted(set(tokens))
 
     def test_a_pause_is_answered_by_a_repeat(self, ask: Callable[..., Decision], clock: ManualClock) -> None:
-        """Under another call id, once the answer was given."""
+        """Let a paused call through if the session repeats it under another call id after it received the decision."""
         ask("doug", "post")
         clock.advance(30)
         assert ask("mira", "mail", pause=True).verdict is Verdict.CONFIRM
@@ -180,13 +180,13 @@ class GateContract:
         assert ask("mira", "mail", pause=True).proceed
 
     def test_namespaces_are_apart(self, ask: Callable[..., Decision]) -> None:
-        """Calls of different namespaces never see one another."""
+        """Hide calls of one namespace from all others."""
         ask("doug", "wipe", namespace="one")
         assert ask("mira", "wipe", namespace="two").verdict is Verdict.ALLOW
         assert ask("mira", "wipe", namespace="one").verdict is Verdict.BLOCK
 
     def test_a_session_is_an_actor_of_its_own(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """Its reports are its own too."""
+        """Keep sessions of one instance apart, in calls and in reports."""
         decision = ask("mira", "wipe", session="a")
         assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
         assert not gate.complete("mira", id=decision.id, session="b").ok
@@ -196,7 +196,7 @@ class GateContract:
     # --- complete --------------------------------------------------------------------------------
 
     def test_complete_by_id(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """The first report stands; another's is refused; what is not there is not closed."""
+        """Accept the first report only; refuse another session's report and an id that does not exist."""
         decision = ask("mira", "mail")
         assert not gate.complete("doug", id=decision.id).ok
         report = gate.complete("mira", id=decision.id, result={"sent": 1})
@@ -206,7 +206,7 @@ class GateContract:
         assert not gate.complete("mira", id=1).ok
 
     def test_complete_by_key(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """The session's newest open action on it, then the one before it, then nothing."""
+        """Complete the session's newest open action on the key, then the one before it, then none."""
         older, newer = ask("mira", "mail"), ask("mira", "mail", params={"n": 1})
         ask("doug", "post")
         for decision in (newer, older):
@@ -214,14 +214,14 @@ class GateContract:
         assert not gate.complete("mira", context_key="doc:plan").ok
 
     def test_complete_without_a_key(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """The newest action that has none."""
+        """Complete the session's newest action without a key."""
         ask("mira", "mail")
         bare = ask("mira", "bare", on=None)
         assert gate.complete("mira").id == bare.id
         assert not gate.complete("mira").ok
 
     def test_complete_by_tool_and_params(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """The oldest with that content."""
+        """Complete the oldest open action with this tool and these params."""
         decisions = [ask("mira", "post", call_id=None) for _ in range(2)]
         for decision in decisions:
             assert gate.complete("mira", tool="post", params={"on": "plan"}).id == decision.id
@@ -240,14 +240,14 @@ class GateContract:
     def test_what_a_report_says(
         self, ask: Callable[..., Decision], gate: Gate, result: Any, outcome: str | None, state: State
     ) -> None:
-        """An ``error`` in the result is ``failed``; otherwise ``outcome`` says, default ``done``."""
+        """Record ``failed`` if the result has an ``error``; otherwise record ``outcome``, by default ``done``."""
         decision = ask("mira", "mail")
         assert gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
 
     def test_what_a_look_brought_back_was_looked_at(
         self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
     ) -> None:
-        """Who searched and then changes a thing that another session changed in between is told ``stale``."""
+        """Raise ``stale`` for a session that found a thing by searching and changes it after another session did."""
         found = {"orders": [{"id": "W1", "note": "a word of its text"}, {"id": "W2"}]}
         for session, how in (("mira", "by id"), ("nora", "by call"), ("otto", "failed"), ("pia", "never")):
             look = ask(session, "search_orders", None, params={"query": "late"})
@@ -274,7 +274,7 @@ class GateContract:
     def test_a_look_counts_from_when_it_began(
         self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
     ) -> None:
-        """What was changed while it ran may be missing in its result; what was seen later stays seen."""
+        """Date a read from its start: its result may lack what changed while it ran. A newer read mark is kept."""
         early = ask("mira", "search_orders", None, params={"query": "late"})
         clock.advance(10)
         change = ask("doug", "update_order", None, params={"order_id": "W1", "note": "x"})
@@ -294,7 +294,7 @@ class GateContract:
     def test_a_late_report_says_that_it_was_late(
         self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
     ) -> None:
-        """And ends the unknown."""
+        """Mark a report after the lease's expiry as late, and let it end the unknown state."""
         decision = ask("mira", "wipe")
         clock.advance(100_000)
         assert Kind.UNKNOWN in {c.kind for c in ask("doug", "wipe", params={"n": 2}).conflicts}
@@ -305,7 +305,7 @@ class GateContract:
     # --- requests --------------------------------------------------------------------------------
 
     def test_a_request_does_what_the_method_with_keywords_does(self, gate: Gate) -> None:
-        """Every operation that needs no person, a brief left out."""
+        """Serve every operation that needs no person, except a brief, through ``handle``."""
         decision = gate.handle(Call("mira", "mail", {"on": "plan"}))
         assert decision.proceed
         assert gate.handle(wire.ReadStatus(context_key="doc:plan")).locks[0].id == decision.id
@@ -323,7 +323,7 @@ class GateContract:
     # --- leases ----------------------------------------------------------------------------------
 
     def test_lock_and_release(self, gate: Gate) -> None:
-        """One holder at a time; only the holder frees it; the holder may lock again."""
+        """Allow one holder at a time; only the holder may release the lock, and the holder may lock again."""
         first = gate.lock("mira", "k:1")
         assert first.acquired
         assert first.lease is not None
@@ -339,7 +339,7 @@ class GateContract:
         assert third.lease.token > first.lease.token
 
     def test_a_lock_ends_by_itself(self, gate: Gate, clock: ManualClock) -> None:
-        """After ``ttl`` seconds."""
+        """End a lock after ``ttl`` seconds."""
         gate.lock("mira", "k:1", ttl=20)
         clock.advance(19)
         assert not gate.lock("doug", "k:1").acquired
@@ -347,14 +347,14 @@ class GateContract:
         assert gate.lock("doug", "k:1").acquired
 
     def test_a_lock_of_tier_4_holds_calls_off(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """And one of tier 3 only warns them."""
+        """Block calls on a key locked at tier 4, and only warn them at tier 3."""
         gate.lock("doug", "doc:hard", 4)
         gate.lock("doug", "doc:soft", 3)
         assert ask("mira", "mail", "hard").verdict is Verdict.BLOCK
         assert ask("mira", "mail", "soft").verdict is Verdict.WARN
 
     def test_a_key_that_is_named_has_one_spelling(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """A lock, a release, a report and a question mean the key that calls have, however they spell it."""
+        """Normalize a key in locks, releases, reports and status queries as in calls, whatever its spelling."""
         assert gate.lock("doug", "Doc: plan ", 4).acquired
         assert not ask("mira", "mail").proceed
         assert [lock.context_key for lock in gate.status("DOC:plan").locks] == ["doc:plan"]
@@ -366,7 +366,7 @@ class GateContract:
         assert caught.value.at == "contextKey"
 
     def test_a_lock_is_raised(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """Locking again at a higher tier is a new lease, in place of the one before."""
+        """Replace the lease by a new one when its holder locks again at a higher tier."""
         first = gate.lock("mira", "doc:plan", tier=3)
         clock.advance(1)
         raised = gate.lock("mira", "doc:plan", tier=4)
@@ -379,7 +379,7 @@ class GateContract:
         assert ask("doug", "mail").proceed
 
     def test_renew(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """The end moves to ``ttl`` seconds from now; not for others, not once it ended."""
+        """Move the expiry to ``ttl`` seconds from now, but not for another session nor after the action ended."""
         decision = ask("mira", "wipe")
         report = gate.renew("mira", decision.id, 1000)
         assert report.ok
@@ -394,7 +394,7 @@ class GateContract:
     # --- people ----------------------------------------------------------------------------------
 
     def test_resolve(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """Ends an unknown, and nothing else."""
+        """End an unknown action; refuse any other state."""
         decision = ask("mira", "wipe")
         assert not gate.resolve(decision.id, happened=False).ok
         clock.advance(100_000)
@@ -402,7 +402,7 @@ class GateContract:
         assert ask("doug", "wipe", params={"n": 2}).proceed
 
     def test_approve(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """A call that was asked runs once."""
+        """Let an approved call run once."""
         asked = ask("mira", "asked")
         assert (asked.verdict, asked.proceed) == (Verdict.ASK, False)
         assert gate.approve(asked.id, by="kim").ok
@@ -411,7 +411,7 @@ class GateContract:
         assert not gate.approve(asked.id).ok
 
     def test_deny(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """A call that was refused by a person stays refused, and the agent reads why."""
+        """Keep a denied call blocked, and show the agent the person's note."""
         asked = ask("mira", "asked")
         assert gate.deny(asked.id, by="kim", note="use the \u202esandbox").ok
         clock.advance(5)
@@ -422,7 +422,7 @@ class GateContract:
     # --- status ----------------------------------------------------------------------------------
 
     def test_status(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """Live leases and recent actions, of one key or of all."""
+        """Return live leases and recent actions, of one key or of all."""
         held = ask("doug", "wipe", "one")
         done = ask("mira", "post", "two")
         gate.complete("mira", id=done.id)
@@ -455,7 +455,7 @@ class GateContract:
         ],
     )  # fmt: skip
     def test_a_call_that_cannot_be_used_names_the_field(self, gate: Gate, field: str, value: Any) -> None:
-        """And leaves nothing behind."""
+        """Name the invalid field in the error and record nothing."""
         facts: dict[str, Any] = {"instance": "mira", "tool": "post", "params": {"on": "x"}, field: value}
         with pytest.raises(ConfigError) as caught:
             gate.intercept(Call(**facts))
@@ -464,7 +464,7 @@ class GateContract:
 
     @pytest.mark.parametrize("key", ["", "a\nb", "x" * (MAX_KEY + 1), "x" * 10_000, "a\x00b", "a\udc80"])
     def test_a_key_that_cannot_be_used(self, gate: Gate, key: str) -> None:
-        """In a lock or a release."""
+        """Refuse an invalid key in a lock or a release."""
         for act in (gate.lock, gate.release):
             with pytest.raises(ConfigError) as caught:
                 act("mira", key)
@@ -472,21 +472,21 @@ class GateContract:
 
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e9])
     def test_a_ttl_that_cannot_be_used(self, gate: Gate, ttl: float) -> None:
-        """In a lock."""
+        """Refuse an invalid ``ttl`` in a lock."""
         with pytest.raises(ConfigError) as caught:
             gate.lock("mira", "k:1", ttl=ttl)
         assert caught.value.at == "ttl"
 
     @pytest.mark.parametrize("tier", [-1, 5])
     def test_a_tier_that_cannot_be_used(self, gate: Gate, tier: int) -> None:
-        """In a lock."""
+        """Refuse an invalid tier in a lock."""
         with pytest.raises(ConfigError) as caught:
             gate.lock("mira", "k:1", tier)
         assert caught.value.at == "tier"
 
     @pytest.mark.parametrize("id", [0, -1, 2**63, 2**200])
     def test_an_id_that_cannot_be_used(self, gate: Gate, id: int) -> None:
-        """In a report, a renewal and an answer."""
+        """Refuse an invalid id in a report, a renewal, a resolution, an approval and a denial."""
         acts: tuple[Callable[[], object], ...] = (
             lambda: gate.complete("mira", id=id),
             lambda: gate.renew("mira", id),
@@ -500,7 +500,7 @@ class GateContract:
             assert caught.value.at == "id"
 
     def test_an_outcome_that_cannot_be_used(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """The report does not count."""
+        """Refuse an invalid outcome, and leave the action open."""
         decision = ask("mira", "mail")
         with pytest.raises(ConfigError) as caught:
             gate.complete("mira", id=decision.id, outcome="maybe")
@@ -515,7 +515,7 @@ class GateContract:
         ],
     )  # fmt: skip
     def test_any_param_is_only_data(self, ask: Callable[..., Decision], gate: Gate, value: Any) -> None:
-        """Whatever a model writes, the call is decided, and its action can be reported."""
+        """Decide a call and accept its report whatever a model writes into the params."""
         decision = ask("mira", "post", on=None, params={"on": value, "text": value, "odd \n name": value})
         assert decision.proceed
         for key in decision.context_keys:
@@ -526,13 +526,13 @@ class GateContract:
         assert gate.complete("mira", id=decision.id, result={"text": value}).ok
 
     def test_any_result_is_only_data(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """Whatever a tool returns, its report counts."""
+        """Accept a report whatever the tool returns."""
         for result in ("lone \udc80 surrogate", {"text": "nul\x00"}, 2**80, [None], b"\xff", object()):
             decision = ask("mira", "mail")
             assert gate.complete("mira", id=decision.id, result=result, outcome="failed").ok
 
     def test_huge_params_are_refused(self, gate: Gate) -> None:
-        """Naming the field; nothing is recorded."""
+        """Refuse params over the size limit, name the field and record nothing."""
         with pytest.raises(ConfigError) as caught:
             gate.intercept(Call("mira", "post", {"text": "x" * 5_000_000}))
         assert caught.value.at == "params"

@@ -34,11 +34,11 @@ from callosum.model import (
 from callosum.stores.base import Store
 
 LEASE = 5 * MINUTE
-"""How long what a script opens stays open, in microseconds."""
+"""Microseconds until a lease expires that a script takes."""
 
 
 def key_of(key: str | Key) -> Key:
-    """Return a key; a bare name is written."""
+    """Return a key; a bare name gets the default mode, write."""
     return Key(key) if isinstance(key, str) else key
 
 
@@ -57,11 +57,11 @@ class StoreScript:
         return applied
 
     def scope(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Scope:
-        """Return a scope of this script's namespace that sees live actions."""
+        """Return a scope in this script's namespace that includes live actions."""
         return Scope(self.namespace, session, tuple(key_of(key) for key in keys), **{"live": True, **more})
 
     def look(self, session: str, *keys: str | Key, **more: Any) -> View:
-        """Return what a step of the session sees; nothing is changed."""
+        """Return the view that a step of the session gets; change nothing."""
         views: list[View] = []
 
         def step(view: View) -> Change:
@@ -72,11 +72,11 @@ class StoreScript:
         return views[-1]
 
     def place(self, session: str, key: str | Key, **more: Any) -> KeyView:
-        """Return what a step of the session sees of one key."""
+        """Return the view of one key that a step of the session gets."""
         return self.look(session, key, **more).keys[0]
 
     def entry(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Entry:
-        """Return an entry as a decision makes it."""
+        """Return an entry such as a decision writes."""
         facts = {"tool": "tool", "tier": 2, "verdict": Verdict.ALLOW, **more}
         return Entry(
             facts.pop("event", Event.INTERCEPT),
@@ -104,9 +104,9 @@ class StoreScript:
         lease: int = LEASE,
         **scope: Any,
     ) -> int:
-        """Open an action (``state`` ``done``: of a tier without a lease) and return its id.
+        """Open an action and return its id. The default state, ``done``, is that of a tier without a lease.
 
-        A key that is read sets the session's mark, as the policy does.
+        A key in read mode sets the session's read mark, as the policy does.
         """
         wanted = tuple(key_of(key) for key in keys)
 
@@ -133,7 +133,7 @@ class StoreScript:
         return self.run(self.scope(session, wanted, call=call, **scope), step).ids[-1]
 
     def refuse(self, session: str, *keys: str | Key, tier: int = 4, content: Content | None = None) -> int:
-        """Journals a call that was blocked; returns the entry's id."""
+        """Journal a call that was blocked; return the entry's id."""
 
         def step(_: View) -> Change:
             entry = self.entry(session, keys, tier=tier, verdict=Verdict.BLOCK)
@@ -142,11 +142,11 @@ class StoreScript:
         return self.run(self.scope(session, keys), step).ids[-1]
 
     def read(self, session: str, key: str) -> int:
-        """Read a resource: an action of tier 0 that moves the session's mark."""
+        """Read a resource: an action of tier 0 that moves the session's read mark."""
         return self.act(session, Key(key, Mode.READ), tier=0)
 
     def end(self, session: str, id: int, state: State = State.DONE, **more: Any) -> int:
-        """Report an action's end (``unknown``: that its lease ran out); return the entry's id."""
+        """Report an action's outcome and return the entry's id; ``unknown`` means that its lease ran out."""
 
         def step(view: View) -> Change:
             action = view.found
@@ -162,7 +162,7 @@ class StoreScript:
         return self.run(Scope(self.namespace, session, find=Find(id=id)), step).ids[-1]
 
     def settle(self, id: int, state: State, **more: Any) -> Applied:
-        """Move an action to a state, with an entry of a person's."""
+        """Move an action to a state, with an entry written by a person."""
 
         def step(view: View) -> Change:
             if view.found is None:
@@ -181,11 +181,11 @@ class StoreScript:
         self.run(self.scope(session, (key,)), step)
 
     def found(self, session: str, **how: Any) -> Action | None:
-        """Return what a report of the session finds."""
+        """Return the action that a report of the session would find."""
         return self.look_for(session, Find(**how)).found
 
     def look_for(self, session: str, find: Find) -> View:
-        """Return what a step sees that looks for an action."""
+        """Return the view of a step that looks for an action."""
         return self.look(session, find=find, live=False)
 
 
@@ -209,5 +209,5 @@ def ids(actions: Iterable[Action]) -> list[int]:
 
 
 def unmarked(mark: Mark) -> bool:
-    """Whether a mark says nothing."""
+    """Return True if a mark is empty."""
     return mark == NO_MARK
