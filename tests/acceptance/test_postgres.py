@@ -156,7 +156,7 @@ def test_rows_taken_in_any_order_do_and_are_run_again(
         random.shuffle(taken)
         return taken
 
-    monkeypatch.setattr(store_module, "in_order", in_any_order)
+    monkeypatch.setattr(store_module, "lock_order", in_any_order)
     assert _act_in_every_order(f"{postgres_url}&options=-c%20deadlock_timeout%3D5ms") > 0
 
 

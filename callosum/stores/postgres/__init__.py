@@ -1,9 +1,10 @@
 """A store on PostgreSQL, for gates on several machines.
 
-``schema`` creates and migrates the tables, ``parts`` the journal's partitions; ``link`` holds the connections and
-tells what an error means, ``line`` speaks through one; ``turns`` says which rows serialise a step; ``look`` builds a
-view, ``apply`` writes a change, ``report`` does without the look, ``nearby`` looks around for briefs, ``wake``
-listens for what ends a wait; ``store`` is the store. ``carry`` copies one, ``version`` tells how old it is.
+* Tables: ``schema`` creates and migrates them, ``partitions`` divides the journal, ``version`` reads their version.
+* Connections: ``connections`` (pool, URL, errors), ``pipeline`` (statements sent together), ``notifications``.
+* A transaction: ``locks`` chooses the rows that serialise it, ``view`` builds the step's view, ``apply`` writes the
+  change. ``report`` reports an action without reading a view first.
+* ``neighbours`` reads what briefs need. ``store`` puts the parts together. ``export`` copies a store.
 """
 
 from callosum.stores.postgres.store import PostgresStore

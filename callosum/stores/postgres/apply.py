@@ -1,4 +1,4 @@
-"""Writing a step's change, inside its transaction. Nothing here waits, but for taking back what failed."""
+"""Write a step's change inside its transaction. Only undoing a failed action waits for an answer."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(
 
 
 def openness(state: State) -> int:
-    """How a live row of this state is marked."""
+    """Return the value of ``live.open`` for this state: 0 unknown, 1 open or asked, 2 queued."""
     if state is State.UNKNOWN:
         return 0
     return 2 if state is State.QUEUED else 1
 
 
 def settled(settle: Settle) -> dict[str, Any]:
-    """What the statements that settle an action need of it."""
+    """Return the parameters of the statements that change an action's state."""
     action = settle.action
     return {
         "its_seq": action.id,
@@ -65,9 +65,9 @@ def settled(settle: Settle) -> dict[str, Any]:
 
 
 class PostgresWriter:
-    """Writes one change for one scope, after a look at it. ``token`` names the transaction, ``channel`` its notices.
+    """Write the change of one scope. ``token`` identifies the transaction; ``channel`` receives its notifications.
 
-    ``covers``: the keys in use that cover others and were none before.
+    ``covers``: trees and facet prefixes that this change is the first to use.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PostgresWriter:
         self.covers: frozenset[str] = frozenset()
 
     def write(self, change: Change) -> Applied:
-        """Sends everything; entries are numbered from the view's now."""
+        """Send the whole change. Entries are numbered from the view's now."""
         now, entries, opening = self._view.now, change.entries, change.open
         rows = [self._row(now + number, entry) for number, entry in enumerate(entries)]  # before anything is sent
         last = now + len(entries) - 1
@@ -109,10 +109,10 @@ class PostgresWriter:
             self._note_session()
         return Applied(change, tuple(range(now, last + 1)), now)
 
-    # --- entries ---
+    # --- Entries ---
 
     def _row(self, seq: int, entry: Entry) -> dict[str, Any]:
-        """An entry's columns. One about an action leaves out what the action says: tool, tier and keys."""
+        """Return an entry's columns. An entry about an action omits what the action's row has: tool, tier and keys."""
         row: dict[str, Any] = dict(_EMPTY)
         row.update(
             seq=seq,
@@ -139,7 +139,7 @@ class PostgresWriter:
         return row
 
     def _open(self, row: dict[str, Any], entry: Entry, opening: Opening, moves: Sequence[Move]) -> None:
-        """An entry that becomes an action, with all that lets others find it."""
+        """Write an entry that opens an action, with the rows by which others find the action."""
         seq, state = row["seq"], opening.state
         acts = state in (State.DONE, State.OPEN)
         places = {place.key: place for place in self._view.keys}
@@ -181,11 +181,11 @@ class PostgresWriter:
         if beneath := [over for name in names for over in covers(name) if over not in self._look.covers]:
             self._line.send(SQL["add_covers"], (beneath,))
             self.covers = frozenset(beneath)
-        if not opening.supersedes:  # its report is about these too, which are on other keys
+        if not opening.supersedes:  # its report also concerns superseded actions on other keys
             self._memory.add_action(seq, tuple(names))
 
     def _marks(self, moves: Iterable[Move], acted: int | None, writes: Iterable[tuple[str, Mark]]) -> dict[str, Any]:
-        """A row a key: what the session now knows and, for writes, its newest action."""
+        """Return the marks to write, one per key: what the session knows now and, for writes, its newest action."""
         told = {scoped(self._scope.namespace, move.key): move.mark for move in moves}
         rows: dict[str, tuple[Mark, int | None]] = {}
         if acted is not None:
@@ -215,10 +215,10 @@ class PostgresWriter:
             names = [scoped(action.namespace, revision.also)]
             self._line.send(SQL["set_prints"], {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
 
-    # --- settling ---
+    # --- States ---
 
     def _settle(self, settle: Settle, row: dict[str, Any] | None = None) -> None:
-        """Moves an action; ``row`` is the entry that says so, where it is to be written along."""
+        """Change an action's state. ``row``: the entry to write with it, if it is the only one."""
         action, state = settle.action, settle.state
         stays = state not in _ENDED
         params = {**(row or {}), **settled(settle), "channel": self._channel}
@@ -243,7 +243,7 @@ class PostgresWriter:
             self._line.send(SQL["wake"], params)
 
     def _late(self, action: Action, ended: int) -> None:
-        """Makes sure that an action which was reported only now is found on what it changed."""
+        """Make a late-reported action findable on its keys again: upkeep may have deleted its marks."""
         keys = sorted(scoped(action.namespace, key.name) for key in action.keys if key.mode is not Mode.READ)
         if keys:
             self._line.send(
@@ -251,7 +251,7 @@ class PostgresWriter:
             )
 
     def _take_back(self, action: Action) -> None:
-        """A failed or cancelled action is nobody's latest, and a read that failed was none."""
+        """Undo a failed or cancelled action: it is no session's newest action, and its reads do not count."""
         rows = self._line.fetch(SQL["keys"], (action.id,))
         for stored in stored_keys(rows[0][0]) if rows and rows[0][0] else ():
             name = scoped(action.namespace, stored.name)
@@ -269,5 +269,5 @@ class PostgresWriter:
 
 
 def keys_of(actions: Iterable[Action]) -> dict[int, tuple[str, ...]]:
-    """The keys of actions, with their namespace, by id."""
+    """Return the keys of actions, with their namespace, by action id."""
     return {action.id: tuple(scoped(action.namespace, key.name) for key in action.keys) for action in actions}

@@ -1,4 +1,4 @@
-"""Connections to the database, the URL that names it, and what an error means."""
+"""Pool connections to the database, parse its URL, and translate its errors."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from callosum.stores.postgres.schema import migrate
 
 SCHEMA_NAME: Final = "callosum"
 POOL: Final = 16
-"""How many connections a process holds at most, unless the URL says ``?pool=``."""
+"""Maximum number of connections of a process, unless the URL sets ``?pool=``."""
 PATIENCE: Final = 15.0
-"""For how many seconds a call tries to reach the database before it gives up."""
+"""Seconds for which a call tries to reach the database."""
 _LEAST: Final = 0.1
-"""Seconds that a last try gets, at the least."""
+"""Minimum number of seconds that the last try gets."""
 _OWN: Final = ("schema", "pool", "pooler", "direct")
 _PURGE: Final = 1.0
-"""For how many seconds after that fresh connections are believed to be good."""
+"""Seconds after a purge for which new connections are not purged again."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
 LOCK_TIMEOUT: Final = "5s"
-"""A step that waits longer for a row begins anew: the server is then known to be there."""
-# What a client that stalls may keep others waiting, and what a lost network may keep it waiting.
+"""Time that a step waits for a row before it starts again; the server is then known to be reachable."""
+# How long a stalled client may block others, and settings that make every plan use indexes.
 _SETTINGS: Final[Mapping[str, str]] = {
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": LOCK_TIMEOUT,
-    # Every statement goes by keys through an index, whatever the tables' statistics are just now.
+    # Every statement finds its rows through an index, whatever the current statistics of the tables say.
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "enable_seqscan": "off",
@@ -73,10 +73,10 @@ Row = Sequence[Any]
 
 
 class Address(Struct, frozen=True):
-    """Where the tables are: libpq's own connection string, and what Callosum reads out of the URL itself.
+    """Where the tables are: libpq's connection string, and the URL parameters of Callosum.
 
-    ``direct``: the connection string past a pooler that shares its connections between transactions; empty where
-    there is none.
+    ``direct``: connection string that bypasses a pooler which shares connections between transactions; empty if there
+    is no such pooler.
     """
 
     conninfo: str
@@ -86,14 +86,14 @@ class Address(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """How it is named to a person: without a password."""
+        """Return the address for messages, without the password."""
         parts = psycopg.conninfo.conninfo_to_dict(self.conninfo)
         parts = {name: parts[name] for name in ("host", "port", "dbname", "user") if parts.get(name)}
         return " ".join(f"{name}={value}" for name, value in parts.items()) + f" schema={self.schema}"
 
 
 def address_of(url: str) -> Address:
-    """Reads a ``postgresql://`` URL. All of libpq's parameters may stand in it, Callosum's own (``_OWN``) beside them.
+    """Parse a ``postgresql://`` URL. It may contain all of libpq's parameters and Callosum's own (``_OWN``).
 
     Raises ``ConfigError``.
     """
@@ -116,7 +116,7 @@ def address_of(url: str) -> Address:
 
 
 def _direct(conninfo: str, own: Mapping[str, str]) -> str:
-    """The way past a pooler, which only one that shares its connections between transactions needs."""
+    """Return the connection string that bypasses a pooler; empty unless it pools by transaction."""
     pooler, place = own.get("pooler", "session"), own.get("direct", "")
     if pooler not in ("session", "transaction"):
         raise ConfigError("expected session or transaction", at="store: pooler")
@@ -131,13 +131,13 @@ def _direct(conninfo: str, own: Mapping[str, str]) -> str:
 
 
 class _Operation(threading.local):
-    """What a thread is doing: until when it may try, 0 for as long as each part of it takes."""
+    """A thread's running operation. ``until``: its deadline by the monotonic clock, 0 for none."""
 
     until = 0.0
 
 
 class PostgresConnections:
-    """The pool of one process. After a fork the child makes its own and leaves its parent's alone."""
+    """The connection pool of one process. After a fork the child opens its own and leaves its parent's alone."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -148,7 +148,7 @@ class PostgresConnections:
         self._purged = 0.0
         self._operation = _Operation()
         self.opened = 0
-        """Number of connections that the pool made so far: each may be one to another server."""
+        """Number of connections opened so far; each may lead to another server."""
         self._left: list[ConnectionPool[PipelineConnection]] = []
 
     def _get(self) -> ConnectionPool[PipelineConnection]:
@@ -156,11 +156,11 @@ class PostgresConnections:
         if pool is not None and self._pid == os.getpid():
             return pool
         if self._pid != os.getpid():
-            self._lock = threading.Lock()  # the parent's may have been held by a thread that is not here
+            self._lock = threading.Lock()  # a thread of the parent may have held the lock
             self._busy = 0
         with self._lock:
             if self._pool is not None and self._pid != os.getpid():
-                self._left.append(self._pool)  # collected, it would close the parent's sockets
+                self._left.append(self._pool)  # garbage collection would close the parent's sockets
                 self._pool = None
             if self._pool is None:
                 self._pool = self._open()
@@ -195,10 +195,10 @@ class PostgresConnections:
             connection.execute(_FOR_SESSION, (self.address.schema,), prepare=False)
 
     def _refuse_shared(self, connection: psycopg.Connection) -> None:
-        """Raises ``ConfigError`` where what one connection sets reaches another: a pooler shares them."""
+        """Raise ``ConfigError`` if a setting of one connection reaches another: then a pooler shares connections."""
         backend = connection.execute("select pg_backend_pid()", prepare=False).fetchone()
         if backend is not None and backend[0] == connection.info.backend_pid:
-            return  # nobody stands between
+            return  # there is no pooler
         connection.execute("select set_config(%s, 'shared', false)", (_PROBE,), prepare=False)
         with self.alone() as other:
             shared = other.execute("select current_setting(%s, true)", (_PROBE,), prepare=False).fetchone()
@@ -212,7 +212,7 @@ class PostgresConnections:
 
     @contextmanager
     def alone(self) -> Iterator[psycopg.Connection]:
-        """A connection outside the pool, to the database itself."""
+        """Open a connection outside the pool, directly to the database."""
         info = self.address.direct or self.address.conninfo
         with psycopg.connect(info, autocommit=True, prepare_threshold=None, **_network(info)) as connection:
             connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'")
@@ -223,9 +223,9 @@ class PostgresConnections:
 
     @contextmanager
     def line(self) -> Iterator[Pipeline]:
-        """A line on a connection; its end waits for what was sent last, and raises what became of it.
+        """Open a pipeline on a pooled connection; on leaving, wait for the last statements and raise their first error.
 
-        A connection on which anything went wrong is used again only if it says that it can be.
+        After an error the connection is reused only if it could be rolled back.
         """
         pool = self._get()
         connection = self._taken(pool)
@@ -251,7 +251,7 @@ class PostgresConnections:
 
     @contextmanager
     def bounded(self) -> Iterator[float]:
-        """Give all that is done in the block one deadline, by the monotonic clock."""
+        """Set one deadline, by the monotonic clock, for everything in the block."""
         self._operation.until = time.monotonic() + PATIENCE
         try:
             yield self._operation.until
@@ -259,7 +259,7 @@ class PostgresConnections:
             self._operation.until = 0.0
 
     def _remaining(self) -> float:
-        """Seconds that this thread's operation may still take."""
+        """Return the seconds left for this thread's operation."""
         until = self._operation.until
         return until - time.monotonic() if until else PATIENCE
 
@@ -268,14 +268,14 @@ class PostgresConnections:
             return pool.getconn(max(_LEAST, self._remaining()))
         except PoolTimeout as error:
             if self._busy < self.address.pool:
-                raise  # there is room, but nobody to connect to
+                raise  # the pool has room, so the database is unreachable
             raise StoreUnavailable(
                 f"PostgreSQL at {self.address.place}: for {pool.timeout:g} s all connections of this process were in "
                 f"use: allow more of them by ?pool= in the store's URL (it is {self.address.pool})"
             ) from error
 
     def read(self, query: str, params: Params = None) -> list[Any]:
-        """The rows of one statement, outside any transaction."""
+        """Return the rows of one statement outside a transaction; behind a pooler, in one of its own."""
         with self.line() as line:
             if not self.address.direct:
                 return line.fetch(query, params)
@@ -285,9 +285,9 @@ class PostgresConnections:
             return answer.fetchall()
 
     def purge(self) -> None:
-        """Replaces the idle connections after one was found dead: what killed it has mostly killed others too.
+        """Replace the idle connections after one was found dead: the cause has usually killed others too.
 
-        None of them is asked, for one that hangs would not answer.
+        The connections are not tested first, because one that hangs would not answer.
         """
         now = time.monotonic()
         if self._pool is not None and self._pid == os.getpid() and now - self._purged > _PURGE:
@@ -295,7 +295,7 @@ class PostgresConnections:
             self._pool.drain()
 
     def state(self) -> Pool:
-        """The pool's figures."""
+        """Return figures on the pool."""
         pool = self._pool
         stats = pool.get_stats() if pool is not None and self._pid == os.getpid() else {}
         return Pool(
@@ -309,7 +309,7 @@ class PostgresConnections:
         )
 
     def close(self) -> None:
-        """Closes all connections of this process."""
+        """Close all connections of this process."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is None:
@@ -321,22 +321,22 @@ class PostgresConnections:
 
 
 def _network(conninfo: str) -> dict[str, Any]:
-    """What is said of the network where the URL does not."""
+    """Return the network settings that the URL does not set itself."""
     given = psycopg.conninfo.conninfo_to_dict(conninfo)
     return {name: value for name, value in _NETWORK.items() if name not in given}
 
 
 def to_repeat(error: Exception) -> bool:
-    """Whether the transaction was ended for another's sake: a deadlock, a moment that was given twice."""
+    """Return True if another transaction caused the error (a deadlock, a moment used twice), so a retry helps."""
     if not isinstance(error, psycopg.Error):
         return False
     if isinstance(error, psycopg.errors.UniqueViolation):
-        return (error.diag.table_name or "").startswith("journal")  # or one of its parts
+        return (error.diag.table_name or "").startswith("journal")  # or one of its partitions
     return error.sqlstate in _AGAIN
 
 
 def lost(error: Exception) -> bool:
-    """Whether the connection was lost, or none could be had."""
+    """Return True if the connection was lost or none was available."""
     if isinstance(error, PoolTimeout):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -346,7 +346,7 @@ def lost(error: Exception) -> bool:
 
 
 def explain(error: Exception, address: Address) -> StoreError:
-    """What to tell of a database's error."""
+    """Return the store's error for an error of the database."""
     text = " ".join(str(error).split())
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
         return StoreError(f"{address.place} does not hold Callosum's tables any more: {text}")
@@ -355,7 +355,7 @@ def explain(error: Exception, address: Address) -> StoreError:
 
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
-    """Turns the driver's errors into the store's."""
+    """Raise the driver's errors as errors of the store."""
     try:
         yield
     except (psycopg.Error, PoolTimeout) as error:

@@ -1,4 +1,4 @@
-"""The PostgreSQL store as records that can be carried into another store, and back."""
+"""Export the PostgreSQL store as records for another store, and import such records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from callosum.stores.rows import PARTS
 from callosum.stores.statements import SHARED, load
 
 _SETTLED: Final = 60 * SECOND
-"""After so long no entry can come before another any more."""
+"""Microseconds after which no entry can still appear before an existing one."""
 
 _CARRY: Final = load(
     SHARED,
@@ -29,7 +29,7 @@ _SHARED: Final = {name: text.replace("?", "%s") for name, text in _CARRY.items()
 
 
 class PostgresExport(SqlExport):
-    """The store at ``url``; its tables are made if they are absent."""
+    """Scan and load the store at ``url``. Missing tables are created."""
 
     shared = _SHARED
 
@@ -76,7 +76,7 @@ class PostgresExport(SqlExport):
     def settled(self, page: list[Any], after: int) -> list[Any]:
         if page[-1][0] <= self._store.now() - _SETTLED:
             return page
-        # What comes last may be overtaken by what is under way: the store's own reader waits for that.
+        # A running transaction may still add an entry before the last ones: the store's own reader waits for it.
         last = self._store.entries(after=after, limit=PAGE)[-1].seq
         return [row for row in self.read(self.shared["written"], (after, PAGE)) if row[0] <= last]
 

@@ -1,13 +1,13 @@
-"""Which rows a transaction locks, so that all that have a key in common run one after another.
+"""Choose the rows that a transaction locks, so that transactions with a key in common run one after another.
 
-Every key has a row in ``turn``. A step takes the rows of its own keys alone, and shares the rows of what covers
-them: the trees in use above, and what a facet belongs to. So a step on a tree waits for those in it and they
-for it, and two in the same tree do not wait for each other. That a tree is in use stands in ``cover``; who
-is the first to use one takes the row of the whole entity alone (``file`` of ``file:/repo/``), which
-everybody else shares, so nobody can have looked for it in vain and still be running.
+Every key has a row in ``turn``. A step locks the rows of its own keys exclusively and shares the rows of whatever
+covers them: the trees in use above, and the key that a facet belongs to. So a step on a tree and the steps inside it
+wait for each other, while two steps inside the same tree do not. The table ``cover`` lists the trees in use. The first
+step that uses a tree locks the row of the whole entity (``file`` of ``file:/repo/``) exclusively. Every other step
+shares that row, so no step that found the tree unused can still be running.
 
-Rows are taken in the order of their names, so no two transactions wait for each other. Some more rows stand
-for what no key does: who waits for whom in a namespace, and a repeated call without a key.
+Rows are locked in the order of their names, so there is no deadlock. Some rows stand for other things than keys: the
+queues of a namespace, and a repeated call without a key.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OTHER: Final = "\x02"
 _BUCKETS: Final = 64
 
 Locks = dict[str, bool]
-"""Names of rows, and whether each is taken alone (True) or shared."""
+"""Names of rows, with True for an exclusive lock and False for a shared one."""
 
 
 def locks_of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = ()) -> Locks:
-    """Returns the rows for a scope and for the keys ``more`` (with their namespace); ``covers`` are in use."""
+    """Return the locks for a scope and for the keys ``more`` (with their namespace). ``covers``: trees in use."""
     turns: Locks = {}
     for key in scope.keys:
         _add(turns, scoped(scope.namespace, key.name), covers)
@@ -41,7 +41,7 @@ def locks_of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = 
         turns[f"{_OTHER}waits{_BAR}{scope.namespace}"] = True
     if scope.call is not None and not scope.keys:
         turns[f"{_OTHER}call{_BAR}{zlib.crc32(scope.call) % _BUCKETS}"] = True
-    # Every transaction takes a row before it looks: that is how a reader of the journal knows that it is under way.
+    # Every transaction locks a row before it reads: that shows a reader of the journal that it is running.
     return turns or {f"{_OTHER}any{_BAR}{zlib.crc32(scope.session.encode()) % _BUCKETS}": False}
 
 
@@ -59,14 +59,14 @@ def _add(turns: Locks, name: str, covers: Collection[str]) -> None:
 
 
 def entity(name: str) -> str:
-    """The row that all keys which may ever overlap share: of what stands before the first ``:``, ``/`` or ``|``."""
+    """Return the row shared by all keys that may overlap: the text before the first ``:``, ``/`` or ``|``."""
     start = name.find(_BAR) + 1
     ends = [at for at in (name.find(mark, start) for mark in ":/|") if at >= 0]
     return _ENTITY + name[: min(ends)] if ends else _ENTITY + name
 
 
 def merge_locks(many: Iterable[Locks]) -> Locks:
-    """Returns the rows of several scopes together."""
+    """Return the locks of several scopes together."""
     turns: Locks = {}
     for each in many:
         for name, alone in each.items():
@@ -75,11 +75,11 @@ def merge_locks(many: Iterable[Locks]) -> Locks:
 
 
 def would_wait(one: Locks, other: Locks) -> bool:
-    """Whether the two would wait for each other."""
+    """Return True if one set of locks would wait for the other."""
     return any(name in other and (alone or other[name]) for name, alone in one.items())
 
 
 def lock_order(turns: Locks) -> Iterator[tuple[bool, list[str]]]:
-    """The rows in the order in which they are taken, in runs that are taken alike."""
+    """Yield the rows in the order of locking, in runs of the same lock mode."""
     for alone, run in groupby(sorted(turns.items()), key=itemgetter(1)):
         yield alone, [name for name, _ in run]

@@ -1,4 +1,4 @@
-"""What a brief looks up in a PostgreSQL store."""
+"""Read what a brief needs from a PostgreSQL store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Read = Callable[..., list[Any]]
 
 
 class PostgresNeighbours(sql_neighbours.SqlNeighbours):
-    """One look around a session. ``read`` runs one statement."""
+    """Read what sessions around this one do. ``read`` runs one statement."""
 
     def __init__(self, read: Read, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
         super().__init__(namespace, sessions, probe)

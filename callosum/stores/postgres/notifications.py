@@ -1,4 +1,4 @@
-"""What ends a wait: a notice of the database (``LISTEN``), whichever server changed something."""
+"""Wake waiters by a notification of the database (``LISTEN``), whichever server ended an action."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from callosum.stores.notifications import Notifier
 from callosum.stores.postgres.connections import PostgresConnections
 
 _LOOK_UP: Final = 1.0
-"""After how many seconds the listener sees that it is to stop."""
+"""Seconds after which the listener notices that it must stop."""
 _LONGEST: Final = 7900
-"""How many bytes a notice may have; PostgreSQL refuses eight thousand."""
+"""Maximum number of bytes of a notification; PostgreSQL refuses 8000."""
 _decode = msgspec.json.Decoder(list[str]).decode
 
 
 def notice(namespace: str, keys: Sequence[str]) -> str:
-    """What a notice says: where something ended; without the keys where they are too many to be said."""
+    """Encode where an action ended: namespace and keys, or only the namespace if the keys do not fit."""
     said = msgspec.json.encode([namespace, *keys])
     return (said if len(said) <= _LONGEST else msgspec.json.encode([namespace])).decode()
 
@@ -30,12 +30,12 @@ def _said(notice: str) -> tuple[str | None, tuple[str, ...]]:
     try:
         namespace, *keys = _decode(notice)
     except (msgspec.DecodeError, ValueError):
-        return None, ()  # an older server's
+        return None, ()  # from an older version of Callosum
     return namespace, tuple(keys)
 
 
 class PostgresNotifier(Notifier):
-    """Waits for notices on the channel of one schema."""
+    """Receive notifications on the channel of one schema."""
 
     faults = (psycopg.Error, OSError)
 
@@ -45,7 +45,7 @@ class PostgresNotifier(Notifier):
         self.channel = f"callosum_{connections.address.schema}"
 
     def follow(self, stop: threading.Event) -> None:
-        """Listens over a connection of its own."""
+        """Listen over a separate connection until ``stop`` is set."""
         with self._connections.alone() as connection:
             connection.execute(sql.SQL("listen {}").format(sql.Identifier(self.channel)))
             self.begun()

@@ -1,8 +1,8 @@
-"""The parts of the journal: partitions by time, so that what has left gives its room back at once.
+"""Divide the journal into partitions by time, so that deleted entries free their disk space at once.
 
-The last part is open to the end of time and empty: it is made ahead. When its time draws near it gets an end, and
-another is made behind it. A part covers twice as much time as the whole journal did then, a day at the least, so
-there are few of them however old or busy a store is: each costs every statement a little.
+The last partition has no end and is empty: it is created ahead. When its time draws near it gets an end, and the next
+one is created. A partition covers twice as much time as the whole journal did when it got its end, at least a day. So
+there are few of them however old or busy a store is: each makes every statement a little slower.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from callosum.model import DAY
 from callosum.stores.postgres.statements import SQL
 
 _LEAST: Final = DAY
-"""How much time a part covers at the least."""
+"""Minimum time that a partition covers, in microseconds."""
 _TIMES: Final = 2
-"""How many times as much as the whole journal a part covers otherwise."""
+"""Time that a partition covers otherwise, as a multiple of the time that the whole journal covers."""
 _AHEAD: Final = 4
-"""The last part gets its end when less than this fraction of a part's time is left before it begins."""
+"""The last partition gets its end when it begins in less than this fraction (1/4) of a partition's time."""
 _MOST: Final = 8
-"""With so many parts there are no more: what cannot leave keeps an old one."""
+"""Maximum number of partitions; entries that must stay can keep an old one from being dropped."""
 _PATIENCE: Final = "2s"
-"""How long making or dropping a part may keep transactions waiting before it gives up until the next round."""
+"""Time for which creating or dropping a partition may block transactions before it is left to the next round."""
 
 _BOUNDS: Final = re.compile(r"FROM \((?:MINVALUE|'(-?\d+)')\) TO \((?:MAXVALUE|'(-?\d+)')\)")
 _END: Final = 2**63 - 1
@@ -37,11 +37,11 @@ _NOT_NOW: Final = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InsufficientPrivilege,
 )
-"""Somebody else is at it, or was; or this role may not: then the journal keeps the parts that it has."""
+"""Another server does or did the same, or this role may not: then the partitions stay as they are."""
 
 
 class Partition(Struct, frozen=True, order=True):
-    """A table with the entries from ``low`` up to ``high``."""
+    """A table with the entries from ``low`` (inclusive) to ``high`` (exclusive), in microseconds."""
 
     low: int
     high: int
@@ -49,7 +49,7 @@ class Partition(Struct, frozen=True, order=True):
 
 
 def partitions_of(rows: Iterable[Sequence[Any]]) -> list[Partition]:
-    """The parts in the rows of ``parts``, oldest first."""
+    """Return the partitions in the rows of the statement ``parts``, oldest first."""
     found = []
     for name, bounds in rows:
         bound = _BOUNDS.search(bounds or "")
@@ -60,7 +60,7 @@ def partitions_of(rows: Iterable[Sequence[Any]]) -> list[Partition]:
 
 
 def next_end(parts: Sequence[Partition], first: int, now: int) -> int | None:
-    """Where the last part is to end, None if it is not time yet; ``first`` is the oldest entry's moment."""
+    """Return where the last partition must end, None if it is too early. ``first``: the oldest entry's moment."""
     if not parts or len(parts) >= _MOST or parts[-1].high != _END:
         return None
     span = max(_LEAST, _TIMES * (now - first))
@@ -70,14 +70,14 @@ def next_end(parts: Sequence[Partition], first: int, now: int) -> int | None:
 
 
 def empty(parts: Sequence[Partition], last: int) -> list[Partition]:
-    """The parts that get no entries any more; ``last`` is the newest entry's moment."""
+    """Return the partitions that get no further entries. ``last``: the newest entry's moment."""
     return [part for part in parts if part.high <= last]
 
 
 def extend(connection: psycopg.Connection, last: Partition, end: int) -> bool:
-    """Gives the last part its end and makes the next one; False if somebody else is at it or has done it.
+    """End the last partition and create the next one. Return False if another server does or has done so.
 
-    ``last`` is the last part as it was when ``end`` was worked out.
+    ``last``: the last partition at the time when ``end`` was computed.
     """
 
     def work() -> bool:
@@ -98,7 +98,7 @@ def extend(connection: psycopg.Connection, last: Partition, end: int) -> bool:
 
 
 def drop(connection: psycopg.Connection, part: Partition) -> bool:
-    """Drops a part if nothing is in it any more."""
+    """Drop a partition if it is empty."""
     table = sql.Identifier(part.name)
 
     def work() -> bool:
@@ -113,7 +113,7 @@ def drop(connection: psycopg.Connection, part: Partition) -> bool:
 
 
 def _alone(connection: psycopg.Connection, work: Callable[[], bool]) -> bool:
-    """Does it in a transaction of one server at a time, without keeping anybody waiting for long."""
+    """Run ``work`` in a transaction, on one server at a time, without blocking others for long."""
     try:
         with connection.transaction():
             connection.execute(SQL["set_patience"], (_PATIENCE,))

@@ -1,9 +1,9 @@
-"""Statements that go out together: libpq's pipeline, driven directly.
+"""Send statements together: libpq's pipeline, driven directly.
 
-A step needs few round trips and little work for each statement, so all that is sent between two waits leaves in one
+A step must need few round trips and little work for each statement. So all statements between two waits leave in one
 packet, parameters and rows are binary, and every statement is prepared once for each connection. Psycopg's own
-pipeline flushes after each statement and looks up the type of each parameter; what stands below it does
-neither (``psycopg.pq``, and its transformer for the rows).
+pipeline flushes after each statement and looks up the type of each parameter; the layer below it (``psycopg.pq``, and
+its transformer for the rows) does neither.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from psycopg.errors import error_from_result
 Params = Mapping[str, Any] | Sequence[Any] | None
 
 _LEAST: Final = 0.1
-"""Seconds that a last try gets, at the least."""
+"""Minimum number of seconds that the last try gets."""
 STALL: Final = 8.0
-"""For how many seconds an answer may be silent before its connection counts as lost; longer than ``lock_timeout``."""
+"""Seconds without an answer after which a connection counts as lost; longer than ``lock_timeout``."""
 _OK: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 _SYNC: Final = pq.ExecStatus.PIPELINE_SYNC
 _ABORTED: Final = pq.ExecStatus.PIPELINE_ABORTED
@@ -36,14 +36,14 @@ _BAD: Final = pq.ConnStatus.BAD
 
 
 class PipelineConnection(psycopg.Connection[Any]):
-    """A connection that knows which statements it has prepared. ``preamble`` begins each of its transactions."""
+    """A connection that knows which statements it has prepared. ``preamble``: first statement of each transaction."""
 
     prepared: set[bytes] | None
-    """None: nothing is prepared, since what is behind the connection may change from transaction to transaction."""
+    """None: nothing is prepared, because a pooler may switch the server connection after each transaction."""
     preamble: tuple[str, Params] | None
 
     def wire(self, *, prepares: bool = True, preamble: tuple[str, Params] | None = None) -> None:
-        """Makes it ready for lines."""
+        """Prepare the connection for pipelines."""
         self.prepared = set() if prepares else None
         self.preamble = preamble
         self._rows = Transformer.from_context(self)
@@ -53,20 +53,20 @@ class PipelineConnection(psycopg.Connection[Any]):
     """Seconds that one answer may take."""
 
     def limit(self, seconds: float) -> None:
-        """Wait for an answer no longer than that from now on."""
+        """Wait for each answer at most ``seconds`` from now on."""
         self.patience = max(_LEAST, min(STALL, seconds))
 
-    # --- under a line ---
+    # --- Used by Pipeline ---
 
     def flush(self) -> None:
-        """Sends what stands in the buffer, and reads meanwhile, lest both sides wait for each other."""
+        """Send the buffer, and read meanwhile so that the two sides never wait for each other."""
         pgconn = self.pgconn
         while pgconn.flush():
             if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
                 pgconn.consume_input()
 
     def result(self) -> pq.abc.PGresult | None:
-        """The next result, None at the end of a statement's."""
+        """Return the next result, None after the last one of a statement."""
         pgconn = self.pgconn
         while pgconn.is_busy():
             self._wait(select.POLLIN)
@@ -74,7 +74,7 @@ class PipelineConnection(psycopg.Connection[Any]):
         return pgconn.get_result()
 
     def rows(self, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-        """A result's rows."""
+        """Return a result's rows."""
         self._rows.set_pgresult(result, format=_BINARY)
         return self._rows.load_rows(0, result.ntuples, tuple)
 
@@ -88,7 +88,7 @@ class PipelineConnection(psycopg.Connection[Any]):
 
 
 class PendingResult:
-    """What became of one statement: its rows are there once the line was synced."""
+    """The result of one statement. Its rows are available once the pipeline was synced."""
 
     __slots__ = ("_line", "_rows")
 
@@ -97,22 +97,22 @@ class PendingResult:
         self._rows: list[tuple[Any, ...]] | None = None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows; waits for them if that was not done yet."""
+        """Return all rows; sync the pipeline first if that was not done yet."""
         if self._rows is None:
             self._line.sync()
         return self._rows or []
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row, if there is one."""
+        """Return the first row, None if there is none."""
         rows = self.fetchall()
         return rows[0] if rows else None
 
 
 class Pipeline:
-    """A connection while statements are sent through it. ``enter`` it first, and ``leave`` it at the end.
+    """Send statements through a connection. Call ``enter`` first and ``leave`` at the end.
 
-    After an error everything that was sent up to the next wait is undone by the server, a transaction stays
-    open that can only be ended.
+    After an error the server undoes everything sent up to the next wait, and the transaction that stays open can only
+    be rolled back.
     """
 
     __slots__ = ("_connection", "_pgconn", "_sent")
@@ -123,17 +123,17 @@ class Pipeline:
         self._sent: deque[PendingResult | bytes | None] = deque()
 
     def enter(self) -> None:
-        """Makes it a pipeline."""
+        """Switch the connection to pipeline mode."""
         self._pgconn.enter_pipeline_mode()
 
     def leave(self) -> None:
-        """Waits for what was sent last and raises what became of it."""
+        """Wait for the last statements, raise their first error, and leave pipeline mode."""
         if self._sent:
             self.sync()
         self._pgconn.exit_pipeline_mode()
 
     def give_up(self) -> bool:
-        """Ends a transaction that went wrong; returns whether the connection can be used again."""
+        """Roll back a failed transaction; return True if the connection can be used again."""
         try:
             while self._sent:
                 try:
@@ -141,7 +141,7 @@ class Pipeline:
                 except psycopg.Error as error:
                     if error.sqlstate is None or self._pgconn.status == _BAD:
                         return False
-                    # what was sent before the fault has failed too
+                    # statements sent before the error have failed too
             if self._pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 self.send("rollback")
                 self.sync()
@@ -151,13 +151,13 @@ class Pipeline:
         return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
 
     def begin(self) -> None:
-        """Sends the beginning of a transaction."""
+        """Send the beginning of a transaction."""
         self.send("begin")
         if self._connection.preamble is not None:
             self.send(*self._connection.preamble)
 
     def send(self, query: str, params: Params = None) -> PendingResult:
-        """Sends a statement; its rows are there after ``sync``. Parameters are ``%s`` or ``%(name)s``."""
+        """Send a statement; its rows are available after ``sync``. Parameters are ``%s`` or ``%(name)s``."""
         statement = _statements.get(query) or _compiled(query)
         values, formats = statement.values(params) if statement.arrays else (None, None)
         prepared = self._connection.prepared
@@ -174,20 +174,20 @@ class Pipeline:
         return answer
 
     def fetch(self, query: str, params: Params = None) -> list[tuple[Any, ...]]:
-        """Sends a statement and waits for its rows: a round trip."""
+        """Send a statement and wait for its rows: one round trip."""
         answer = self.send(query, params)
         self.sync()
         return answer.fetchall()
 
     def sync(self) -> None:
-        """Waits for everything sent so far; raises the first error among it."""
+        """Wait for everything sent so far; raise the first error."""
         self._pgconn.pipeline_sync()
         self._sent.append(None)
         self._connection.flush()
         self._settle()
 
     def _settle(self) -> None:
-        """Takes in what was answered up to the next sync."""
+        """Read the answers up to the next sync."""
         error: psycopg.Error | None = None
         connection = self._connection
         if None not in self._sent:
@@ -225,13 +225,13 @@ class Pipeline:
         return psycopg.OperationalError(self._pgconn.get_error_message().strip() or "the connection is lost")
 
 
-# --- statements -------------------------------------------------------------------------------------
+# --- Statements -------------------------------------------------------------------------------------
 
 Encoder = Callable[[Sequence[Any]], bytes]
 
 
 class _Statement(NamedTuple):
-    """``names``: its parameters, None where they come in order. ``arrays``: an encoder for those that are arrays."""
+    """A parsed statement. ``names``: its parameters, None if they are positional. ``arrays``: encoders of arrays."""
 
     name: bytes
     sql: bytes
@@ -239,9 +239,9 @@ class _Statement(NamedTuple):
     arrays: tuple[Encoder | None, ...]
 
     def values(self, params: Params) -> tuple[list[bytes | None], list[int]]:
-        """The parameters as they are sent, and their formats.
+        """Return the encoded parameters and their formats.
 
-        A number goes as text, which the server reads as whatever type it needs there; anything else as its bytes.
+        Numbers are sent as text, so that the server reads them as the type it needs; other values are sent in binary.
         """
         if (type(params) is dict) != (self.names is not None) or params is None:
             raise psycopg.ProgrammingError("parameters are either named or in order")
@@ -284,7 +284,7 @@ def _other(value: Any) -> tuple[bytes, int]:
     if isinstance(value, list):
         kind = next((_KINDS.get(type(one)) for one in value if one is not None), None)
         return (_ARRAYS[kind](value), 1) if kind else (b"{%s}" % b",".join([b"NULL"] * len(value)), 0)
-    raise psycopg.DataError(f"no parameter of a statement: {type(value).__name__}")
+    raise psycopg.DataError(f"a statement cannot take a parameter of type {type(value).__name__}")
 
 
 _LENGTH: Final = struct.Struct(">i").pack
@@ -295,7 +295,7 @@ _NULL: Final = _LENGTH(-1)
 
 
 def _array(oid: int, item: Callable[[Any], bytes]) -> Encoder:
-    """The encoder of an array: of the items' type, by its number, and what makes an item's length and bytes."""
+    """Return an array encoder. ``oid``: type of the items. ``item``: returns an item's length and bytes."""
     empty = struct.pack(">iii", 0, 0, oid)
 
     def encoder(value: Sequence[Any]) -> bytes:
@@ -331,14 +331,14 @@ _ARRAYS: Final = {
     "bytea[]": _array(17, _bytes),
 }
 _KINDS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
-"""What a list is where the statement does not say."""
+"""Array type of a list if the statement does not state one."""
 _PLACE: Final = re.compile(r"%(?:%|s|\((\w+)\)s)(?:::(\w+\[\]))?")
 _statements: dict[str, _Statement] = {}
 _numbers = count()
 
 
 def _compiled(query: str) -> _Statement:
-    """A statement with its places numbered: the same name twice is one parameter."""
+    """Parse a statement and number its placeholders; a repeated name is one parameter."""
     names: dict[str, int] = {}
     arrays: list[Encoder | None] = []
     lock_order = 0

@@ -1,8 +1,8 @@
-"""The report of an action that this process opened a short while ago: one round trip.
+"""Report an action that this process opened a short while ago in one round trip.
 
-What the report's step would see is known here, so nothing needs to be looked up first; the statement applies
-what the step wants only if all of it is still true, and says so. Its moment is the server's: the step is run for
-the earliest and the latest that it may be, and must want the same for both.
+The process knows what the report's step would see, so it reads nothing first. The statement applies the step's change
+only if all of that is still true, and says whether it was. The moment is the server's: the step runs for the earliest
+and for the latest possible moment, and must return the same change for both.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from callosum.stores.postgres.view import OpenedAction, PostgresCache
 from callosum.stores.rows import as_json
 
 _RECALL: Final = 60.0
-"""For how many seconds what is known of an opened action is tried."""
+"""Seconds after opening for which an action is reported this way."""
 _AHEAD: Final = 5 * SECOND
-"""How much later than expected the server's moment may be."""
+"""Microseconds by which the server's moment may be later than expected."""
 
 _NOTHING: Final = Change()
 
 
 class PredictedReport(Struct, frozen=True):
-    """A report that can be sent. ``change`` is what its step wants, but for the moment."""
+    """A report ready to be sent. ``change``: the step's change, apart from its moment."""
 
     change: Change
     params: dict[str, Any]
 
     def applied(self, now: int) -> Applied:
-        """What has become of it: it was applied at this moment."""
+        """Return the result for the moment at which the report was applied."""
         settles = tuple(replace(settle, ended=now) for settle in self.change.settles)
         return Applied(replace(self.change, settles=settles), (now,), now)
 
 
 def is_report(scope: Scope) -> bool:
-    """Whether a scope needs no more than the action that it finds."""
+    """Return True if a scope needs nothing but the action that it finds."""
     return scope.call is None and not (scope.keys or scope.waits or scope.prints or scope.parent or scope.continues)
 
 
 def predict(
     opened: OpenedAction, memory: PostgresCache, scope: Scope, step: Step, clock: int | None, probe: Probe
 ) -> PredictedReport | None:
-    """The report as it can be sent without a look, if it is one that can; ``clock`` stands in for the server's."""
+    """Return the report if it can be sent without reading a view, else None. ``clock`` replaces the server's clock."""
     action = opened.action
     gone = int((time.monotonic() - opened.since) * SECOND)
     first, latest = action.id + 1, (clock if clock is not None else action.id + gone) + _AHEAD
@@ -55,13 +55,13 @@ def predict(
     if gone > _RECALL * SECOND or kin is None or not (first >= kin[0] > latest - MINUTE):
         return None
     if not 0 <= latest - kin[1] < HOUR:
-        return None  # the session is to be noted again
+        return None  # the session must be recorded again
     if action.host is not None and action.state is State.OPEN:
         action = replace(action, alive=probe(action.host))
     view = View(first, found=action, observe_until=memory.observe)
     try:
         change, later = step(view), step(replace(view, now=latest))
-    except Exception:  # noqa: BLE001 - it is raised again where a look has shown that it must be
+    except Exception:  # noqa: BLE001 - if it is real, the step raises it again on a real view
         return None
     if not (_simple(change, action, first) and _simple(later, action, latest)):
         return None
@@ -87,7 +87,7 @@ def predict(
 
 
 def _simple(change: Change, action: Action, now: int) -> bool:
-    """Whether a change is no more than that an action is done, with its entry."""
+    """Return True if a change only marks the action as done, with one entry."""
     if len(change.entries) != 1 or len(change.settles) != 1:
         return False
     settle = change.settles[0]

@@ -1,20 +1,20 @@
-"""The tables, and how an older schema becomes this one.
+"""Create the tables, and migrate an older schema to this version.
 
-What there is, once all migrations have run::
+The tables, once all migrations have run::
 
-    journal   the entries, and in the rows of those that opened one the life of an action; parted by seq
-    mark      what a session knows of a key, and its newest action there
-    live      open leases and questions, waiters, unknown outcomes: a row a key
-    print     digests of acts that happen again when they are repeated
+    journal   the entries; a row that opened an action also holds the action's state; partitioned by seq
+    mark      what a session knows of a key, and its newest action on it
+    live      open leases and questions, waiters, unknown outcomes: one row for each key
+    print     fingerprints of actions that happen again when they are repeated
     cover     keys in use that cover others
-    session   who was seen when, who started it, whom it continues
-    meta      observe, and what open questions would run
-    turn      rows that transactions take in turn, empty
+    session   when each session was last seen, its parent and its predecessor
+    meta      the end of observing, and the params of open questions
+    turn      rows that transactions lock; they hold no data
     schema_version   one row: version, oldest
 
-A migration only adds, so that servers of the version before go on working beside it. ``oldest`` in the
-database is the oldest version of this module that can still use what is there: it moves only with a migration
-that takes something away, which is for a release after the one that stopped using it.
+A migration only adds, so that servers of the previous version continue to work beside it. ``oldest`` in the database
+is the oldest version of this module that can still use the tables. It changes only with a migration that removes
+something, which must come at least one release after the one that stopped using it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MIGRATIONS: Final = tuple(
     files("callosum.stores.postgres").joinpath(f"schema{version}.sql").read_text("utf-8")
     for version in range(1, SCHEMA + 1)
 )
-"""What makes each version out of the one before; the first makes version 1 out of nothing."""
+"""SQL that makes each version from the previous one; the first creates version 1."""
 _OLDEST: Final = 1
-"""The oldest version whose servers can work on what the last migration leaves."""
+"""Oldest version whose servers can use the tables after the last migration."""
 _TRIES: Final = 20
 _RACED: Final = (
     psycopg.errors.UniqueViolation,
@@ -44,14 +44,14 @@ _RACED: Final = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.DeadlockDetected,
 )
-"""What a server meets that creates the same thing at the same moment as another."""
+"""Errors of a server that creates a table at the same moment as another server."""
 
 
 def migrate(connection: psycopg.Connection, schema: str) -> int:
-    """Brings the schema up to this version, once, whoever else tries at the same moment; returns its version.
+    """Migrate the schema to this version and return the version; concurrent servers migrate it only once.
 
-    Servers that start together take turns by the row of the version. Raises ``StoreError`` where the tables
-    are not ours, or too new.
+    Servers that start together lock the row of the version. Raises ``StoreError`` if the tables are not Callosum's or
+    are too new.
     """
     for left in range(_TRIES, -1, -1):
         try:

@@ -1,4 +1,4 @@
-"""The statements of ``statements.sql``, by name."""
+"""Load the statements of ``statements.sql`` by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version the tables of a schema have, without touching them, and what would make them newer."""
+"""Read the schema version of the tables without changing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KNOWN = SCHEMA
 
 
 def found(url: str) -> int | None:
-    """The version of the tables; None where there are none yet."""
+    """Return the version of the tables, None if there are none yet."""
     address = address_of(url)
     with explained(address), PostgresConnections(address).alone() as connection:
         try:

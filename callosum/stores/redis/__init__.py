@@ -1,13 +1,12 @@
-"""The store in a Redis, a Valkey or a Redis Cluster.
+"""A store in a Redis, a Valkey or a Redis Cluster.
 
-* What is kept, and where: ``names``, ``records``.
-* The connection: ``link`` (what the server promises, its scripts and errors), ``pool``; ``spaces`` (its namespaces).
-* A transaction: ``transactions`` is the flow. ``view`` finds a step's view in what ``look.lua`` brought, ``draft`` runs
-  the steps, ``change`` makes commands of what they want, ``apply.lua`` runs them if nothing was changed meanwhile;
-  ``recall`` is what the process knows without looking.
-* Without a turn: ``reads`` (actions), ``journal`` (entries, moments), ``retention`` (what is forgotten), ``wake``
-  (word of what ended).
-* ``store`` puts them together. ``carry`` and ``version`` are for moving a store and for looking at it.
+* Storage layout: ``names`` (Redis keys), ``records`` (their values).
+* Connection: ``connection`` (durability, scripts, errors), ``pool``, ``deadline``; ``spaces`` (namespaces).
+* Transactions: ``transactions`` is the flow. ``view`` builds a step's view from what ``look.lua`` returns, ``draft``
+  runs the steps, ``change`` turns their changes into commands, ``apply.lua`` runs the commands if nothing changed
+  meanwhile. ``cache`` holds what the process knows without asking the server; ``bodies`` fetches journal entries.
+* Outside transactions: ``reads`` (actions), ``journal`` (entries, moments), ``retention``, ``notifications``.
+* ``store`` puts the parts together. ``export`` copies a store, ``version`` reads its schema version.
 """
 
 from callosum.stores.redis.store import RedisStore

@@ -1,4 +1,4 @@
-"""Fetches what the journal keeps of actions when they were opened."""
+"""Fetch the journal entries that opened actions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def fetch(client: Any, space: NamespaceKeys, ids: Sequence[int]) -> dict[int, by
 
 
 class BodyReader:
-    """Fetches bodies and sessions' last calls for one view, each once: a step may run again after its change.
+    """Fetch bodies and sessions' last calls for one view, each once: a step may run again after its change.
 
-    A server that is away then costs the summaries, not the decision.
+    If the server is unreachable then, the decision lacks the summaries but is still made.
     """
 
     def __init__(self, client: Any, space: NamespaceKeys) -> None:

@@ -1,8 +1,8 @@
-"""What this process knows already, so that a transaction need not look: it is applied only if that still stands.
+"""Cache views, so that a transaction needs no read of its own; the server applies it only if the view is still true.
 
-A look at some keys is kept with the moment up to which it is known to be true. The process folds its own changes
-into it; a change by anybody else leaves its moment under the names that the look depends on (``names``), and the
-server tells.
+A view of some keys is cached with the moment up to which it is known to be true. The process merges its own changes
+into it. Any other process's change stores its moment under the names that the view depends on (see ``names``), and
+``apply.lua`` then refuses the transaction.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from callosum.stores.redis.records import KeyKnowledge
 from callosum.stores.redis.view import ViewData
 
 KEPT: Final = 60.0
-"""For how many seconds what is known is taken for true, until the server says otherwise."""
+"""Seconds for which a cached view is used, unless the server refuses it before."""
 _LOOKS: Final = 2_000
 _REPORTS: Final = 10_000
 _LARGE: Final = 32
-"""How many records a look may hold to be kept; where more is going on it is overtaken before it is of use."""
+"""Maximum number of records in a cached view. Busier keys change before such a view is used again."""
 _STALE: Final = 10.0
-"""Seconds after which an idea of the server's time is replaced even by a worse one."""
+"""Seconds after which an estimate of the server's time is replaced even by a worse one."""
 
 CacheKey = tuple[str, str, tuple[Key, ...], bool, str, str]
-"""What makes two looks the same: namespace, session, keys, whether for what is live, parent, predecessor."""
+"""Key of a cached view: namespace, session, keys, whether live actions are included, parent, predecessor."""
 KnowledgeByKey = Mapping[tuple[str, str], KeyKnowledge]
 
 
 class CachedView(Struct):
-    """One look. ``names``: what it depends on; ``last``: up to which moment it is true; ``since``: when that was."""
+    """A cached view. ``names``: names it depends on. ``last``: moment up to which it is true. ``since``: its time."""
 
     seen: ViewData
     names: frozenset[str]
@@ -43,7 +43,7 @@ class CachedView(Struct):
 
 
 class CachedAction(Struct):
-    """An action that this process opened, for its report. ``place``: the look that it was opened with."""
+    """An action that this process opened, kept for its report. ``place``: cache key of the view it was opened with."""
 
     record: Record
     known: KnowledgeByKey
@@ -53,31 +53,31 @@ class CachedAction(Struct):
 
 
 def cache_key_of(scope: Scope) -> CacheKey | None:
-    """Where a scope's look is kept; None where it also looks for something that is found in no other way."""
+    """Return the cache key of a scope's view, None if the scope needs data that no cached view has."""
     if scope.find is not None or scope.waits or not scope.keys:
         return None
     return scope.namespace, scope.session, scope.keys, scope.live, scope.parent, scope.continues
 
 
 class RedisCache:
-    """Looks and opened actions of one process. Entries are replaced, never changed, so threads need no lock."""
+    """Cached views and opened actions of one process. Entries are replaced, never changed: threads need no lock."""
 
     def __init__(self) -> None:
         self._looks: dict[CacheKey, CachedView] = {}
         self._opened: dict[tuple[str, int], CachedAction] = {}
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Empty the cache."""
         self._looks.clear()
         self._opened.clear()
 
     def look(self, place: CacheKey | None) -> CachedView | None:
-        """What is known at a place."""
+        """Return the cached view with this key, None if there is none or it is too old."""
         found = self._looks.get(place) if place is not None else None
         return found if found is not None and time.monotonic() - found.since < KEPT else None
 
     def report(self, scope: Scope) -> CachedAction | None:
-        """The action whose report a scope is for, once; None if it looks for anything else too."""
+        """Remove and return the action that a scope reports; None if the scope needs anything else too."""
         find = scope.find
         if find is None or find.id is None or scope.keys or scope.waits or scope.call is not None:
             return None
@@ -85,13 +85,13 @@ class RedisCache:
         return found if found is not None and time.monotonic() - found.since < KEPT else None
 
     def keep_action(self, namespace: str, id: int, opened: CachedAction) -> None:
-        """Keeps an action that was opened."""
+        """Cache an opened action."""
         if len(self._opened) >= _REPORTS:
             self._opened.clear()
         self._opened[namespace, id] = opened
 
     def keep_look(self, place: CacheKey, found: CachedView) -> None:
-        """Keeps a look."""
+        """Cache a view, unless it is too large."""
         if len(found.seen.records) > _LARGE:
             self._looks.pop(place, None)
             return
@@ -100,12 +100,12 @@ class RedisCache:
         self._looks[place] = found
 
     def drop(self, place: CacheKey) -> None:
-        """Forgets a look that does not stand."""
+        """Remove a view that is no longer true."""
         self._looks.pop(place, None)
 
 
 def with_own_changes(seen: ViewData, docs: KnowledgeByKey, records: Mapping[int, Record]) -> ViewData:
-    """A look with one's own changes in it, and without what belonged to a single call."""
+    """Return view data with this process's own changes merged in, without what belongs to a single call."""
     known = {**seen.known, **docs}
     needed = {int(act.id) for one in known.values() for act in one.acts}
     every = {**seen.records, **records}
@@ -114,9 +114,9 @@ def with_own_changes(seen: ViewData, docs: KnowledgeByKey, records: Mapping[int,
 
 
 class ServerTime:
-    """What the server's clock says now, from its answers and this process's monotonic clock.
+    """Estimate the server's clock from its answers and this process's monotonic clock.
 
-    A machine's own clock may be wrong by days; it plays no part.
+    The machine's own clock may be wrong by days; it is not used.
     """
 
     def __init__(self) -> None:
@@ -124,10 +124,10 @@ class ServerTime:
         self._taken = 0.0
 
     def heard(self, moment: int) -> None:
-        """Notes the moment in an answer that has just come. Of some the nearest is kept.
+        """Update the estimate with the moment in an answer that has just arrived. The best of recent ones is kept.
 
-        It counts from the arrival: an answer that was long on its way then leaves the idea of the time behind the
-        server's, never ahead of it, where leases would seem to have ended that have not.
+        The moment counts from the arrival, so a slow answer puts the estimate behind the server's clock, never
+        ahead of it: an estimate ahead would make running leases look expired.
         """
         came = time.monotonic()
         offset, known = moment - came * SECOND, self._offset
@@ -135,5 +135,5 @@ class ServerTime:
             self._offset, self._taken = offset, came
 
     def now(self) -> int | None:
-        """Now, in microseconds; None before anything was heard."""
+        """Return the estimated moment in microseconds, None before the first answer."""
         return None if self._offset is None else int(self._offset + time.monotonic() * SECOND)

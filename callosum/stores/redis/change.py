@@ -1,4 +1,4 @@
-"""From a step's change to the commands that ``apply.lua`` runs."""
+"""Turn a step's change into the commands that ``apply.lua`` runs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
 _NOBODY: Final = "0" * 16
 _SELDOM: Final = 64
 _UNREPORTED: Final = 1000
-"""How many calls without a lease a session may leave unreported before the oldest cannot be found without an id."""
+"""Number of unreported calls without a lease that are listed for a session; an older one needs its id to be found."""
 
 
 Commands = list[Raw | str | int]
-"""Commands, one behind the other, each with the number of its words in front: of Redis, or ``apply.lua``'s own."""
+"""Commands in a row, each preceded by the number of its words. They are commands of Redis or of ``apply.lua``."""
 
 
 def missing(seen: ViewData, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
-    """What a change is about that the look for it did not bring."""
+    """Return the ids and the (key, session) pairs that a change needs and its view data lacks."""
     me = scope.session
     acts = {settle.action.id for settle in change.settles} | {entry.action for entry in change.entries if entry.action}
     places = {(move.key, me) for move in change.moves}
@@ -54,11 +54,12 @@ def missing(seen: ViewData, scope: Scope, change: Change) -> tuple[set[int], set
 
 
 class ChangeWriter:
-    """The commands of one change.
+    """Collect the commands of one change.
 
-    ``changed`` are the names under which it is seen, ``depends`` those of what it writes anew and must not have been
-    changed meanwhile (``names``). ``opened`` is the action it opens, ``settled`` those it moved on, ``docs`` what
-    sessions know by it; ``noted`` is whether its session was noted lately.
+    ``changed``: names under which others notice the change. ``depends``: names of the values it overwrites, which
+    must not have changed meanwhile (see ``names``). ``opened``: the action it opens. ``settled``: actions whose state
+    it changes. ``docs``: what sessions know of keys afterwards. ``noted``: True if this process recorded the session
+    a short while ago.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class ChangeWriter:
         self.docs: dict[tuple[str, str], KeyKnowledge] = {}
         self.settled: dict[int, Record] = {}
         self.late: set[tuple[str, str]] = set()
-        """Of the docs those of acts that are reported so late that upkeep, an older version's too, may have forgotten
-        where they are found."""
+        """Entries of ``docs`` whose action is reported so late that upkeep may have made it unfindable.
+
+        Upkeep of an older version counts too.
+        """
 
     def write(self, change: Change) -> None:
-        """Writes all of it. Raises what cannot be stored."""
+        """Collect the commands of the whole change. Raises an error if a value cannot be stored."""
         for settle in change.settles:
             self._settle(settle)
         for revision in change.revisions:
@@ -120,7 +123,7 @@ class ChangeWriter:
         )
 
     def _keep(self, record: Record) -> None:
-        """Keeps the decision's own entry as an action, or as a refused call that a person may still approve."""
+        """Store the decision's own entry as an action, or as a refused call that a person may still approve."""
         action = record.action
         at = self.own(action.id)
         self._do("HSET", self.space.key("a"), at, text_of(blob_of(record, self.own)))
@@ -130,7 +133,7 @@ class ChangeWriter:
             self._do("ZADD", self.space.key("ids"), at, at)
 
     def _open(self, record: Record) -> None:
-        """Lets others find an action."""
+        """Add an action to the lists that find it."""
         action = record.action
         space, at, state, session = self.space, self.own(action.id), action.state, action.session
         self.opened = record
@@ -157,7 +160,7 @@ class ChangeWriter:
             self._print(at, record, key)
 
     def _print(self, at: str, record: Record, key: Key) -> None:
-        """Lets an act be found by its digests."""
+        """Make an action findable by its fingerprints."""
         if record.prints:
             members = [f"{print_.hex()}:{at}:{record.action.session}" for print_ in record.prints]
             self._do("ZADD", self.space.key("p", key.name), *(part for one in members for part in (0, one)))
@@ -167,7 +170,7 @@ class ChangeWriter:
                 self._commit(at, record, key.name)
 
     def _commit(self, at: str, record: Record, name: str) -> None:
-        """Lets a commitment be found on a key until it is over: upkeep forgets digests by their moment here."""
+        """Make a commitment findable on a key until it ends; upkeep removes fingerprints by the moment noted here."""
         made = record.action.content.commitment
         if made is not None:
             member = f"{COMMITTED.hex()}:{at}:{record.action.session}"
@@ -191,7 +194,7 @@ class ChangeWriter:
         return self.settled.get(id) or self.seen.records[id]
 
     def _replace(self, after: Record) -> str:
-        """Writes an action that is there anew; returns its id as it is written."""
+        """Overwrite a stored action; return its id as 16 digits."""
         action = after.action
         at = f"{action.id:016d}"
         self._do("HSET", self.space.key("a"), at, text_of(blob_of(after)))
@@ -228,7 +231,7 @@ class ChangeWriter:
         self.wakes |= was is not state or settle.approved is not None
 
     def _moves_on(self, at: str, action: Action, was: State | None, state: State) -> None:
-        """Out of one list of what is live, and into another."""
+        """Move an action from one list of live actions to another."""
         space = self.space
         if was in _WAITS or was is State.UNKNOWN:
             self._do("ZREM", space.key("open"), at)
@@ -259,7 +262,7 @@ class ChangeWriter:
             self.changed.add(QUEUE)
 
     def _take_back(self, at: str, record: Record, key: Key) -> None:
-        """A failed or cancelled action is nobody's latest, and a look that failed was none."""
+        """Undo a failed or cancelled action: it is no session's newest action, and its read does not count."""
         session = record.action.session
         known = self._known(key.name, session)
         without = known.without(at)

@@ -1,4 +1,4 @@
-"""The connection to a Redis, a Valkey or a Redis Cluster: its URL, its scripts, what it promises, its errors."""
+"""Connect to a Redis, a Valkey or a Redis Cluster: URL, scripts, durability, errors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from callosum.stores.redis.pool import CONNECTIONS, LimitedPool, PoolExhausted
 
 SCHEMA: Final = 1
 _SYNC: Final = 5_000
-"""Milliseconds that the server may take to put a batch on disk."""
+"""Milliseconds that the server may take to write a batch to disk."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
 _OWN: Final = ("prefix", "durability", "replicas", "cluster", "pool", "password_file")
 _SINCE: Final = (7, 2)
-"""The version from which a client can wait until its writes are on disk."""
+"""First server version with WAITAOF, by which a client waits until its writes are on disk."""
 _AWAY: Final = (
     faults.ConnectionError,
     faults.TimeoutError,
@@ -43,9 +43,9 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Script:
-    """One of the scripts beside this module. The server keeps it; when it has lost it, it is sent again.
+    """A Lua script beside this module. The server caches it; if the server has lost it, it is sent again.
 
-    ``parts``: the files it is made of, in this order; the last one is the script, those before it are functions for it.
+    ``parts``: names of its files, in order. The last is the script; those before it define functions for it.
     """
 
     def __init__(self, *parts: str) -> None:
@@ -55,7 +55,7 @@ class Script:
 
 
 class NotDurable(StoreUnavailable):
-    """A script was run, and the server did not confirm that what it wrote survives. ``answer`` is the script's."""
+    """A script ran, but the server did not confirm that its writes survive. ``answer``: the script's answer."""
 
     def __init__(self, message: str, answer: Any) -> None:
         super().__init__(message)
@@ -63,24 +63,24 @@ class NotDurable(StoreUnavailable):
 
 
 class InDoubt(faults.ConnectionError):  # type: ignore[misc]
-    """The connection was lost after a script was sent, and nobody could be asked whether it was run."""
+    """The connection was lost after a script was sent, and no server could say whether it ran."""
 
 
 class RedisConnection:
-    """A pool of connections. Safe for threads, and after a fork.
+    """A pool of connections to the server. Safe for threads, and after a fork.
 
     ``url``: ``redis://``, ``rediss://``, ``unix://`` (or ``valkey://``, ``valkeys://``) as redis-py reads it, with
-    these beside:
+    these further parameters:
 
-    * ``prefix``: what all keys begin with (``callosum``);
-    * ``durability``: ``full`` refuses a server that cannot keep what a durable scope promises, ``server`` takes
-      whatever the server's own settings give;
-    * ``replicas``: how many replicas must have a durable batch too (0);
-    * ``cluster``: ``true`` for a Redis Cluster; a server says by itself that it is part of one;
-    * ``pool``: the most connections of this process, to each server of a cluster (16, at least 2);
-    * ``password_file``: a file with the password, for it to stand in no URL.
+    * ``prefix``: the beginning of every key (``callosum``);
+    * ``durability``: ``full`` refuses a server whose settings do not make durable batches survive power loss,
+      ``server`` accepts whatever the server's settings give;
+    * ``replicas``: number of replicas that must have received a durable batch (0);
+    * ``cluster``: ``true`` for a Redis Cluster; a server that belongs to one is also recognised without it;
+    * ``pool``: maximum number of connections of this process; in a cluster, to each server (16, at least 2);
+    * ``password_file``: a file with the password, so that no URL contains it.
 
-    Raises ``ConfigError`` for a URL or a server that cannot be used, ``StoreUnavailable`` for one that is away.
+    Raises ``ConfigError`` for a URL or a server that cannot be used, ``StoreUnavailable`` for one that is unreachable.
     """
 
     def __init__(self, url: str) -> None:
@@ -110,7 +110,7 @@ class RedisConnection:
             self._greet()
 
     def _connect(self) -> Any:
-        # RESP 2 has all that the scripts answer, and is read in fewer steps.
+        # RESP 2 can express every answer of the scripts, and redis-py parses it in fewer steps.
         more: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": CONNECT, "protocol": 2}
         if self._secret is not None:
             more["password"] = self._secret
@@ -125,7 +125,7 @@ class RedisConnection:
         return client
 
     def identify(self) -> str:
-        """Return the store's own id, which is made if there is none."""
+        """Return the id of the store. Create it if there is none."""
         found = self.client.get(self._identity)
         if found is None:
             self.client.set(self._identity, new_identity(), nx=True)
@@ -135,25 +135,25 @@ class RedisConnection:
 
     @property
     def epoch(self) -> int:
-        """Changes whenever the server may be another one, or hold other data."""
+        """Return a number that changes whenever the server may have been replaced or may hold other data."""
         return self._doubts if self.cluster else self._doubts + self.client.connection_pool.made
 
     def pool(self) -> Pool:
-        """The connections of this process now; of a cluster, those to all its servers together."""
+        """Return figures on this process's connections; for a cluster, on those to all its servers together."""
         if not self.cluster:
             lines: LimitedPool = self.client.connection_pool
             return lines.state()
         nodes = [node.redis_connection for node in self.client.get_nodes() if node.redis_connection is not None]
         pools = [node.connection_pool for node in nodes]
-        idle = sum(len(pool._available_connections) for pool in pools)  # noqa: SLF001 - nothing else tells it
+        idle = sum(len(pool._available_connections) for pool in pools)  # noqa: SLF001 - there is no public attribute
         used = sum(len(pool._in_use_connections) for pool in pools)  # noqa: SLF001
         return Pool(self.limit * max(len(nodes), 1), idle + used, idle)
 
     def lost(self) -> int:
-        """How many connections were lost so far, as far as scripts noticed; of a cluster nobody counts them."""
+        """Return how many connections scripts have lost so far; always 0 for a cluster, where they are not counted."""
         return 0 if self.cluster else self.client.connection_pool.lost
 
-    # --- what the server promises ---
+    # --- What the server guarantees ---
 
     def _servers(self) -> list[Any]:
         if not self.cluster:
@@ -161,7 +161,7 @@ class RedisConnection:
         return [self.client.get_redis_connection(node) for node in self.client.get_primaries()]
 
     def _greet(self) -> None:
-        """Looks at the server's settings, and at whose keys these are."""
+        """Check the server's settings, and that the keys have this schema version."""
         for server in self._servers():
             self._weigh(server)
         name = f"{self.prefix}:schema"
@@ -196,7 +196,7 @@ class RedisConnection:
             self.warnings.append(f"what was allowed at tiers 3 and 4 may be forgotten ({lost})")
             _logger.warning("%s: %s", self.place, self.warnings[-1])
         elif logs and how == "everysec" and can_wait and not self.cluster:
-            self._syncs = True  # with another one WAITAOF waits for a sync that never comes
+            self._syncs = True  # with any other appendfsync WAITAOF waits for a sync that never happens
         else:
             raise ConfigError(
                 f"the server cannot keep what tiers 3 and 4 need ({lost}). Set appendonly yes and appendfsync always"
@@ -205,12 +205,12 @@ class RedisConnection:
                 "store",
             )
 
-    # --- scripts ---
+    # --- Scripts ---
 
     def run(self, script: Script, clock: str, *args: bytes | str | int) -> Any:
-        """Runs a script; ``clock`` is its key, by which a cluster finds the server.
+        """Run a script. ``clock`` is its Redis key, by which a cluster finds the server.
 
-        It may be sent twice, if its connection is lost before its answer is there.
+        The script is sent again if the connection is lost before the answer arrives.
         """
         if self.cluster:
             try:  # the driver sends it again by itself
@@ -221,7 +221,7 @@ class RedisConnection:
         return answer
 
     def run_durable(self, script: Script, clock: str, *args: bytes | str | int) -> Any:
-        """As ``run``; returns once what it wrote survives power loss, as far as the server can promise that."""
+        """Run a script like ``run``; return once its writes survive power loss, as far as the server guarantees it."""
         if self.cluster:
             return self.run(script, clock, *args)
         if not (self._syncs or self.replicas):
@@ -237,17 +237,17 @@ class RedisConnection:
         return answer
 
     def _doubt(self, identity: bytes | None) -> None:
-        """Compare the id that came with an answer: all data may be gone without any connection having been lost."""
+        """Compare the store id in an answer: all data may be lost although no connection was."""
         if self._identified is not None and identity != self._identified:
             self._doubts += 1
 
     def _exchange(
         self, script: Script, clock: str, args: tuple[bytes | str | int, ...], *more: tuple[str | int, ...]
     ) -> list[Any]:
-        """Runs a script, and ``more`` commands behind it on the same connection: one round trip. Returns the answers.
+        """Run a script, then the commands ``more`` on the same connection, in one round trip. Return the answers.
 
-        Behind the arguments stands 1 when the script may have been run before, else 0. The driver's own way through
-        ``execute_command`` costs a multiple of what the server needs for a script.
+        The last argument is 1 if the script may have run before, else 0. The driver's ``execute_command`` is avoided:
+        it takes several times as long as the server needs for a script.
         """
         pool: LimitedPool = self.client.connection_pool
         with bounded() as until:
@@ -255,7 +255,7 @@ class RedisConnection:
             try:
                 answers = self._sent(connection, until, script, clock, args, more)
                 if isinstance(answers[0], faults.NoScriptError):
-                    # It may have been run by the server that forgot it since.
+                    # The script may have run before the server lost it.
                     answers = self._sent(connection, until, script, clock, args, more, again=1)
             finally:
                 pool.release(connection)
@@ -274,7 +274,7 @@ class RedisConnection:
         more: tuple[tuple[str | int, ...], ...],
         again: int = 0,
     ) -> list[Any]:
-        """Sends, and reads the answers. Again when the connection is lost, or the server is still loading.
+        """Send the commands and read the answers; repeat if the connection is lost or the server is still loading.
 
         A script that is sent again is sent as a whole: a server that was started anew knows none.
         """
@@ -306,18 +306,18 @@ class RedisConnection:
             time.sleep(pause)
             pause, again = max(0.05, pause * 2), 1
 
-    # --- errors ---
+    # --- Errors ---
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turns the driver's errors into the store's."""
+        """Raise the driver's errors as errors of the store."""
         try:
             yield
         except (faults.RedisError, faults.RedisClusterException) as error:
             raise self.told(error) from error
 
     def told(self, error: Exception) -> StoreError | StoreUnavailable:
-        """An error of the driver as one of the store."""
+        """Return the store's error for an error of the driver."""
         if isinstance(error, PoolExhausted):
             return StoreUnavailable(f"{self.place}: {error}")
         if isinstance(error, faults.MaxConnectionsError):
@@ -329,12 +329,12 @@ class RedisConnection:
         return StoreUnavailable(f"{self.place} cannot be used now: {error}")
 
     def close(self) -> None:
-        """Closes all connections of this process; a later use opens new ones."""
+        """Close all connections of this process; the next use opens new ones."""
         self.client.close()
 
 
 def _config(server: Any) -> dict[str, str]:
-    """The settings that matter; none where the server does not tell them (a managed one)."""
+    """Return the settings that matter; empty if the server hides them, as managed servers do."""
     try:
         found = server.config_get("append*", "maxmemory-policy")
     except faults.ResponseError:
@@ -343,7 +343,7 @@ def _config(server: Any) -> dict[str, str]:
 
 
 def _packed(words: tuple[bytes | str | int, ...]) -> bytes:
-    """A command as the server reads it."""
+    """Return a command in the wire format."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         raw = word if isinstance(word, bytes) else str(word).encode()
@@ -352,7 +352,7 @@ def _packed(words: tuple[bytes | str | int, ...]) -> bytes:
 
 
 def _answer(connection: Any) -> Any:
-    """The next answer of a connection; an error that the server answers is returned, for others may follow it."""
+    """Return the next answer on a connection. An error answer is returned, not raised: more answers may follow it."""
     try:
         return connection.read_response()
     except faults.ConnectionError:
@@ -369,7 +369,7 @@ def _password(file: str) -> str:
 
 
 def _number(own: dict[str, str], name: str, default: int, *, least: int) -> int:
-    """A number of the URL's query."""
+    """Return a whole number from the URL's query, ``default`` if it is absent."""
     given = own.get(name, "")
     if not given:
         return default
@@ -383,7 +383,7 @@ def _text(value: bytes | str) -> str:
 
 
 def _parted(url: str) -> tuple[str, dict[str, str]]:
-    """The URL as redis-py takes it, and our own parts of its query."""
+    """Return the URL for redis-py, and Callosum's own parameters of its query."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
         raise ConfigError(f"{parts.scheme}:// is no Redis", "store")
@@ -394,12 +394,12 @@ def _parted(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _shown(url: str) -> str:
-    """The URL without its password and its query."""
+    """Return the URL without its password and its query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
 
 
 def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """A flat answer of names and values, in pairs."""
+    """Return a flat answer of names and values as pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))

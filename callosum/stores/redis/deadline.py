@@ -1,9 +1,9 @@
-"""One deadline for everything an operation does, however often the driver tries again inside it.
+"""Set one deadline for a whole operation, however often the driver retries inside it.
 
 redis-py retries on three levels, one inside the other: a command, the connection it needs, that connection's handshake.
-On a server that does not answer each try lasts until its timeout, and the levels multiply. In a cluster there are more:
-each node is asked for the nodes of all slots, before each try of a command. There the connections themselves know the
-deadline, and none begins anything after it.
+If a server does not answer, each try lasts until its timeout, and the levels multiply. A cluster adds another level:
+before each try of a command the driver asks every node for the nodes of all slots. There the connections themselves
+know the deadline, and none starts anything after it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TIMEOUT: Final = 5.0
 CONNECT: Final = 2.5
 """Seconds that opening a connection may take."""
 PATIENCE: Final = 8.0
-"""Seconds that an operation may take in all, while the server does not answer."""
+"""Seconds that a whole operation may take while the server does not answer."""
 _RETRIES: Final = 7
-"""Number of tries after the first one: where the server refuses connections, they take about a second."""
+"""Number of retries after the first try; against a server that refuses connections they take about one second."""
 LEAST: Final = 0.05
-"""Seconds that a last try gets, at the least."""
+"""Minimum number of seconds that the last try gets."""
 
 
 class _Operation(threading.local):
@@ -41,7 +41,7 @@ _operation: Final = _Operation()
 
 @contextmanager
 def bounded() -> Iterator[float]:
-    """Give what is done in the block one deadline, by the monotonic clock; in another such block that one's."""
+    """Set one deadline, by the monotonic clock, for the block. A nested block keeps the outer block's deadline."""
     if _operation.until:
         yield _operation.until
         return
@@ -60,11 +60,11 @@ class BoundedRetry(Retry):  # type: ignore[misc]
         self._connection: Callable[[], Any] = lambda: None
 
     def belong(self, connection: Any) -> None:
-        """Limit the timeouts of this connection; it has a copy of the pool's retries for itself."""
+        """Limit the timeouts of this connection, which owns this copy of the pool's retry object."""
         self._connection = weakref.ref(connection)
 
     def call_with_retry(self, do: Callable[[], Any], fail: Callable[..., Any], *more: Any, **named: Any) -> Any:
-        """As the driver's."""
+        """Call ``do`` with retries, as the driver does."""
         with bounded() as until:
             limited = False
 
@@ -96,12 +96,12 @@ class BoundedRetry(Retry):  # type: ignore[misc]
         if connection is None:
             return
         connection.socket_timeout, connection.socket_connect_timeout = TIMEOUT, CONNECT
-        if connection._sock is not None:  # noqa: SLF001 - the driver tells it by name only in its newer versions
+        if connection._sock is not None:  # noqa: SLF001 - only newer versions of the driver have a public name for it
             connection._sock.settimeout(TIMEOUT)  # noqa: SLF001
 
 
 class _Ended(Exception):
-    """The deadline of the operation has passed. No error of the driver's, lest a retry around this one goes on."""
+    """The operation's deadline has passed. This is no driver error, so that an outer retry loop ends too."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def _ending() -> Iterator[None]:
             yield
         except _Ended as end:
             raise end.error from None
-        except faults.RedisClusterException as error:  # this is no RedisError, and its text alone says what it is
+        except faults.RedisClusterException as error:  # not a RedisError; only its text says what happened
             if time.monotonic() >= until:
                 raise _late() from error
             raise faults.ConnectionError(str(error)) from error
@@ -153,7 +153,7 @@ def _late() -> Exception:
 
 
 class _Limited:
-    """A connection whose timeouts end with the operation under way; to be put before one of the driver's classes."""
+    """A mixin for the driver's connections: their timeouts end with the running operation."""
 
     _sock: Any
 
@@ -163,7 +163,7 @@ class _Limited:
 
     @socket_timeout.setter
     def socket_timeout(self, _: float) -> None:
-        """Leave it: the driver sets what it was given, and this class knows better."""
+        """Ignore the value: the driver sets its configured timeout, but the deadline decides."""
 
     @property
     def socket_connect_timeout(self) -> float:
@@ -171,7 +171,7 @@ class _Limited:
 
     @socket_connect_timeout.setter
     def socket_connect_timeout(self, _: float) -> None:
-        """Leave it, as above."""
+        """Ignore the value, as above."""
 
     def send_packed_command(self, *words: Any, **named: Any) -> Any:
         if self._sock is not None:
@@ -180,15 +180,15 @@ class _Limited:
 
 
 class _Connection(_Limited, redis.Connection):  # type: ignore[misc]
-    """Over TCP."""
+    """A connection over TCP."""
 
 
 class _SecureConnection(_Limited, redis.SSLConnection):  # type: ignore[misc]
-    """Over TLS."""
+    """A connection over TLS."""
 
 
 class ClusterPool(redis.ConnectionPool):  # type: ignore[misc]
-    """Connections to one node of a cluster."""
+    """A pool of connections to one node of a cluster."""
 
     def __init__(self, connection_class: type[Any] = redis.Connection, **settings: Any) -> None:
         secure = issubclass(connection_class, redis.SSLConnection)
@@ -196,7 +196,7 @@ class ClusterPool(redis.ConnectionPool):  # type: ignore[misc]
 
 
 def _left() -> float:
-    """Return the seconds left to this thread's operation. Raises ``_Ended``, after which the driver tries nothing."""
+    """Return the seconds left for this thread's operation. Raises ``_Ended``, after which the driver stops retrying."""
     if not _operation.until:
         return PATIENCE
     left = _operation.until - time.monotonic()

@@ -1,4 +1,4 @@
-"""From the steps of a round to what they want done: the part of a transaction that happens in this process."""
+"""Run the steps of a round and collect their commands: the part of a transaction that runs in this process."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from callosum.stores.redis.spaces import Namespaces
 from callosum.stores.redis.view import RedisView, ViewData
 
 TOLERANCE: Final = 20_000
-"""By how many microseconds a transaction's moment may be moved on while it is applied."""
+"""Microseconds by which a transaction's moment may be moved to a later one while it is applied."""
 
 Origin = tuple[str, str, str, str]
-"""A session (with its namespace), and what it says of where it comes from."""
+"""Namespace and name of a session, its parent and its predecessor."""
 
 
 class Basis(Struct):
-    """On what one request's step runs. ``last``: the moment up to which ``seen`` is known to be true.
+    """The data that one request's step runs on. ``last``: the moment up to which ``seen`` is known to be true.
 
-    ``names``: what a look that is recalled depends on. ``place`` and ``look``: what of it is remembered; for the report
-    of an action, the look that it was opened with.
+    ``recalled``: True if ``seen`` comes from the cache. ``names``: names that a cached view depends on. ``place`` and
+    ``look``: its key in the cache, and the cached view; for a report, the view with which the action was opened.
     """
 
     seen: ViewData
@@ -44,9 +44,9 @@ class Basis(Struct):
 
 
 class Draft(Struct):
-    """What the steps of a round want done. ``looks``: the names that must stand since a moment.
+    """The combined changes of a round's steps. ``looks``: names that must not have changed since a moment.
 
-    ``taken``: how many of the requests are in it.
+    ``taken``: number of requests that it covers. ``span``: number of moments that it uses.
     """
 
     own: OwnIds
@@ -65,7 +65,7 @@ class Draft(Struct):
 
 
 class Drafter:
-    """Runs steps. ``noted``: when what a session says of itself was last written down by this process."""
+    """Run steps. ``noted``: moment at which this process last recorded a session's origin."""
 
     def __init__(self, spaces: Namespaces, probe: Probe, noted: Mapping[Origin, int], crowds: Crowds) -> None:
         self._link = spaces.link
@@ -76,12 +76,12 @@ class Drafter:
     def draft(
         self, space: NamespaceKeys, requests: Sequence[Request], bases: Sequence[Basis], own: OwnIds, observe: int
     ) -> Draft:
-        """Runs the steps of the first of these requests, as many as do not depend on one another."""
+        """Run the steps of the first requests, up to the first one that depends on an earlier one's change."""
         draft = Draft(own, [], [], [], [], [], {}, set())
         for (scope, step), basis in zip(requests, bases, strict=True):
             depends = _depends(scope, basis)
             if not draft.changed.isdisjoint(depends):
-                break  # it must see what one before it changed
+                break  # it must see the change of an earlier request
             draft.taken += 1
             at = own.base + draft.span
             view: View | None = None
@@ -99,7 +99,7 @@ class Drafter:
                 answer = Applied(change, tuple(range(at, at + len(change.entries))), at)
             except (StoreUnavailable, RedisError):
                 raise
-            except Exception as error:  # noqa: BLE001 - it fails alone, and is handed to the one who asked
+            except Exception as error:  # noqa: BLE001 - the request fails alone; its caller gets the error
                 answer, view, write = error, None, None
             draft.answers.append(answer)
             draft.views.append(view)
@@ -124,7 +124,7 @@ class Drafter:
         return draft
 
     def _fetch(self, space: NamespaceKeys, seen: ViewData, ids: set[int], places: set[tuple[str, str]]) -> None:
-        """Brings what a change is about and the look did not bring."""
+        """Fetch the records and marks that a change needs and the view data lacks."""
         if not (ids or places):
             return
         wanted = sorted(places)
@@ -141,7 +141,7 @@ class Drafter:
             seen.known[place] = known_of(blob) if blob is not None else NOTHING
 
     def alike(self, requests: Sequence[Request], draft: Draft) -> bool:
-        """Whether the steps would want the same a little later, so that their moment may be moved on."""
+        """Return True if the steps would decide the same a little later, so that their moment may move."""
         for (_, step), answer, view in zip(requests, draft.answers, draft.views, strict=False):
             if view is None or not isinstance(answer, Applied):
                 continue
@@ -151,7 +151,7 @@ class Drafter:
         return True
 
     def moved(self, requests: Sequence[Request], draft: Draft, shift: int) -> list[Applied | Exception]:
-        """The answers at the moment at which they were applied: each step tells its ids by its view's now."""
+        """Return the answers for the moment at which they were applied; a step's ids follow from its view's now."""
         moved: list[Applied | Exception] = []
         for (_, step), answer, view in zip(requests, draft.answers, draft.views, strict=False):
             if view is None or not isinstance(answer, Applied):
@@ -163,12 +163,12 @@ class Drafter:
         return moved
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------
 
 
 def _depends(scope: Scope, basis: Basis) -> set[str]:
-    """The names under which a change would be seen that matters to a scope."""
-    if basis.names is not None:  # a look that was made before
+    """Return the names whose change would matter to a scope."""
+    if basis.names is not None:  # a cached view
         names = set(basis.names)
     else:
         seen = basis.seen
@@ -185,12 +185,12 @@ def _depends(scope: Scope, basis: Basis) -> set[str]:
 
 
 def origin_of(scope: Scope) -> Origin:
-    """What the session of a scope says."""
+    """Return the origin that the session of a scope states."""
     return scope.namespace, scope.session, scope.parent, scope.continues
 
 
 def _shape(change: Change) -> tuple[Any, ...]:
-    """What a change does, without its moments and words."""
+    """Return what a change does, without its moments and texts."""
     opening = change.open
     return (
         [(entry.event, entry.verdict, entry.outcome, entry.keys) for entry in change.entries],

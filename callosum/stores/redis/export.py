@@ -1,4 +1,4 @@
-"""The Redis store as records that can be carried into another store, and back."""
+"""Export the Redis store as records for another store, and import such records."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from callosum.stores.writes import opened
 
 _STAMP: Final = Script("stamp")
 _STONE: Final = 500
-"""After how many entries ``apply.lua`` notes a moment."""
+"""Number of journal entries after which ``apply.lua`` notes a moment."""
 _NOBODY: Final = "0" * 16
 
 
 class RedisExport:
-    """The store at ``url``."""
+    """Scan and load the store at ``url``."""
 
     def __init__(self, url: str) -> None:
         self.link = RedisConnection(url)
@@ -68,7 +68,7 @@ class RedisExport:
 
     @contextmanager
     def _pipe(self) -> Iterator[Any]:
-        """Commands that are sent together, and on one server applied together."""
+        """Send commands together; outside a cluster they are applied together too."""
         with self.link.client.pipeline(transaction=not self.link.cluster) as pipe:
             yield pipe
             pipe.execute()
@@ -98,7 +98,7 @@ class RedisExport:
             yield page
 
     def _journal(self, after: str) -> Iterator[Page]:
-        """The place is how far one is in each namespace, as JSON."""
+        """Yield pages of entries; each page comes with the position in every namespace, as JSON."""
         at: dict[str, int] = msgspec.json.decode(after) if after else {}
         for space in self._spaces():
             while rows := self._rows(space, at.get(space.namespace, 0)):
@@ -129,7 +129,7 @@ class RedisExport:
         }
 
     def _marks(self) -> Iterator[Page]:
-        """Goes through all keys of the server, and remembers the names of which it may tell twice."""
+        """Scan all keys of the server. SCAN may return a key twice, so the names are remembered."""
         for space in self._spaces():
             begin = space.key("m", "").rstrip(":") + ":"
             pattern = "".join(f"\\{sign}" if sign in "[]*?^-\\" else sign for sign in begin) + "*"
@@ -245,7 +245,7 @@ class RedisExport:
             pipe.set(self._clock_of(space), last)
 
     def _list(self, pipe: Any, space: NamespaceKeys, id: int, record: Record) -> None:
-        """Puts an action where others find it, as ``change.Write`` does."""
+        """Add an action to the lists that find it, as ``change.ChangeWriter`` does."""
         at, action = f"{id:016d}", record.action
         state = action.state
         pipe.hset(space.key("a"), at, blob_of(record))
@@ -451,7 +451,7 @@ def _found_by(record: Record | None, print_: bytes) -> bool:
 
 
 def _shown(mark: Mark) -> Mark:
-    """A mark as every store keeps it: what was told is dated, or nothing was told."""
+    """Return a mark as every store keeps it: an undated notification loses its details."""
     return mark if mark.notified_at else Mark(mark.read, mark.notified, mark.notified_kind)
 
 

@@ -1,4 +1,4 @@
-"""The journal as it is read: in order, and so that a reader who goes on misses nothing."""
+"""Read the journal in order, so that a reader who continues after the last entry misses nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOREVER: Final = 2**62
 
 
 class RedisJournal:
-    """The entries of all namespaces, and the moments at which they stand."""
+    """Read entries of all namespaces, and the store's time."""
 
     def __init__(self, spaces: Namespaces) -> None:
         self._spaces = spaces
@@ -30,7 +30,7 @@ class RedisJournal:
             return max(self.today(), last)
 
     def today(self) -> int:
-        """Now by the clock."""
+        """Return the clock's current moment, in microseconds."""
         if self._spaces.clock is not None:
             return self._spaces.clock()
         space = self._spaces.of(DEFAULT_NAMESPACE)
@@ -52,8 +52,8 @@ class RedisJournal:
     ) -> list[Entry]:
         found: list[Entry] = []
         with self._link.explained():
-            # What comes later gets a later moment, so up to here everything is there already. In a cluster, where each
-            # namespace has its own clock, that is so of what is a little older, in namespaces that are new too.
+            # A later entry gets a later moment, so everything up to here is complete. In a cluster, where each
+            # namespace has its own clock, only somewhat older moments are complete, in new namespaces too.
             horizon = _FOREVER
             if namespace is None:
                 horizon = self.server_time() - LATE if self._link.cluster else self._last()
@@ -65,19 +65,19 @@ class RedisJournal:
         found = sorted((entry for entry in found if entry.seq <= horizon), key=lambda entry: entry.seq)
         if newest:
             return found[-limit:]
-        # In a cluster two namespaces may share a moment: who goes on after it must have seen both.
+        # In a cluster two namespaces may share a moment: a reader that continues after it must have seen both.
         return (
             [entry for entry in found if entry.seq <= found[limit - 1].seq] if len(found) > limit > 0 else found[:limit]
         )
 
     def _last(self) -> int:
-        """The last moment that was taken, on one server."""
+        """Return the last moment used on a single server."""
         return int(self._link.client.get(f"{self._link.prefix}:clock") or 0)
 
     def page(
         self, space: NamespaceKeys, after: int, limit: int, session: str | None, key: str | None, *, newest: bool
     ) -> tuple[int, list[Entry]]:
-        """Entries of one namespace, and the moment up to which none can come any more, wherever others' clocks are."""
+        """Return entries of one namespace, and the moment up to which no further entry can appear in it."""
         low, high = (f"({after}" if after > 0 else "-"), "+"
         found: list[Entry] = []
         horizon = 0

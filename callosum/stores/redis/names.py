@@ -1,4 +1,4 @@
-"""Names: which keys of Redis a namespace has, and which context keys meet one another."""
+"""Names of a namespace's Redis keys, and the names by which transactions notice each other's changes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from callosum.model import Key
 from callosum.stores.keys import above
 
 PREFIX: Final = "callosum"
-"""What every key of a store begins with, unless the URL says otherwise."""
+"""Beginning of every key of a store, unless the URL sets another ``prefix``."""
 
 
 class NamespaceKeys:
-    """The keys of one namespace. They share a hash tag, so a Redis Cluster keeps them in one slot.
+    """The Redis keys of one namespace. They share a hash tag, so a Redis Cluster keeps them in one slot.
 
-    ``tag`` stands in front of each: ``callosum:{default}:log`` is the journal of the namespace ``default``.
+    ``tag`` begins each key: ``callosum:{default}:log`` is the journal of the namespace ``default``.
     Bytes that would end the tag early are written as ``%xx``.
     """
 
@@ -25,7 +25,7 @@ class NamespaceKeys:
         self.tag = f"{prefix}:{{{_written(namespace)}}}:"
 
     def key(self, name: str, of: str = "") -> str:
-        """A key; ``of`` is the context key or the session whose it is."""
+        """Return a Redis key; ``of`` is the context key or the session that it belongs to."""
         return f"{self.tag}{name}:{of}" if of else self.tag + name
 
 
@@ -33,15 +33,16 @@ def _written(namespace: str) -> str:
     return namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
 
 
-# --- what a transaction looks at and what it changes --------------------------------------------------
+# --- What a transaction reads and what it changes ------------------------------------------------------
 #
-# Every change leaves its moment under these names; a transaction may be applied if none of the names that
-# it looked at was changed after it looked. ``K`` is a key, ``K\0`` what lies below a tree, ``K|`` the facets
-# of a key, ``K\0\0S`` what the session S knows of it and ``K\0\0\0S`` of what lies below it. Others begin with \1.
+# Every change stores its moment under these names. A transaction is applied only if none of the names that it
+# read was changed after it read them. ``K`` is a key, ``K\0`` everything below a tree, ``K|`` the facets of a
+# key, ``K\0\0S`` what the session S knows of the key, and ``K\0\0\0S`` what S knows below it. All other names
+# begin with \1.
 
 
 def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
-    """The names that a look at these keys depends on, made by the first of ``sessions`` and those it continues."""
+    """Return the names that a view of these keys depends on, for the first of ``sessions`` and those it continues."""
     found: set[str] = set()
     who = list(sessions)
     me = who[0]
@@ -50,7 +51,7 @@ def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
         over = above(name)
         found.add(name)
         found.update(over)
-        # What a session knows of a tree, or of what a key is a facet of, it knows of the key.
+        # What a session knows of a tree, or of the key that a facet belongs to, it also knows of the key itself.
         found.update([known_by(tree, me) for tree in over if tree[-1] == "/"])
         if name[-1:] == "/":
             found.add(name + "\0")
@@ -64,13 +65,13 @@ def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
 
 
 def learnt_by(name: str, session: str) -> list[str]:
-    """The names under which it is seen that a session knows more of a key: by itself, and from above it."""
+    """Return the names that change when a session learns of a key: the key's own, and those of the trees above."""
     return [known_by(name, session), *(known_by(tree + "\0", session) for tree in above(name) if tree[-1] == "/")]
 
 
 @lru_cache(4096)
 def changed_by(name: str) -> tuple[str, ...]:
-    """The names under which a change of a key is seen: by itself, from above it, and from what it is a facet of."""
+    """Return the names that change with a key: its own, those of the trees above, and that of its parent's facets."""
     found = [name]
     found += [tree + "\0" for tree in above(name) if tree[-1] == "/"]
     if "|" in name:
@@ -79,31 +80,31 @@ def changed_by(name: str) -> tuple[str, ...]:
 
 
 def known_by(name: str, session: str) -> str:
-    """The name of what a session knows of a key."""
+    """Return the name for what a session knows of a key."""
     return f"{name}\0\0{session}"
 
 
 def of_call(call: bytes) -> str:
-    """The name of a call's identity."""
+    """Return the name for a call's identity."""
     return f"\1c{call.hex()}"
 
 
 def of_action(id: int) -> str:
-    """The name of an action."""
+    """Return the name for an action."""
     return f"\1a{id}"
 
 
 def of_reports(session: str) -> str:
-    """The name of what a session has not reported."""
+    """Return the name for the unreported actions of a session."""
     return f"\1u{session}"
 
 
 def of_kin(session: str) -> str:
-    """The name of what a session said of where it comes from."""
+    """Return the name for the parent and the predecessor that a session stated."""
     return f"\1k{session}"
 
 
-# \1t is the scripts' own: until when a transaction may have a turn.
+# The scripts themselves use \1t: the moment until which a transaction may have a turn.
 
 QUEUE: Final = "\1q"
-"""The name of the namespace's waiting lines."""
+"""The name for the namespace's queues."""

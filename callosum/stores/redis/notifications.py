@@ -1,4 +1,4 @@
-"""What wakes those who wait: a message of the server, whichever process ended something."""
+"""Wake waiters by a message of the server, whichever process ended an action."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from callosum.stores.notifications import Notifier
 from callosum.stores.redis.connection import RedisConnection
 
 _LOOK_UP: Final = 0.5
-"""After how many seconds the thread sees that it is to stop."""
+"""Seconds after which the thread notices that it must stop."""
 _decode = msgspec.msgpack.Decoder(list[str]).decode
 
 
 def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
-    """Where something ended: the channel is the namespace's, and the message has the names of what was changed.
+    """Return the namespace and the keys on which an action ended.
 
-    Among these (``names.changed_by``) the keys themselves are those without a sign that says more.
+    The channel names the namespace; the message lists the changed names (``names.changed_by``), of which those
+    without a marker character are keys.
     """
     written = channel.partition(b":{")[2].rpartition(b"}")[0]
     namespace = unquote(written.decode())
     try:
         names = _decode(data)
     except (msgspec.DecodeError, ValueError):
-        return namespace, ()  # an older server's
+        return namespace, ()  # from an older version of Callosum
     return namespace, tuple(name for name in names if "\0" not in name and name[:1] != "\1" and name[-1:] != "|")
 
 
 class RedisNotifier(Notifier):
-    """Waits for the messages of all namespaces of one store."""
+    """Receive the messages of all namespaces of one store."""
 
     faults = (faults.RedisError, faults.RedisClusterException, OSError)
 
@@ -42,7 +43,7 @@ class RedisNotifier(Notifier):
         self._pattern = f"{link.prefix}:{{*}}:wake"
 
     def follow(self, stop: threading.Event) -> None:
-        """Subscribes over a connection of its own."""
+        """Subscribe over a separate connection until ``stop`` is set."""
         with self._link.client.pubsub() as messages:
             messages.psubscribe(self._pattern)
             while not stop.is_set():

@@ -1,4 +1,4 @@
-"""The connections of one process to one server: no more than the URL allows, and counted."""
+"""Pool of one process's connections to one server: limited by the URL, and counted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from redis import exceptions as faults
 from callosum.stores.base import Pool
 
 CONNECTIONS: Final = 16
-"""The most connections of one process to one server, unless the URL says otherwise (``pool=N``)."""
+"""Maximum number of connections of one process to one server, unless the URL sets ``pool=N``."""
 
 
 class PoolExhausted(faults.MaxConnectionsError):  # type: ignore[misc]
-    """Every connection stayed in use for as long as one may be waited for."""
+    """All connections stayed in use for the whole time that a thread may wait for one."""
 
 
 class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
-    """Connections of redis-py, lent to one thread at a time; who finds none free waits up to ``wait`` seconds.
+    """Connections of redis-py, each lent to one thread at a time.
 
-    A connection is lent as it is: one that died meanwhile fails on its first use, and whoever has it opens it again.
-    One of them listens for what wakes waiters, from the first wait on. Raises ``PoolExhausted``.
+    A thread that finds none free waits up to ``wait`` seconds; then ``PoolExhausted`` is raised. A connection is lent
+    unchecked: one that died meanwhile fails on its first use, and its borrower reopens it. From the first wait on,
+    one connection listens for notifications.
     """
 
     def __init__(self, *args: Any, limit: int = CONNECTIONS, wait: float = 5.0, **kwargs: Any) -> None:
@@ -31,13 +32,13 @@ class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
         super().__init__(*args, max_connections=limit, **kwargs)
 
     def reset(self) -> None:
-        """Forgets every connection; redis-py calls it in the beginning and after a fork."""
+        """Forget every connection. redis-py calls it at the start and after a fork."""
         self.waiting = self.waits = self.timeouts = self.lost = self.made = 0
         self._free = threading.Semaphore(self.limit)
         super().reset()
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
-        """Lends a connection, which may have to be opened first."""
+        """Lend a connection; open it first if it is closed."""
         self._checkpid()
         if not self._free.acquire(blocking=False):
             self._await()
@@ -61,11 +62,11 @@ class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
         return connection
 
     def release(self, connection: Any) -> None:
-        """Takes a connection back."""
+        """Take a connection back."""
         self._checkpid()
         with self._lock:
             if connection not in self._in_use_connections:
-                return  # lent before a fork, or forgotten
+                return  # it was lent before a fork, or forgotten by reset
             self._in_use_connections.remove(connection)
             self._available_connections.append(connection)
         self._free.release()
@@ -88,7 +89,7 @@ class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
             )
 
     def state(self) -> Pool:
-        """The connections as they are now."""
+        """Return figures on the connections as they are now."""
         with self._lock:
             idle = sum(map(_is_open, self._available_connections))
             used = sum(map(_is_open, self._in_use_connections))
@@ -96,4 +97,4 @@ class LimitedPool(redis.ConnectionPool):  # type: ignore[misc]
 
 
 def _is_open(connection: Any) -> bool:
-    return connection._sock is not None  # noqa: SLF001 - the driver tells it by name only in its newer versions
+    return connection._sock is not None  # noqa: SLF001 - only newer versions of the driver have a public name for it

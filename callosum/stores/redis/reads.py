@@ -1,4 +1,4 @@
-"""Looks at actions that take no turn: for status, briefs and reports."""
+"""Read actions outside transactions: for status, briefs and reports."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
 from callosum.stores.redis.view import RedisView, asked, parse_view_data
 
 PAGE: Final = 500
-"""How many rows are asked for at a time."""
+"""Number of rows fetched at a time."""
 _LIVE_LOOK: Final = 250
 
 
 class RedisReads:
-    """The methods of ``Store`` of the same names."""
+    """Implement the methods of ``Store`` with the same names."""
 
     def __init__(self, spaces: Namespaces, probe: Probe) -> None:
         self._spaces = spaces
@@ -31,7 +31,7 @@ class RedisReads:
         self._probe = probe
 
     def records(self, space: NamespaceKeys, ids: Sequence[bytes]) -> dict[int, Record]:
-        """These actions, and refused calls, as they are kept; without those that are gone."""
+        """Return the stored records of these actions and refused calls; missing ones are left out."""
         if not ids:
             return {}
         found = self._link.client.hmget(space.key("a"), ids)
@@ -42,7 +42,7 @@ class RedisReads:
         }
 
     def _opened_of(self, space: NamespaceKeys, ids: Sequence[bytes]) -> list[Action]:
-        """These actions, in this order; refused calls are left out."""
+        """Return these actions in this order, without refused calls."""
         return [probed(record.action, self._probe) for record in self.records(space, ids).values() if record.opened]
 
     def action(self, namespace: str, id: int) -> Action | None:
@@ -111,7 +111,7 @@ class RedisReads:
         return found[:limit]
 
     def _floor(self, space: NamespaceKeys, within: int) -> int:
-        """The moment of a namespace's ``within``-th newest entry, or of one a little newer; 0 if there are fewer."""
+        """Return the moment of the ``within``-th newest entry, or of a slightly newer one; 0 if there are fewer."""
         client = self._link.client
         if client.xlen(space.key("log")) <= within:
             return 0
@@ -136,7 +136,7 @@ class RedisReads:
         return sorted(near, key=lambda one: -(one.action.ended or one.action.started))
 
     def _looks(self, space: NamespaceKeys, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
-        """When one of these sessions last looked at a key, or acted on it, itself or through what covers it."""
+        """Return, for each key, when one of these sessions last read it or acted on it, directly or through a tree."""
         covers = {key: covering(key) for key in keys}
         names = sorted({name for group in covers.values() for name in group})
         if not (names and sessions):
@@ -182,7 +182,7 @@ class RedisReads:
         return [found[id] for id in sorted(found)]
 
     def farewells(self, namespace: str, limit: int) -> list[Entry]:
-        """Look back over ``PAGE`` entries: each comes over the network, whatever it is."""
+        """Return farewells among the newest ``PAGE`` entries; no more, because each is transferred to be examined."""
         space = self._spaces.of(namespace)
         with self._link.explained():
             rows = self._link.client.xrevrange(space.key("log"), count=PAGE)
@@ -194,7 +194,7 @@ class RedisReads:
         return Kin(*[(name or b"").decode() for name in found])
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------
 
 
 def _last_look(known: KeyKnowledge) -> int:

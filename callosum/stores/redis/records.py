@@ -1,7 +1,7 @@
-"""What is kept in Redis of an action, of what a session knows of a key, and of a journal entry.
+"""Encode actions, sessions' knowledge of keys, and journal entries for Redis.
 
-Ids stand in these as 16 digits, so that a transaction can leave room for its own: they are known for
-certain only when it is applied (``OwnIds``).
+Ids are written as 16 digits, so that a transaction can leave room for its own ids, which are certain only once it
+is applied (``OwnIds``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callosum.model import Action, Content, Entry, Host, Key, Mark, State, Verdi
 from callosum.stores.records import Record
 
 KEPT: Final = 64
-"""How many of a session's acts on a key are kept, for when the newest are taken back."""
+"""Number of a session's actions on a key that are kept, in case the newest ones are undone."""
 _READS: Final = 32
 
 _STATES: Final = {state.value: state for state in State}
@@ -31,7 +31,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 
 
 def text_of(data: bytes) -> msgspec.Raw:
-    """Bytes as a text of MessagePack: a server's scripts know no other sort."""
+    """Return bytes as a MessagePack text, the only kind that a server's scripts can read."""
     size = len(data)
     if size < 1 << 8:
         return msgspec.Raw(b"\xd9%c%b" % (size, data))
@@ -39,10 +39,10 @@ def text_of(data: bytes) -> msgspec.Raw:
 
 
 class OwnIds:
-    """The ids that a transaction will have. ``name`` is its own, ``base`` the moment it hopes for and its first id.
+    """The ids that a transaction will get. ``name``: its own name. ``base``: its expected moment and first id.
 
-    Where another moment will do as well, they are ``mark`` and six digits in what it writes, which no other text can
-    contain but by guessing it; with ``mark`` ``""`` they stand as they are hoped for.
+    If a later moment is acceptable, ids are written as ``mark`` and six digits, a text that occurs elsewhere only if
+    somebody guesses it, and ``apply.lua`` fills in the real ids. With an empty ``mark`` the expected ids are written.
     """
 
     def __init__(self, name: str, base: int, mark: str = "") -> None:
@@ -52,12 +52,12 @@ class OwnIds:
         self.count = 0
 
     def __call__(self, id: int) -> str:
-        """An id as it is written."""
+        """Return an id as it is written."""
         at = id - self.base
         return f"{self.mark}{at:06d}" if self.mark and 0 <= at < self.count else f"{id:016d}"
 
     def told(self, text: bytes, moment: int) -> bytes:
-        """What was written with these ids, as it is now that the first of them is ``moment``."""
+        """Return a written text with the real ids, of which the first is ``moment``."""
         if self.mark:
             for at in range(self.count):
                 text = text.replace(f"{self.mark}{at:06d}".encode(), f"{moment + at:016d}".encode())
@@ -65,12 +65,12 @@ class OwnIds:
 
 
 def new_mark() -> str:
-    """A mark that nobody can guess; with its six digits as long as an id."""
+    """Return a mark that nobody can guess; with six digits it is as long as an id."""
     return "".join(secrets.choice(string.ascii_letters) for _ in range(10))
 
 
 class _Packed(Struct, array_like=True, gc=False):
-    """A record as it is packed. Its first fields are read by scripts."""
+    """A record as it is packed. Scripts read its first fields."""
 
     session: str
     keys: tuple[Key, ...]
@@ -98,7 +98,7 @@ _packed: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 
 def record_of(id: int, namespace: str, blob: bytes) -> Record:
-    """What ``blob_of`` wrote."""
+    """Decode what ``blob_of`` wrote."""
     one = _packed(memoryview(blob)[6 + int(blob[:6]) :])
     first = one.keys[0] if one.keys else Key("")
     action = Action(
@@ -129,7 +129,7 @@ def record_of(id: int, namespace: str, blob: bytes) -> Record:
 
 
 def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> bytes:
-    """A record as it is stored: in front, for ``look.lua``, whose it is, its keys and what it repeats."""
+    """Encode a record. In front stand session, keys and superseded actions, for ``look.lua``."""
     action = record.action
     supersedes = tuple([own(other) for other in action.supersedes])
     host = action.host
@@ -160,7 +160,7 @@ def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> byt
 
 
 class KeyAction(Struct, array_like=True, gc=False):
-    """One of a session's acts on a key. ``changed``: when that last changed the key; ``settled``: it has its report."""
+    """A session's action on a key. ``changed``: moment at which it last changed the key. ``settled``: reported."""
 
     id: str
     tier: int
@@ -169,12 +169,12 @@ class KeyAction(Struct, array_like=True, gc=False):
     settled: bool = False
 
     def covers(self, other: KeyAction) -> bool:
-        """Whether whoever sees this need not see an older one."""
+        """Return True if this action makes an older one irrelevant."""
         return self.tier >= other.tier and self.mode in ("write", other.mode)
 
 
 class KeyKnowledge(Struct, array_like=True, gc=False):
-    """What a session knows of a key and did there. ``reads``: its looks, each with the action that looked."""
+    """What a session has seen of a key and done on it. ``reads``: its reads, each with the action that read."""
 
     read: int = 0
     notified: int = 0
@@ -190,7 +190,7 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
 
     @classmethod
     def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], acts: tuple[KeyAction, ...]) -> KeyKnowledge:
-        """What a mark says, with the looks and acts beside it."""
+        """Combine a mark with the session's reads and actions."""
         return cls(
             mark.read,
             mark.notified,
@@ -207,7 +207,7 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
 
     @property
     def mark(self) -> Mark:
-        """The session's mark."""
+        """Return the session's mark."""
         return Mark(
             self.read,
             self.notified,
@@ -221,12 +221,12 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
         )
 
     def marked(self, mark: Mark, by: str) -> KeyKnowledge:
-        """With another mark; ``by`` is the action that looked (sixteen zeros for none)."""
+        """Return a copy with another mark. ``by``: the action that read, sixteen zeros if none did."""
         reads = (*self.reads, (mark.read, by))[-_READS:] if mark.read > self.read else self.reads
         return KeyKnowledge.of(mark, reads, self.acts)
 
     def acted(self, act: KeyAction) -> KeyKnowledge:
-        """With one act more, the newest. What it hides for good is forgotten."""
+        """Return a copy with a new newest action. Actions that it makes irrelevant for good are dropped."""
         kept: list[KeyAction] = [act]
         for older in self.acts:
             if not any(newer.settled and newer.covers(older) for newer in kept):
@@ -234,7 +234,7 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
         return replace(self, acts=tuple(kept[:KEPT]))
 
     def reported(self, act: KeyAction) -> KeyKnowledge:
-        """With the report of an act; one that was forgotten comes back, unless a newer one hides it for good."""
+        """Return a copy with an action's report. A dropped action returns unless a newer one makes it irrelevant."""
         if any(one.id == act.id for one in self.acts):
             acts = [act if one.id == act.id else one for one in self.acts]
         elif any(one.id > act.id and one.settled and one.covers(act) for one in self.acts):
@@ -244,18 +244,18 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
         return replace(self, acts=tuple(acts[:KEPT]))
 
     def without(self, id: str) -> KeyKnowledge:
-        """Without what a failed or cancelled action did, or saw."""
+        """Return a copy without a failed or cancelled action and its reads."""
         reads = tuple([read for read in self.reads if read[1] != id])
         read = self.read if reads == self.reads else max((read[0] for read in reads), default=0)
         return replace(self, read=read, reads=reads, acts=tuple([act for act in self.acts if act.id != id]))
 
     @property
     def changed(self) -> str:
-        """The moment at which the session last changed the key, ``""`` if it did not."""
+        """Return the moment at which the session last changed the key, ``""`` if it did not."""
         return max((act.changed for act in self.acts), default="")
 
     def blob(self) -> bytes:
-        """As it is stored: in front, for the scripts, which actions matter and the last look."""
+        """Encode this. In front stand the relevant actions and the last read, for the scripts."""
         shown: list[KeyAction] = []
         for act in self.acts:
             if not any(newer.covers(act) for newer in shown):
@@ -268,18 +268,18 @@ NOTHING: Final = KeyKnowledge()
 
 
 def known_of(blob: bytes) -> KeyKnowledge:
-    """What ``KeyKnowledge.blob`` wrote."""
+    """Decode what ``KeyKnowledge.blob`` wrote."""
     _, _, packed = blob.split(b";", 2)
     return _known(packed)
 
 
 def line_of(entry: Entry) -> bytes:
-    """An entry as the stream keeps it: JSON, without its place."""
+    """Encode an entry for the stream: JSON, without its position."""
     return _encode_json(entry)
 
 
 def entry_of(id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes]) -> Entry:
-    """The entry at a place of the stream. The field ``o`` holds one that is about itself; ``n`` is its transaction."""
+    """Decode an entry of the stream. Field ``o`` holds an entry that opened an action; ``n`` names its transaction."""
     seq = int(id.partition(b"-")[0])
     name, line = next(iter(fields.items())) if isinstance(fields, Mapping) else fields[:2]
     entry = _entry_of(line)
@@ -287,6 +287,6 @@ def entry_of(id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes]) -> Entr
 
 
 def answer_in(line: bytes) -> bytes:
-    """The answer that stands in the entry of a decision."""
+    """Return the answer stored in the entry of a decision."""
     body = _entry_of(line).body
     return _encode_json(body) if body else b""

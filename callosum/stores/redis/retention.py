@@ -1,4 +1,4 @@
-"""What is forgotten: marks, digests and calls that no rule can ask for, and entries that were copied into segments."""
+"""Delete marks, fingerprints and calls that no rule can need, and entries that were copied into segments."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FORGET: Final = Script("acts", "looks", "forget")
 NEEDED: Final = Script("acts", "looks", "needed")
 DROP: Final = Script("acts", "drop")
 _AT_ONCE: Final = 200
-"""How many digests or keys a script looks at before others get the server."""
+"""Number of fingerprints or keys that one script run examines, so that other clients are not kept waiting."""
 _ACTS_AT_ONCE: Final = 50
-"""How many acts, for each of which it may look at all that sessions know of a key."""
+"""Number of actions per script run; for each the script may read all marks on a key."""
 
 
 class RedisRetention:
-    """``Store.maintain`` and ``Store.take``."""
+    """Implement ``Store.maintain`` and ``Store.take``."""
 
     def __init__(self, spaces: Namespaces, reads: RedisReads, journal: RedisJournal) -> None:
         self._spaces = spaces
@@ -44,12 +44,12 @@ class RedisRetention:
                 gone += self._forget_calls(space, now, budget)
                 gone += self._forget_prints(space, horizon, budget)
                 gone += self._forget_marks(space, horizon, budget)
-                # Moments that no transaction of now can have looked before.
+                # Moments so old that every running transaction read its view after them.
                 self._trim(space.key("v"), now - HOUR, budget)
         return gone
 
     def _trim(self, name: str, until: int, budget: int) -> list[bytes]:
-        """Removes the oldest members of a sorted set up to a moment; returns them."""
+        """Remove and return the oldest members of a sorted set, up to a moment."""
         old: list[bytes] = self._link.client.zrangebyscore(name, "-inf", f"({until}", 0, budget)
         if old:
             self._link.client.zrem(name, *old)
@@ -59,9 +59,9 @@ class RedisRetention:
         return len(self._trim(space.key("calls"), now - REMEMBERED, budget))
 
     def _forget_prints(self, space: NamespaceKeys, horizon: int, budget: int) -> int:
-        """Digests of acts that no look-back reaches; one without an outcome is found until it has one.
+        """Delete fingerprints of actions that no window reaches; an action without an outcome keeps its own.
 
-        What must stay is gone past, as with marks: few acts are reported so late.
+        Fingerprints that must stay are skipped, as marks are: few actions are reported so late.
         """
         start, gone, left = self._prints_passed.pop(space.namespace, 0), 0, budget
         while left > 0:
@@ -74,10 +74,10 @@ class RedisRetention:
         return gone
 
     def _forget_marks(self, space: NamespaceKeys, horizon: int, budget: int) -> int:
-        """Marks live as long as their session's last call plus the longest window.
+        """Delete the marks of sessions whose last call is older than the longest window.
 
-        A change stays while it has no outcome, and while somebody who goes on looked before it: stale has no window.
-        What must stay is gone past, so that a round costs its budget whatever has piled up.
+        A change stays while it has no outcome, and while an active session read the key before it: stale conflicts
+        have no window. Marks that must stay are skipped, so that a round costs no more than its budget.
         """
         client, gone, left = self._link.client, 0, budget
         name, passed = space.key("seen"), self._passed
@@ -137,10 +137,10 @@ class RedisRetention:
     def _free(
         self, space: NamespaceKeys, until: int, horizon: int, limit: int, last: int, only: set[int] | None
     ) -> list[tuple[NamespaceKeys, Entry, Record | None]]:
-        """A namespace's oldest entries that nothing can ask for any more, with the actions they opened.
+        """Return a namespace's oldest entries that nothing needs any more, with the actions that they opened.
 
-        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
-        not looked at anew for each segment.
+        Skipped entries stay skipped until the end of the journal is reached, so that many entries that must stay are
+        not examined again for each segment.
         """
         found: list[tuple[NamespaceKeys, Entry, Record | None]] = []
         start = self._entries_passed.get(space.namespace, 0)
@@ -156,7 +156,7 @@ class RedisRetention:
             if len(page) == PAGE and page[-1].seq < until:
                 after = page[-1].seq
             elif only is None and start and not found:
-                start = after = 0  # what was gone past may have become free
+                start = after = 0  # skipped entries may have become free
             else:
                 break
         if only is None:
@@ -164,7 +164,7 @@ class RedisRetention:
         return found[:limit]
 
     def _needless(self, space: NamespaceKeys, entries: list[Entry], horizon: int) -> list[tuple[Entry, Record | None]]:
-        """Those of these entries that nobody needs."""
+        """Return the entries that nothing needs any more."""
         ids = sorted({id for entry in entries for id in (entry.seq, entry.action) if id})
         records = self._reads.records(space, [f"{id:016d}".encode() for id in ids])
         calls = [record.call.hex() for record in records.values() if record.call]
@@ -181,7 +181,7 @@ class RedisRetention:
         return [(entry, own) for entry, own in free if entry.seq not in needed]
 
     def _needed(self, space: NamespaceKeys, acts: list[tuple[Entry, Record | None]], horizon: int) -> set[int]:
-        """Those of these acts that somebody who goes on is to be told of, and the looks for whose sake he is."""
+        """Return the actions that an active session must still be notified about, and the reads that make it so."""
         places = [
             (key.name, record.action.session, entry.seq)
             for entry, record in acts
@@ -199,14 +199,14 @@ class RedisRetention:
 
 
 def _wanted(record: Record | None, remembered: set[str]) -> bool:
-    """Whether an action can still be asked for, whatever its age."""
+    """Return True if an action can still be needed whatever its age: it is live, or its call is remembered."""
     if record is None or not record.opened:
         return False
     return record.action.state in LIVE or record.call.hex() in remembered
 
 
 def _commits(record: Record | None, now: int) -> bool:
-    """Whether an action's commitment still counts."""
+    """Return True if an action's commitment still counts."""
     if record is None or COMMITTED not in record.prints:
         return False
     made = record.action.content.commitment
@@ -214,5 +214,5 @@ def _commits(record: Record | None, now: int) -> bool:
 
 
 def _dated(id: int, record: Record) -> int:
-    """The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
+    """Return when an action counts as evidence: at its report, or without one when it can no longer be running."""
     return max(id, record.action.ended or record.action.expires)

@@ -1,4 +1,4 @@
-"""The namespaces of one store, and its scripts run in them."""
+"""The namespaces of one store, and a way to run scripts in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from callosum.stores.redis.names import NamespaceKeys
 
 
 class Namespaces:
-    """What every part of the store asks the server through. ``clock`` stands in for the server's in tests."""
+    """Access to the server for every part of the store. ``clock`` replaces the server's clock in tests."""
 
     def __init__(self, link: RedisConnection, clock: Clock | None) -> None:
         self.link = link
@@ -18,27 +18,27 @@ class Namespaces:
         self._known: dict[str, NamespaceKeys] = {}
 
     def of(self, namespace: str) -> NamespaceKeys:
-        """The keys of a namespace."""
+        """Return the Redis keys of a namespace."""
         space = self._known.get(namespace)
         if space is None:
             space = self._known[namespace] = NamespaceKeys(self.link.prefix, namespace)
         return space
 
     def all(self, namespace: str | None = None) -> list[NamespaceKeys]:
-        """Just this namespace, or every one that something was written in."""
+        """Return only this namespace, or every namespace with data."""
         if namespace is not None:
             return [self.of(namespace)]
         names = self.link.client.smembers(f"{self.link.prefix}:namespaces")
         return [self.of(name) for name in sorted(name.decode() for name in names)]
 
     def clock_of(self, space: NamespaceKeys) -> str:
-        """The key of the last moment that was taken: one for all namespaces, in a Redis Cluster each has its own."""
+        """Return the Redis key of the last moment used: one for all namespaces; in a Redis Cluster one for each."""
         return space.key("clock") if self.link.cluster else f"{self.link.prefix}:clock"
 
     def given(self) -> str:
-        """Now as the scripts take it: ``""`` for the server's clock."""
+        """Return the current moment as the scripts expect it: ``""`` for the server's clock."""
         return str(self.clock()) if self.clock is not None else ""
 
     def run(self, script: Script, space: NamespaceKeys, *args: bytes | str | int) -> Any:
-        """Runs a script that is handed the namespace's tag in front."""
+        """Run a script with the namespace's tag as its first argument."""
         return self.link.run(script, self.clock_of(space), space.tag, *args)

@@ -1,4 +1,4 @@
-"""The store over a Redis, a Valkey or a Redis Cluster: its parts put together."""
+"""Combine the parts of the store in a Redis, a Valkey or a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from callosum.stores.redis.transactions import Transactions
 
 
 class RedisStore:
-    """A store in a Redis. ``url`` as ``RedisConnection`` reads it; ``clock`` stands in for the server's in tests.
+    """A store in a Redis. ``url``: see ``RedisConnection``. ``clock`` replaces the server's clock in tests.
 
-    Moments are the server's. On one server they are unique over all namespaces; in a Redis Cluster each namespace
-    has its own.
+    Moments come from the server. On one server they are unique over all namespaces; in a Redis Cluster each namespace
+    has its own moments.
     """
 
     lanes = 1
@@ -68,11 +68,11 @@ class RedisStore:
 
     @property
     def overtaken(self) -> int:
-        """How many times a transaction of this process had to be run again."""
+        """Return how many times transactions of this process had to run again."""
         return self.transactions.overtaken
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        if self.link.durability == "server":  # where a loss is accepted beforehand, none is looked for
+        if self.link.durability == "server":  # the loss is accepted in the URL, so it is not checked
             return self.transactions.transact(requests)
         return self._watched.transact(requests, self.transactions.transact)
 

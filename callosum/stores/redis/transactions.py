@@ -1,13 +1,13 @@
-"""The flow of ``transact``: look, let the steps run, apply what they want done if nothing they looked at has changed.
+"""The flow of ``transact``: read a view, run the steps, apply their changes if nothing they read has changed.
 
-    recalled? ── yes ──> draft ──> apply ── applied ──> answer
+    cached? ─── yes ────> draft ──> apply ── applied ──> answer
         │                  ▲         │
-        no                 │         │ something changed: the server looks, in the same answer
+        no                 │         │ something changed: the same answer brings a new view
         ▼                  │         ▼
-      look (a round trip) ─┘ <───────┘
+      read (a round trip) ─┘ <───────┘
 
-What this process knows already (``recall``) spares the look. Who is overtaken often takes a ticket: until that ends,
-nobody who came later changes what it looks at.
+A cached view (``cache``) saves the read. A transaction that is overtaken often takes a ticket: until the ticket ends,
+no transaction that came later changes what it read.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ from callosum.stores.redis.view import RedisView, ViewData, asked, parse_view_da
 
 LATEST_SHOWN: Final = 12
 LATE: Final = 100_000
-"""How old a moment may be when it is taken in a Redis Cluster; so long readers of all namespaces wait. Microseconds."""
+"""Microseconds by which a new moment may be in the past in a Redis Cluster; readers of all namespaces wait as long."""
 _PATIENCE: Final = 10.0
-"""Seconds after which a transaction that is overtaken again and again gives up."""
+"""Seconds after which a transaction that is repeatedly overtaken gives up."""
 _OVERTAKEN: Final = 3
-"""How often it may be overtaken before it takes a ticket."""
+"""Number of times that a transaction is overtaken before it takes a ticket."""
 _TURN: Final = 2 * SECOND
-"""How long a ticket lasts, should its holder die."""
+"""Microseconds that a ticket lasts if its holder dies."""
 _TRUSTED: Final = 100_000
-"""How far this process's idea of the server's time may be off. Microseconds."""
+"""Microseconds by which this process's estimate of the server's time may be off."""
 _ANEW: Final = 60.0
-"""After how many seconds a namespace is listed again, for a server that kept nothing when it was started again."""
+"""Seconds after which a namespace is listed again, in case a restarted server lost the list."""
 _NOTED_HERE: Final = 10_000
 
 LOOK: Final = Script("view", "look")
 APPLY: Final = Script("view", "apply")
 TURN: Final = Script("turn")
 
-_APPLIED, _CHANGED, _TAKEN, _NOT_YET = 1, 0, 2, 3  # what ``apply.lua`` answers
+_APPLIED, _CHANGED, _TAKEN, _NOT_YET = 1, 0, 2, 3  # answers of ``apply.lua``
 _STOOD: Final = ord("1")
 
 
 class _Sight(Struct):
-    """What the steps of a round run on. ``now``: the moment that they may take for their own."""
+    """The data that the steps of a round run on. ``now``: the moment that they may use."""
 
     now: int
     bases: list[Basis]
@@ -83,10 +83,10 @@ class _Sight(Struct):
 
 
 class _Turn(Struct):
-    """A transaction's name, by which it is applied once however often it is sent; and what befell it.
+    """The progress of a transaction. Its name makes the server apply it once, however often it is sent.
 
-    ``ticket``: if it has one; ``failed``: how often it was overtaken; ``alone``: the lock of those who try again;
-    ``sent``: the draft that was sent and has no answer yet.
+    ``ticket``: its ticket, if any. ``failed``: how often it was overtaken. ``alone``: the lock that lets one thread
+    retry at a time. ``sent``: the draft that was sent and not yet answered.
     """
 
     name: str
@@ -98,9 +98,9 @@ class _Turn(Struct):
 
 
 class _Outcome(Struct):
-    """What the server did with a draft. ``stood``: which of the looks that were to be watched still stand.
+    """What the server did with a draft. ``stood``: which of the watched views are still true.
 
-    ``doubt`` says why what was applied may not survive.
+    ``doubt``: why the applied change may not survive, empty if it does.
     """
 
     what: int
@@ -113,7 +113,7 @@ class _Outcome(Struct):
 class Transactions:
     """The transactions of one process. Safe for threads.
 
-    ``observing`` tells until when the whole gate only observes, ``observe`` sets it.
+    ``observing`` returns the moment until which the whole gate only observes, ``observe`` sets it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Transactions:
         self._observing = observing
         self._observe = observe
         self.overtaken = 0
-        """How many times a transaction of this process had to be run again."""
+        """Number of times that transactions of this process had to run again."""
         self._recall = RedisCache()
         self._lost = 0
         self._times: dict[str, ServerTime] = {}
@@ -138,12 +138,12 @@ class Transactions:
         self.forked()
 
     def forked(self) -> None:
-        """After a fork no other thread is there to end its turn, and names must be new."""
+        """Reset locks and names after a fork: other threads are gone, and names must be unique."""
         self._again: dict[str, threading.Lock] = {}
         self._own, self._count = secrets.token_hex(6), count()
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        """As ``Store.transact``; what was applied before the server went away is answered, the rest with the fault."""
+        """Run requests as ``Store.transact`` does. If the server fails midway, the unapplied rest gets the error."""
         groups: dict[str, list[int]] = {}
         for at, (scope, _) in enumerate(requests):
             groups.setdefault(scope.namespace, []).append(at)
@@ -161,7 +161,7 @@ class Transactions:
                         for at, answer in zip(rest, error.answers, strict=False)
                     ]
                 except StoreUnavailable as error:
-                    # What was applied before stands and is answered; this is not, and says so in its place.
+                    # Requests applied before get their answers; the remaining ones get the error.
                     if not stored:
                         raise
                     for at in rest:
@@ -174,7 +174,7 @@ class Transactions:
         return answers
 
     def _round(self, space: NamespaceKeys, requests: Sequence[Request]) -> list[Applied | Exception]:
-        """Runs the first of these requests, as many as do not depend on one another, and applies them at once."""
+        """Run the first requests that do not depend on one another, and apply them together."""
         turn = _Turn(f"{self._own}{next(self._count):x}")
         try:
             return self._tried(space, requests, turn)
@@ -188,8 +188,8 @@ class Transactions:
         finally:
             if turn.alone is not None:
                 turn.alone.release()
-            if turn.ticket:  # it wrote nothing in the end
-                with suppress(RedisError):  # its time will be up
+            if turn.ticket:  # it wrote nothing, so no script removed the ticket
+                with suppress(RedisError):  # the ticket expires by itself
                     self._link.client.hdel(space.key("turn"), turn.name)
 
     def _tried(self, space: NamespaceKeys, requests: Sequence[Request], turn: _Turn) -> list[Applied | Exception]:
@@ -200,16 +200,16 @@ class Transactions:
                 sight = self._look(space, requests)
             draft, outcome = self._settled(space, requests, sight, turn, observe)
             if sight.recalled and not draft.commands:
-                sight = None  # nothing was written, so nobody has said that it is still true
+                sight = None  # nothing was written, so the server has not confirmed that the cached view is true
             elif outcome.what == _APPLIED:
                 break
             elif sight.recalled and outcome.what == _CHANGED:
-                sight = outcome.sight  # it was looked instead, and nobody was overtaken
+                sight = outcome.sight  # the answer brings a new view; this does not count as overtaken
             else:
                 sight = None
                 self._lag(space, draft, outcome, turn)
         if draft.commands:
-            turn.ticket = ""  # it ended with what was applied
+            turn.ticket = ""  # the script removed the ticket
         if draft.observe is not None:
             self._observe(draft.observe)
         self._learn(requests, draft, sight, outcome)
@@ -220,10 +220,10 @@ class Transactions:
         return answers
 
     def _lag(self, space: NamespaceKeys, draft: Draft, outcome: _Outcome, turn: _Turn) -> None:
-        """Lets a transaction that was overtaken wait before it looks again; often enough, it takes a ticket."""
+        """Let an overtaken transaction wait before it reads again; after several times it takes a ticket."""
         self.overtaken += 1
         turn.failed += 1
-        if turn.alone is None:  # of this process's threads one at a time tries again
+        if turn.alone is None:  # one thread of this process retries at a time
             turn.alone = self._again.setdefault(space.namespace, threading.Lock())
             turn.alone.acquire()
         if time.monotonic() - turn.began > _PATIENCE:
@@ -231,21 +231,21 @@ class Transactions:
         if outcome.what == _CHANGED and turn.failed >= _OVERTAKEN:
             self._queue(space, draft, turn)
         else:
-            time.sleep(random.uniform(0, min(0.0005 * 2**turn.failed, 0.01)))  # noqa: S311 - to part those who meet
+            time.sleep(random.uniform(0, min(0.0005 * 2**turn.failed, 0.01)))  # noqa: S311 - it only spreads retries
 
     def _queue(self, space: NamespaceKeys, draft: Draft, turn: _Turn) -> None:
-        """Takes a ticket for what a draft looked at."""
+        """Take a ticket for the names that a draft read."""
         names = encode(sorted(set().union(*draft.looks.values())))
         turn.ticket = self._spaces.run(TURN, space, turn.name, turn.ticket, names, _TURN).decode()
 
-    # --- looking ---
+    # --- Views -----
 
     def _known(self, space: NamespaceKeys, requests: Sequence[Request]) -> _Sight | None:
-        """What a look would bring, as far as this process knows; the rest is looked at. None if it knows nothing."""
+        """Return views from the cache, reading those that are missing. Return None if none is cached."""
         lost = self._link.lost()
         if lost != self._lost:
             self._lost = lost
-            # It may be another server now, which never had the last of it, or nothing at all.
+            # The server may have been replaced by one that lacks the newest data, or all of it.
             self._recall.clear()
             self._noted.clear()
             self._listed.clear()
@@ -272,7 +272,7 @@ class Transactions:
             seen = ViewData([], [], dict(opened.known), {scope.find.id: opened.record}, None, b"", [], set())
             look = self._recall.look(opened.place)
             return Basis(seen, opened.last, recalled=True, place=opened.place, look=look)
-        place = cache_key_of(scope) if not self._link.cluster else None  # a cluster's fail-over would go unnoticed
+        place = cache_key_of(scope) if not self._link.cluster else None  # a fail-over in a cluster would go unnoticed
         known = self._recall.look(place)
         return Basis(known.seen, known.last, recalled=True, names=known.names, place=place) if known else None
 
@@ -290,14 +290,14 @@ class Transactions:
                 self._crowd(space, scope, seen, int(now))
                 if place is not None:
                     self._recall.drop(place)
-                place = None  # who is shown changes with the time too
+                place = None  # which actions are shown also depends on the time
             bases.append(Basis(seen, int(last), place=place))
         return _Sight(int(now), bases)
 
     def _crowd(self, space: NamespaceKeys, scope: Scope, seen: ViewData, now: int) -> None:
-        """Completes a look at keys with very many open actions by those that it must show.
+        """Add to the view data of very crowded keys the open actions that the view must show.
 
-        What changes between the look and this is noticed when the change is applied, like all that changes meanwhile.
+        A change between the read and this is noticed when the transaction is applied, like any other.
         """
         waiting = RedisView(seen, scope, now, self._probe).waiting() if scope.waits else ()
         asker = Asker(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
@@ -332,17 +332,17 @@ class Transactions:
         found = self._times.get(clock)
         return found if found is not None else self._times.setdefault(clock, ServerTime())
 
-    # --- drafting and applying ---
+    # --- Drafting and applying ---
 
     def _settled(
         self, space: NamespaceKeys, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int
     ) -> tuple[Draft, _Outcome]:
-        """Drafts and applies; when only the moment was taken meanwhile, once more at a later one."""
+        """Draft and apply. If only the moment was used meanwhile, try again at a later one."""
         draft, outcome = self._attempt(space, requests, sight, turn, observe, sight.now)
         for again in range(4):
             if outcome.what != _TAKEN:
                 return draft, outcome
-            if again or not sight.recalled:  # what was recalled had only an idea of the time
+            if again or not sight.recalled:  # for a cached view the time is only estimated
                 self._crowded = time.monotonic() + 1
             draft, outcome = self._attempt(space, requests, sight, turn, observe, outcome.moment)
         return draft, outcome if outcome.what != _TAKEN else _Outcome(_NOT_YET)
@@ -404,9 +404,9 @@ class Transactions:
         try:
             answer = run(APPLY, self._spaces.clock_of(space), encode(ask))
         except NotDurable as error:
-            answer, doubt = error.answer, str(error)  # which matters only if it was applied
+            answer, doubt = error.answer, str(error)  # it matters only if the change was applied
         turn.sent = None
-        if not isinstance(answer, bytes):  # it looked instead
+        if not isinstance(answer, bytes):  # something changed: the answer is a new view
             return _Outcome(_CHANGED, sight=self._sight(space, requests, answer))
         what, *more = answer.split()
         if not more:
@@ -415,10 +415,10 @@ class Transactions:
         stood = more[2][len(must) :] if len(more) > 2 else b""
         return _Outcome(int(what), int(more[0]), [one == _STOOD for one in stood], doubt=doubt)
 
-    # --- remembering ---
+    # --- Caching -------
 
     def _learn(self, requests: Sequence[Request], draft: Draft, sight: _Sight, outcome: _Outcome) -> None:
-        """Keeps what is known after what was applied, for reports and for the next looks at the same keys."""
+        """Cache views and opened actions after a change was applied."""
         if not draft.commands:
             return
         own, moment = draft.own, outcome.moment
@@ -455,28 +455,28 @@ class Transactions:
                 id = write.opened.action.id + shift
                 mine = {place: one for place, one in docs.items() if place[1] == scope.session}
                 opened = CachedAction(records[id], mine, last, since, basis.place)
-                # What an action supersedes is looked up with its report.
+                # Superseded actions are read with the report, so such an action is not cached.
                 action = opened.record.action
                 if not action.supersedes and all((key.name, scope.session) in mine for key in action.keys):
                     self._recall.keep_action(scope.namespace, id, opened)
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- Helpers --------------------------------------------------------------------------------------
 
 
 def _lasting(scope: Scope, depends: set[str]) -> frozenset[str]:
-    """Of what a look depends on, what matters to the next one like it."""
+    """Return the names that the next view of the same keys depends on too."""
     return frozenset(depends if scope.call is None else depends - {of_call(scope.call)})
 
 
 def _later(record: Record, shift: int) -> Record:
-    """Return an action that was opened later than was hoped for."""
+    """Return the record of an action that was opened later than expected."""
     moment = record.action.id + shift
     return replace(record, action=replace(record.action, id=moment, started=moment)) if shift else record
 
 
 def _strange(scope: Scope) -> tuple[str, list[str], list[str]] | None:
-    """What of a scope no look before it can have looked for: its call and its digests. None where it has neither."""
+    """Return the parts of a scope that a cached view cannot cover, its call and fingerprints; None if it has none."""
     if scope.call is None and not scope.prints:
         return None
     call = scope.call.hex() if scope.call is not None else ""
@@ -484,7 +484,7 @@ def _strange(scope: Scope) -> tuple[str, list[str], list[str]] | None:
 
 
 def _untouched(writes: Sequence[ChangeWriter | None]) -> Callable[[int, Iterable[str]], bool]:
-    """Tells whether nobody but the writer at a place changed any of some names."""
+    """Return a function that tells whether only the given writer changed any of some names."""
     if len(writes) == 1:
         return lambda _at, _names: True
     writers: dict[str, set[int]] = {}

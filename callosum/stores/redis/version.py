@@ -1,4 +1,4 @@
-"""Which version the keys of a store have, without touching them."""
+"""Read the schema version of a store without changing it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KNOWN = SCHEMA
 
 
 class _Look(RedisConnection):
-    """A connection that leaves no trace."""
+    """A connection that writes nothing."""
 
     def _greet(self) -> None:
         for server in self._servers():
@@ -16,7 +16,7 @@ class _Look(RedisConnection):
 
 
 def found(url: str) -> int | None:
-    """The version of what is stored; None where nothing is. Raises as opening the store does."""
+    """Return the stored schema version, None if nothing is stored. Raises the errors that opening the store raises."""
     link = _Look(url)
     try:
         with link.explained():

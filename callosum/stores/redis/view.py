@@ -1,6 +1,6 @@
-"""From what ``look.lua`` brought to the view of a step.
+"""Build a step's view from the answer of ``look.lua``.
 
-The script brings whatever can matter to a scope, and a little more; the view is found in it by going through it.
+The script returns everything that can matter to a scope, and a little more; the view is selected from it here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from callosum.stores.view import Fetched, meant, twins, views, waiting
 
 
 class ViewData(Struct):
-    """What was brought for one scope. ``names``: the keys of which this session's part was looked for.
+    """The data of one scope's view. ``names``: keys for which this session's marks were read.
 
-    ``crowds``: the ids of all open actions of keys with very many, of which ``more`` is what is not shown.
+    ``crowds``: ids of all open actions on very crowded keys. ``more``: summaries of those that are not shown.
     """
 
     parents: list[str]
@@ -49,7 +49,7 @@ class ViewData(Struct):
 
 
 def asked(scope: Scope) -> list[Any]:
-    """A scope as ``look.lua`` reads it."""
+    """Return a scope in the form that ``look.lua`` reads."""
     names = [key.name for key in scope.keys]
     related = dict.fromkeys(name for key in names for name in above(key))
     related.update((name[: name.index("|")], None) for name in names if "|" in name)
@@ -72,12 +72,12 @@ def asked(scope: Scope) -> list[Any]:
 
 
 def packed(scopes: Iterable[Scope]) -> bytes:
-    """Scopes as ``look.lua`` reads them."""
+    """Encode scopes for ``look.lua``."""
     return encode([asked(scope) for scope in scopes])
 
 
 def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:
-    """What ``look.lua`` answers for one scope."""
+    """Parse the answer of ``look.lua`` for one scope."""
     parents, before, docs, acts, earlier, line, unreported, names, crowds = answer
     return ViewData(
         [name.decode() for name in parents],
@@ -93,7 +93,7 @@ def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:
 
 
 class RedisView:
-    """One consistent look, for one scope."""
+    """Select one scope's view from consistent data."""
 
     def __init__(self, seen: ViewData, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
         self.seen = seen
@@ -106,7 +106,7 @@ class RedisView:
         """Newest first."""
 
     def view(self, observe: int, bodies: Bodies | None = None, lately: Lately | None = None) -> View:
-        """The view; ``observe`` is until when the whole gate only observes."""
+        """Return the view. ``observe``: moment until which the whole gate only observes."""
         scope, seen = self.scope, self.seen
         found = self._found(scope.find) if scope.find is not None else None
         repeated = found.supersedes if found is not None else ()
@@ -126,7 +126,7 @@ class RedisView:
         )
 
     def _by_sort(self, waiting: Sequence[str]) -> Fetched:
-        """What was brought on keys, with what is open held by sort where the scope says for whom."""
+        """Return the actions on keys, with open actions grouped by kind if the scope says for whom."""
         fetched, scope = self.fetched(), self.scope
         if scope.asks is not None and scope.live and self.crowds is not None:
             asker = Asker(scope.session, scope.asks, self.now, self.seen.parents, waiting, self.probe)
@@ -134,14 +134,14 @@ class RedisView:
         return fetched
 
     def fetched(self) -> Fetched:
-        """What was brought on keys."""
+        """Return the actions and marks on keys."""
         seen, me = self.seen, self.scope.session
         who = (me, *seen.before)
         marks = {place: known.mark for place, known in seen.known.items() if place[1] in who}
         fetched = Fetched({}, marks, seen.before, dict(seen.more))
         for action in self.actions:
-            if action.approved > 0 and action.session == me:  # an approved question, with the params it may run with
-                action = replace(action, answer=seen.records[action.id].params)  # noqa: PLW2901 - the same one
+            if action.approved > 0 and action.session == me:  # an approved call brings the params it may run with
+                action = replace(action, answer=seen.records[action.id].params)  # noqa: PLW2901 - the same action
             for key in action.keys:
                 fetched.add(replace(action, key=key.name, mode=key.mode) if key.name != action.key else action)
         return fetched
@@ -151,7 +151,7 @@ class RedisView:
         return replace(action, answer=self.seen.answer) if action is not None else None
 
     def waiting(self) -> tuple[str, ...]:
-        """The sessions that wait for something this one holds."""
+        """Return the sessions that wait for something this one holds."""
         held = [(key.name, a.session) for a in self.actions if a.state is State.OPEN for key in a.keys]
         queued = [
             (key.name, a.session)
