@@ -94,11 +94,12 @@ TOOLS: Final = frozenset(
         "langchain.tools.tool",
         "langchain_core.tools.StructuredTool.from_function",
         "langchain_core.tools.tool",
+        "llama_index.core.tools.FunctionTool.from_defaults",
         "smolagents.tool",
     }
 )
 """What makes a tool of a function."""
-DIRECT: Final = frozenset({"ainvoke", "arun", "forward", "invoke", "on_invoke_tool", "run"})
+DIRECT: Final = frozenset({"acall", "ainvoke", "arun", "call", "forward", "invoke", "on_invoke_tool", "run"})
 """Methods of tools that run them without the agent."""
 _INSTALLED: Final = frozenset({"site-packages", "node_modules", "__pycache__"})
 LARGEST: Final = 2_000

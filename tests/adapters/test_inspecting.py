@@ -20,6 +20,8 @@ from callosum.adapters.langchain import CallosumMiddleware
 from callosum.adapters.openai_agents import gate_agent
 from langchain.agents import create_agent
 from langchain_core.tools import StructuredTool, tool
+from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
+from llama_index.core.tools import FunctionTool
 from smolagents import CodeAgent
 import callosum.adapters.langchain as ours, langgraph.prebuilt
 """
@@ -52,6 +54,8 @@ def spots(folder: Path, source: str) -> list[tuple[str, bool]]:
         ("def main():\n    create_agent(m)\ninstall(gate)", True),
         ("Agent(name='a')\ninstall(gate)", True),  # this framework is gated call by call
         ("ours.install(gate)\nAgent(name='a')", False),
+        ("FunctionAgent(tools=[])", False),
+        ("AgentWorkflow(agents=[])\ninstall(gate)", True),
     ],
 )
 def test_an_agent_is_gated_by_what_it_is_built_with(source: str, gated: bool, tmp_path: Path) -> None:
@@ -66,6 +70,7 @@ def test_an_agent_is_gated_by_what_it_is_built_with(source: str, gated: bool, tm
         ("@function_tool(strict=False)\ndef send(): ...\nawait_me = send.on_invoke_tool(c, '{}')", "direct"),
         ("send = StructuredTool.from_function(f)\nsend.run({})", "direct"),
         ("StructuredTool.from_function(f).invoke({})", "direct"),
+        ("send = FunctionTool.from_defaults(f)\nsend.call(to='a')", "direct"),
     ],
 )
 def test_a_bypass_is_named(source: str, sort: str, tmp_path: Path) -> None:
@@ -74,6 +79,7 @@ def test_a_bypass_is_named(source: str, sort: str, tmp_path: Path) -> None:
 
 def test_other_bypasses_stand_beside_their_agent(tmp_path: Path) -> None:
     assert spots(tmp_path, "CodeAgent(tools=[])") == [("agent", False), ("code", False)]
+    assert spots(tmp_path, "CodeActAgent(f, tools=[])") == [("agent", False), ("code", False)]
     found = spots(tmp_path, "create_agent(m, tools=[{'type': 'web_search'}], middleware=[CallosumMiddleware(g)])")
     assert found == [("agent", True), ("hosted", False)]
 
@@ -135,7 +141,7 @@ def test_the_command_exits_with_1_and_runs_nothing(tmp_path: Path) -> None:
     assert "agents.Agent with send is NOT gated" in shown.stdout
     told = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     (finding,) = json.loads(told.stdout)["findings"]
-    assert (finding["check"], finding["level"]) == ("program.py:11", "wrong")
+    assert (finding["check"], finding["level"]) == ("program.py:13", "wrong")
 
 
 def test_a_program_larger_than_can_be_read_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
