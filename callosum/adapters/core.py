@@ -116,7 +116,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     ``read`` holds the identities of earlier calls whose results the model has read, None if the framework does not know
     them; ``texts`` holds what the model has read, where calls have no ids. ``thread`` is the user-facing conversation.
     ``instance`` is the agent, if the framework knows it and the adapter's options do not. ``meta`` is passed on to the
-    journal.
+    journal. ``agent`` is the id of a sub-agent within the conversation: it acts in a session of its own, whose parent is
+    the conversation's session. ``rewrite`` is False if the framework cannot run the call with other params.
     """
 
     tool: str
@@ -132,6 +133,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, Any] | None = None
     instance: str | None = None
     meta: Mapping[str, Any] | None = None
+    agent: str | None = None
+    rewrite: bool = True
 
 
 def identity_of(turn: str, call_id: str | None) -> str | None:
@@ -289,7 +292,12 @@ class Adapter:
         own = self._session() if callable(self._session) else self._session
         session = own or seen.thread or (around.session if around is not None else own_session())
         instance = self._instance or seen.instance or UNNAMED
+        parent = None
+        if seen.agent:
+            session, parent = f"{session}:{seen.agent}", f"{instance}/{session}"
         within = around is not None and (around.instance, around.session) == (instance, session)
+        if around is not None and not within and parent is None:
+            parent = f"{around.instance}/{around.session}"
         return Call(
             instance,
             seen.tool,
@@ -304,8 +312,8 @@ class Adapter:
             schema=seen.schema,
             annotations=seen.annotations,
             run=around.run if around is not None and within else seen.run,
-            parent=f"{around.instance}/{around.session}" if around is not None and not within else None,
-            rewrite=True,
+            parent=parent,
+            rewrite=seen.rewrite,
             meta=seen.meta,
             host=this_process(),
         )

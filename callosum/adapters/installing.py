@@ -16,6 +16,7 @@ logger = logging.getLogger("callosum")
 SEAMS: Final[Mapping[str, str]] = {
     "agent_framework": "agent_framework",
     "agno": "agno.agent",
+    "claude_agent_sdk": "claude_agent_sdk",
     "crewai": "crewai",
     "google_adk": "google.adk.runners",
     "langchain": "langgraph.prebuilt",

@@ -21,8 +21,8 @@ from tests.adapters.harness import Framework, Job, Mode, Nested, Ran, Scripted, 
 from tests.support.serving import launch
 
 RULES = """{"rules": [
-  {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
-  {"name": "helper", "tool": "ask_helper", "tier": 3, "contextKey": "email:a@example.com"}]}"""
+  {"name": "deploy", "tool": "DEPLOY", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
+  {"name": "helper", "tool": "HELPER", "tier": 3, "contextKey": "email:a@example.com"}]}"""
 ALICE = "a@example.com"
 SECONDS = 60
 
@@ -32,10 +32,18 @@ class Bench:
 
     def __init__(self, framework: Framework, mode: Mode, folder: Path) -> None:
         self.framework, self.mode, self.folder = framework, mode, folder
-        (folder / "tiers.json").write_text(RULES)
+        (folder / "tiers.json").write_text(
+            RULES.replace("DEPLOY", framework.named("deploy")).replace("HELPER", framework.named("ask_helper"))
+        )
         self.gate = LocalGate(settings=Settings(state=folder, host_approvals=True))
         self.did: list[str] = []
         self.awaited = mode != "sync" and framework.async_tools
+
+    @property
+    def tiers(self) -> dict[str, int] | None:
+        """Return the table of tiers for a gate that is away; None for the default one, which knows plain names."""
+        reads = self.framework.named("read_file")
+        return None if reads == "read_file" else {reads: 0}
 
     # --- tools ---
 
@@ -102,7 +110,7 @@ class Bench:
         """Check that the model read the sentence of the newest call, whole and with nothing but the framework's frame."""
         body = self.entries()[-1].body
         sentence = body["warning"] + body.get("details", "")
-        assert ran.read[id] == self.framework.around.format(sentence=sentence, tool=tool)
+        assert ran.read[id] == self.framework.around.format(sentence=sentence, tool=self.framework.named(tool))
 
 
 def mail(id: str, body: str, to: str = ALICE) -> Scripted:
@@ -204,7 +212,7 @@ def nested_agent(bench: Bench) -> None:
     assert ran.error is None
     assert bench.did == ["from the helper"]
     outer, inner = bench.entries()
-    assert [outer.tool, inner.tool] == ["ask_helper", "send_email"]
+    assert [outer.tool, inner.tool] == [bench.framework.named(tool) for tool in ("ask_helper", "send_email")]
     assert [outer.verdict, inner.verdict] == [Verdict.ALLOW, Verdict.ALLOW]
     assert outer.session == "mira/chat"
     if inner.session != outer.session:
@@ -275,7 +283,9 @@ def tool_raises(bench: Bench) -> None:
 
 def gate_away(bench: Bench) -> None:
     calls = [Scripted("read_file", "c1", {"path": "/a"}), Scripted("wipe_disk", "c2", {"host": "prod"})]
-    with CallosumClient("http://127.0.0.1:9", state=bench.folder / "client", deadline=0.2) as gate:
+    with CallosumClient(
+        "http://127.0.0.1:9", state=bench.folder / "client", deadline=0.2, fallback=bench.tiers
+    ) as gate:
         ran = bench.run(calls, tools=bench.disk(), gate=gate)
     assert ran.error is None
     assert ran.read["c1"] == "content of /a"
@@ -288,7 +298,7 @@ def gate_killed(bench: Bench) -> None:
     tools = [bench.mail(lambda _: server.kill()), *bench.disk()]
     calls = [Scripted("read_file", "c2", {"path": "/a"}), Scripted("wipe_disk", "c3", {"host": "prod"})]
     try:
-        with CallosumClient(server.address, state=bench.folder / "client", deadline=2) as gate:
+        with CallosumClient(server.address, state=bench.folder / "client", deadline=2, fallback=bench.tiers) as gate:
             ran = bench.run([mail("c1", "hi")], calls, tools=tools, gate=gate)
             assert ran.error is None
             assert ran.read["c1"] == "sent hi"
@@ -301,7 +311,7 @@ def gate_killed(bench: Bench) -> None:
     finally:
         server.kill()
     told = [(entry.tool, entry.outcome) for entry in journal if entry.event is Event.COMPLETE]
-    assert told == [("send_email", Outcome.DONE), ("read_file", Outcome.DONE)]
+    assert told == [(bench.framework.named(tool), Outcome.DONE) for tool in ("send_email", "read_file")]
 
 
 def two_sessions(bench: Bench) -> None:

@@ -177,6 +177,10 @@ class Framework:
     warnings: ClassVar[Sequence[str]] = ()
     """Warnings of the framework itself that are no faults of the adapter, in the form of pytest's filterwarnings."""
 
+    def named(self, tool: str) -> str:
+        """Return the name by which the gate and the model know a tool."""
+        return tool
+
     @classmethod
     def installed(cls) -> bool:
         """Whether the framework can be imported here."""

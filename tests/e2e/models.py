@@ -26,6 +26,8 @@ class Use(NamedTuple):
     tool: str
     input: dict[str, Any]
     text: str | None = None
+    id: str = ""
+    """The call's id, where a test names it (the API of Anthropic alone)."""
 
 
 class Turn(NamedTuple):
@@ -106,7 +108,7 @@ def _anthropic(model: Model, body: dict[str, Any]) -> dict[str, Any]:
     name = _name_in(texts)
     calls = model.turn(name, done, body) if body.get("tools") else ()
     blocks: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": f"toolu_{done}_{index}", "name": call.tool, "input": call.input}
+        {"type": "tool_use", "id": call.id or f"toolu_{done}_{index}", "name": call.tool, "input": call.input}
         for index, call in enumerate(calls)
     ]
     usage = {
