@@ -116,7 +116,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     ``read`` holds the identities of earlier calls whose results the model has read, None if the framework does not know
     them; ``texts`` holds what the model has read, where calls have no ids. ``thread`` is the user-facing conversation.
     ``instance`` is the agent, if the framework knows it and the adapter's options do not. ``meta`` is passed on to the
-    journal. ``agent`` is the id of a sub-agent within the conversation: it acts in a session of its own, whose parent is
+    journal. ``agent`` is the id of a sub-agent within the conversation: it acts in its own session, whose parent is
     the conversation's session. ``rewrite`` is False if the framework cannot run the call with other params.
     """
 

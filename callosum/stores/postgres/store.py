@@ -200,7 +200,7 @@ class PostgresStore:
         return self._watched.accept(self.now())
 
     def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        """Runs the transaction until one run of it is committed."""
+        """Run the transaction until one run of it is committed."""
         run = _Run()
         reruns = 0
 
@@ -280,7 +280,7 @@ class PostgresStore:
         return done.answers
 
     def _report(self, requests: Sequence[Request], run: _Run) -> Applied | None:
-        """Sends the report of an action that was opened here without a look; None where that cannot be done."""
+        """Send the report of an action that was opened here without a look; None where that cannot be done."""
         scope, step = requests[0]
         if len(requests) > 1 or scope.find is None or scope.find.id is None or not is_report(scope):
             return None
@@ -311,7 +311,7 @@ class PostgresStore:
         return draft.applied(row[0]) if row is not None else None
 
     def _wave(self, line: Pipeline, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
-        """Looks for several requests at once, then runs the step of each and sends what it writes."""
+        """Look for several requests at once, then run the step of each and send what it writes."""
         looks = [PostgresView(line, scope, self._memory, self._probe, done.covers) for scope, _ in wave]
         for look in looks:
             look.ask()
@@ -351,7 +351,7 @@ class PostgresStore:
         return locks_of_scope(scope, covers, (*known, *more))
 
     def _make_shared(self, line: Pipeline, turns: Locks) -> None:
-        """Makes rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
+        """Make rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
         missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
         if missing:
             line.begin()
@@ -361,7 +361,7 @@ class PostgresStore:
             self._memory.add_rows(missing)
 
     def _take(self, line: Pipeline, turns: Locks, *, sure: bool = False) -> list[PendingResult]:
-        """Takes the rows; ``sure``: what follows must not be done if one of them is not there."""
+        """Take the rows; ``sure``: what follows must not be done if one of them is not there."""
         missing = sorted(name for name in turns if name not in self._memory.rows)
         if missing:
             line.send(SQL["make_rows"], (missing,))
@@ -375,7 +375,7 @@ class PostgresStore:
         return [line.send(SQL[query], groups) for query, groups in takes]
 
     def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
-        """Raises ``RunAgain`` where a row was missing that was there once: it has been forgotten since."""
+        """Raise ``RunAgain`` where a row was missing that was there once: it has been forgotten since."""
         if done.taken:
             return
         if sum(cursor.fetchone()[0] for cursor in taken) < len(done.turns):
@@ -384,13 +384,13 @@ class PostgresStore:
         done.taken = True
 
     def _must_hold(self, turns: Locks, actions: Iterable[Action]) -> None:
-        """Raises ``RunAgain`` if a key of an action was not taken."""
+        """Raise ``RunAgain`` if a key of an action was not taken."""
         lacking = {name for names in keys_of(actions).values() for name in names if not turns.get(name, False)}
         if lacking:
             raise RunAgain(lacking)
 
     def _patiently(self, work: Callable[[], T]) -> T:
-        """Tries for a while where the database cannot be reached."""
+        """Try for a while where the database cannot be reached."""
         pause = 0.01
         with self._connections.bounded() as until:
             while True:
@@ -486,7 +486,7 @@ class PostgresStore:
         return Kin(rows[0][0] or "", rows[0][1] or "") if rows else Kin()
 
     def _moments(self) -> tuple[int, int]:
-        """The clock, and the newest entry."""
+        """Return the clock, and the newest entry."""
         ((clock, last),) = self._read(SQL["moments"])
         return (self._clock() if self._clock is not None else clock), last or 0
 
@@ -526,12 +526,12 @@ class PostgresStore:
         return found[::-1] if newest else found
 
     def _where(self, query: str, asked: Mapping[str, object], params: Mapping[str, Any], order: str = "") -> list[Any]:
-        """The rows of a statement with those of its conditions that are asked for, which are not None."""
+        """Return the rows of a statement with those of its conditions that are asked for, which are not None."""
         where = " ".join([SQL[name] for name, value in asked.items() if value is not None])
         return self._read(f"{SQL[query].format(where)} {SQL[order] if order else ''}", params)
 
     def _await(self, under_way: set[int]) -> None:
-        """Waits for those of these transactions that are steps."""
+        """Wait for those of these transactions that are steps."""
         until = time.monotonic() + _TAIL_PATIENCE
         pause = 0.001
         while True:
@@ -555,7 +555,7 @@ class PostgresStore:
         return gone
 
     def _tend_parts(self) -> None:
-        """Makes the journal's next part ahead, and drops those that nothing is in any more."""
+        """Make the journal's next part ahead, and drop those that nothing is in any more."""
         parts = partitions_of(self._read(SQL["parts"]))
         ((first, last),) = self._read(SQL["span"])
         clock, _ = self._moments()
@@ -601,7 +601,7 @@ class PostgresStore:
         return counting(rows, self._moments()[0])
 
     def _forget_marks(self, horizon: int, budget: int) -> int:
-        """Marks live as long as their session's last call plus the longest window.
+        """Mark live as long as their session's last call plus the longest window.
 
         A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
         look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
@@ -671,7 +671,7 @@ class PostgresStore:
     def _leaving(
         self, until: int, horizon: int, limit: int, only: Collection[int] | None
     ) -> list[tuple[int, str | None, int | None]]:
-        """The oldest entries that may leave, or those of ``only``: place, state and moment of the report."""
+        """Return the oldest entries that may leave, or those of ``only``: place, state and moment of the report."""
         params = {"until": until, "horizon": horizon}
         if only is not None:
             rows = self._needless(self._read(SQL["says_only"], {**params, "only": list(only)}), horizon)[:limit]
@@ -741,14 +741,14 @@ class PostgresStore:
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
-    """The columns of rows, as arrays for ``unnest``."""
+    """Return the columns of rows, as arrays for ``unnest``."""
     return tuple(list(column) for column in zip(*rows, strict=True))
 
 
 def _waves(
     requests: Sequence[Request], turns: Sequence[Locks], known: Mapping[int, Collection[str]]
 ) -> list[list[Request]]:
-    """The requests in their order, in groups that can look at once because none can see what another changes.
+    """Return the requests in their order, in groups that can look at once because none can see what another changes.
 
     ``known`` are the keys of actions; another thread may have learned them after the turns were made out.
     """

@@ -84,13 +84,13 @@ class PostgresCache:
         self.crowds = Crowds()
 
     def add_action(self, id: int, names: tuple[str, ...]) -> None:
-        """Notes the keys of an action."""
+        """Note the keys of an action."""
         if len(self.actions) > 10_000:
             self.actions.clear()
         self.actions[id] = names
 
     def add_opened(self, scope: Scope, applied: Applied) -> None:
-        """Notes an action that was opened and committed, if its report may come soon."""
+        """Note an action that was opened and committed, if its report may come soon."""
         opening = applied.change.open
         if opening is None or opening.state not in (State.OPEN, State.DONE) or opening.supersedes:
             return
@@ -100,11 +100,11 @@ class PostgresCache:
         self.opened[scope.namespace, action.id] = OpenedAction(action, time.monotonic())
 
     def add_covers(self, names: Iterable[str]) -> None:
-        """Notes keys that cover others. A run of a transaction goes by those that were known when it began."""
+        """Note keys that cover others. A run of a transaction goes by those that were known when it began."""
         self.covers |= frozenset(names)
 
     def add_rows(self, names: Iterable[str]) -> None:
-        """Notes rows that are there for all to see."""
+        """Note rows that are there for all to see."""
         if len(self.rows) > 200_000:
             self.rows.clear()
         self.rows.update(names)
@@ -156,7 +156,7 @@ class PostgresView:
     # --- asking ---
 
     def ask(self) -> None:
-        """Sends what nearly every view of such a scope needs."""
+        """Send what nearly every view of such a scope needs."""
         scope, send, params = self.scope, self.line.send, self._params
         self._head = send(SQL["head"], params)
         covers = self.covers
@@ -193,7 +193,7 @@ class PostgresView:
         self._below += [self.line.send(SQL[statement], params) for statement in statements]
 
     def head(self) -> None:
-        """Reads what tells whether the right rows were taken; raises ``RunAgain`` if they were not."""
+        """Read what tells whether the right rows were taken; raise ``RunAgain`` if they were not."""
         row = self._head.fetchone()
         assert row is not None  # noqa: S101  a row of values always comes
         self.clock, self.last = row[0], row[1] or 0
@@ -212,7 +212,7 @@ class PostgresView:
     # --- the view ---
 
     def view(self, now: int) -> View:
-        """Returns all that the scope asks for; ``now`` is the step's moment."""
+        """Return all that the scope asks for; ``now`` is the step's moment."""
         scope = self.scope
         parents = self._ancestry(now)
         found = self._found(now) if scope.find is not None else None
@@ -313,7 +313,7 @@ class PostgresView:
         return views(fetched, self.scope)
 
     def _add_mark(self, row: Row, shown: str, hiding: list[Row]) -> None:
-        """Adds what a session knows of a key, and its newest action there."""
+        """Add what a session knows of a key, and its newest action there."""
         session = row[_MARK_AT]
         if session == self.scope.session or row[0] != "m":
             self._fetched.marks[shown, session] = mark_of(row[_MARK_AT:_ACTION_AT])
@@ -321,7 +321,7 @@ class PostgresView:
             self._add_act(row, shown, hiding)
 
     def _add_act(self, row: Row, shown: str, hiding: list[Row]) -> None:
-        """Adds a session's newest action; ``hiding`` gets the rows behind which older ones may count."""
+        """Add a session's newest action; ``hiding`` gets the rows behind which older ones may count."""
         action = self._act(shown, row[_ACTION_AT])
         if action is None:
             action = action_of(row, _ACTION_AT, shown, self._probe)
@@ -331,7 +331,7 @@ class PostgresView:
             hiding.append(row)
 
     def _add_live(self, name: str, shown: str, rows: Sequence[Row]) -> None:
-        """Adds what is live on a key."""
+        """Add what is live on a key."""
         fetched = self._fetched
         if self._asker is not None:
             open_ = {row[_ACTION_AT]: row for row in rows if row[_ACTION_AT + 6] != "unknown"}
@@ -342,7 +342,7 @@ class PostgresView:
             fetched.add(self._living(row, shown))
 
     def _add_open(self, name: str, shown: str, rows: dict[int, Row], asker: Asker) -> None:
-        """Adds what is open on a key, by sort; of more than ``BOUND`` actions ``rows`` are the newest."""
+        """Add what is open on a key, by sort; of more than ``BOUND`` actions ``rows`` are the newest."""
 
         def fetch(ids: Sequence[int]) -> list[Action]:
             found: list[Sequence[Any]] = [rows[id][_ACTION_AT:] for id in ids if id in rows]
@@ -371,7 +371,7 @@ class PostgresView:
             self._fetched.more[shown] = more
 
     def _act(self, shown: str, id: int) -> Action | None:
-        """An action that was found on a key."""
+        """Return an action that was found on a key."""
         crowd = self._crowds.get(shown)
         if crowd is not None and id in crowd:
             return crowd[id]
@@ -381,11 +381,11 @@ class PostgresView:
         return self._with_params(action_of(row, _ACTION_AT, shown, self._probe), row[_MORE_AT])
 
     def _with_params(self, action: Action, params: bytes | None) -> Action:
-        """An approved question with the params it may run with."""
+        """Return an approved question with the params it may run with."""
         return action if params is None else replace(action, answer=params)
 
     def _walk(self, hiding: Sequence[Row]) -> None:
-        """Fetches each session's newest action that counts behind one that does not."""
+        """Fetch each session's newest action that counts behind one that does not."""
         scope = self.scope
         if not scope.floor:
             return
@@ -422,7 +422,7 @@ class PostgresView:
     # --- the rest of a view ---
 
     def _earlier(self) -> Action | None:
-        """The action that this call opened before, with the answer that was given."""
+        """Return the action that this call opened before, with the answer that was given."""
         if self._earlier_id is None:
             return None
         (row,) = self.line.fetch(SQL["action_by_id"], (self._earlier_id,))
@@ -438,7 +438,7 @@ class PostgresView:
         return tuple(found[id] for id in sorted(found, reverse=True))
 
     def _wanted(self, now: int) -> tuple[str, ...]:
-        """The sessions that wait for something this one holds, through trees too."""
+        """Return the sessions that wait for something this one holds, through trees too."""
         assert self._queues is not None  # noqa: S101  asked for by the one who calls
         space, fetch = self.scope.namespace, self.line.fetch
         return wanted(
@@ -461,7 +461,7 @@ class PostgresView:
         return self._action_found(row) if row is not None else None
 
     def _action_found(self, row: Row) -> Action | None:
-        """The action in a row of ``found``, if it is one, of this namespace."""
+        """Return the action in a row of ``found``, if it is one, of this namespace."""
         event, verdict = row[ACTION_WIDTH : ACTION_WIDTH + 2]
         if row[1] != self.scope.namespace or event not in OPENERS:
             return None
