@@ -33,7 +33,7 @@ from callosum.retrospect import Examined, Like, Trial, examine_endings, like, tr
 from callosum.rules import StandingApproval
 
 if TYPE_CHECKING:
-    from callosum.server.metrics import Took
+    from callosum.server.metrics import DecisionTimes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -152,7 +152,7 @@ class Views:
         gate: LocalGate,
         namespace: str,
         clock: Callable[[], float] = time.time,
-        took: Callable[[], Took | None] = lambda: None,
+        took: Callable[[], DecisionTimes | None] = lambda: None,
     ) -> None:
         """``took`` tells how long decisions took, where somebody counts that."""
         self.namespace = namespace

@@ -1,8 +1,8 @@
-"""Accept connections only while there are files for them.
+"""Accept connections only while the process has file descriptors left for them.
 
-The event loop accepts whatever comes, and resets it where the process has no file left for it. Where the limit of open
-files (``ulimit -n``) is below the number of connections that the server takes, this module accepts in the loop's place:
-a connection for which there is no room waits in the kernel's queue until there is.
+The event loop accepts every connection and resets it if the process has no file descriptor left. If the limit of open
+files (``ulimit -n``) is below the server's limit of connections, this module accepts in place of the event loop:
+a connection without room waits in the kernel's queue until there is room.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable
 from typing import Final
 
 _AT_ONCE: Final = 64
-"""Most connections that are accepted between two turns of the loop."""
+"""Number of connections accepted at most in one turn of the loop."""
 _PAUSE: Final = 0.02
-"""Seconds until a full server looks for room again."""
+"""Seconds until a full server checks for room again."""
 
 
 class Acceptor:
     """Accept connections of ``listener`` while fewer than ``room`` are open.
 
-    ``count`` returns how many are open. ``handshake`` is the most seconds of a TLS handshake. Has what
-    ``uvicorn.Server`` asks of the servers that it closes.
+    ``count`` returns the number of open connections. ``handshake`` is the maximum of seconds for a TLS handshake. The
+    class has the methods that ``uvicorn.Server`` calls on the servers it closes.
     """
 
     def __init__(
@@ -45,20 +45,20 @@ class Acceptor:
         self._tls = tls
         self._handshake = handshake
         self._starting: set[asyncio.Task[None]] = set()
-        """Connections that are accepted and not open yet."""
+        """Connections that are accepted but not open yet."""
         self._paused: asyncio.TimerHandle | None = None
         listener.setblocking(False)
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more connections. Those that are open stay open."""
+        """Stop accepting. Open connections stay open."""
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None
         self._loop.remove_reader(self._listener.fileno())
 
     async def wait_closed(self) -> None:
-        """Return once every connection that was accepted is open or gone."""
+        """Return once every accepted connection is open or closed."""
         if self._starting:
             await asyncio.wait(self._starting)
 
@@ -71,7 +71,7 @@ class Acceptor:
                 accepted, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no files or no memory just now: whoever wants to connect waits
+            except OSError:  # no file descriptors or memory at the moment: new clients wait
                 self._pause()
                 return
             accepted.setblocking(False)
@@ -87,7 +87,7 @@ class Acceptor:
                 ssl=self._tls,
                 ssl_handshake_timeout=self._handshake if self._tls is not None else None,
             )
-        except OSError:  # the client is gone, or no TLS was spoken
+        except OSError:  # the client has disconnected, or did not speak TLS
             accepted.close()
 
     def _pause(self) -> None:
@@ -101,7 +101,7 @@ class Acceptor:
 
 
 def open_files() -> int:
-    """Return how many files this process has open; 0 where the system does not tell."""
+    """Return the number of open files of this process; 0 if the system does not report it."""
     try:
         return len(os.listdir("/dev/fd"))  # noqa: PTH208  names are all that is needed
     except OSError:

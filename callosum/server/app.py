@@ -1,7 +1,7 @@
-"""The endpoints: what each takes, what it asks the gate, what it answers.
+"""The HTTP endpoints: what each one reads, which operation of the gate it runs, and what it returns.
 
-``ENDPOINTS`` is the one list of them, with the gate's operations first: routing, OpenAPI and the docs page are made
-from it.
+``ENDPOINTS`` is the only list of endpoints. It begins with the gate's operations. Routing, the OpenAPI document and
+the documentation page are made from it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from callosum.operations import OPERATIONS, GateOperation
 from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.async_gate import LARGE, ServedGate
-from callosum.server.console_address import Door
+from callosum.server.console_address import ConsoleOpener
 from callosum.server.health import StoreHealth
 from callosum.server.metrics import Metrics
 from callosum.server.queries import EventsQuery, HookQuery, key_of_path, read_query
-from callosum.server.responses import Asked, HttpAnswer
+from callosum.server.responses import HttpAnswer, HttpRequest
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
@@ -59,7 +59,7 @@ from callosum.worktree import located
 logger = logging.getLogger("callosum")
 
 _HOLDS_EVERY: Final = 2.0
-"""How often it is looked whether the token of an open stream is still in force, in seconds."""
+"""Seconds between two checks that the token of an open stream is still valid."""
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -75,9 +75,9 @@ CONSOLE: Final = "/console"
 class Health(Struct, frozen=True, rename="camel"):
     """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); ``uptime`` is in seconds.
 
-    ``pool`` are the connections to the store, where it is reached over a network. ``fields`` are those that a call, a
-    report or a request for a lease may have; any other is refused. ``hostApprovals`` is there and true where a host's
-    word answers a question. Who has no token where one is required is told the ``status`` alone.
+    ``pool`` describes the connections to a store that is reached over a network. ``fields`` lists the optional fields
+    of a call, a report or a lease request; any other field is refused. ``hostApprovals`` is present and true if a
+    host's approval counts. If a token is required, a client without one gets only the ``status``.
     """
 
     status: str
@@ -91,7 +91,7 @@ class Health(Struct, frozen=True, rename="camel"):
 
 
 class ConsoleAddress(Struct, frozen=True):
-    """``POST /console``: where the console is. Only a link that a person's terminal made opens it."""
+    """``POST /console``: the address of the console. Only a link made in a person's terminal opens it."""
 
     address: str
 
@@ -107,7 +107,7 @@ OPEN_CONSOLE: Final = _decoder(wire.OpenConsole)
 
 
 class Service:
-    """What the endpoints work with, made when the server starts."""
+    """Everything the endpoints work with, created when the server starts."""
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ class Service:
         brain: Brain,
         transcripts: Transcripts | None = None,
     ) -> None:
-        """``transcripts`` reads the transcripts of this machine's hosts; with None nobody does."""
-        self.door = Door(served, stream, metrics.took)
+        """Create the service. ``transcripts`` reads the transcripts of this machine's hosts; None reads none."""
+        self.console_opener = ConsoleOpener(served, stream, metrics.took)
         self.served = served
         self.transcripts = transcripts
         self.brain = brain
@@ -141,18 +141,18 @@ class Service:
         self.tokens = tokens
         self.began = time.monotonic()
         self.touched = self.began
-        """When something was last asked, for a server that ends when nobody needs it."""
+        """When the last request came. A server that ends when it is unused reads this."""
         self.waiting = 0
         self._health = StoreHealth(self.store)
 
     async def _read(self, decoder: msgspec.json.Decoder[T], body: bytes, *, listed: bool = False) -> T:
-        """Read a request's body; a large one in a thread, so that others need not wait for it."""
+        """Read a request's body. Parse a large body in a thread, so that other requests need not wait for it."""
         if len(body) < LARGE:
             return wire.read(decoder, body)
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
     async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> HttpAnswer:
-        """Read a request that changes something, check that its sender may, and drive its operation."""
+        """Read a request that changes something, check that its sender is permitted to, and drive its operation."""
         served = self.served
         arrived = served.arrivals.arrived() if of.decides else 0.0
         named = of.named(request) if of.named is not None else None
@@ -167,7 +167,7 @@ class Service:
         return _json(answer)
 
     async def show(self, request: Request, *, of: type[_Reading]) -> HttpAnswer:
-        """Serve a request that only looks, and perhaps waits for something new."""
+        """Serve a request that only reads, and that may wait for something new."""
         asked = read_query(of, request.scope["query_string"])
         if asked.namespace is not None:
             check_name(asked.namespace, "namespace")
@@ -175,7 +175,7 @@ class Service:
         caller = Caller(expiry=_expiry(request, None, None, 0.0))
         return _json(await self.served.drive(SERVED[asked.operation](self.operations, asked, caller)))
 
-    # --- endpoints that do more, as ``ENDPOINTS`` says ------------------------------------------
+    # --- Endpoints with steps of their own, listed in ``ENDPOINTS`` --------------------------------
 
     async def intercept(self, request: Request) -> HttpAnswer:
         arrived = self.served.arrivals.arrived()
@@ -193,7 +193,8 @@ class Service:
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
         here = False
         if call.host is not None and _is_local(request) and is_of_this_machine(call.host):
-            here = token is not None or _is_by_socket(request)  # another user may ask at a port without tokens
+            # At a port without tokens, another user may be the client.
+            here = token is not None or _is_by_socket(request)
             call = located(call) if call.cwd else call
         if call.wait:
             self.waiting += 1
@@ -239,7 +240,7 @@ class Service:
         expiry = _expiry(request, deadline, timeout_ms, arrived)
         try:
             await self.served.take_in()
-        except StoreError:  # a decision must know what waits; what an event reports waits beside it
+        except StoreError:  # a decision needs the spooled calls first; an event's report is taken in beside them
             if payload.get("hook_event_name") == BEFORE.get(adapter.name):
                 raise
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
@@ -283,7 +284,8 @@ class Service:
         check_seconds(asked.now, "now")
         token = _token(request)
         records = []
-        for place, late in enumerate(asked.calls):  # all of them first: a fault leaves none entered
+        # Check all records first, so that a malformed one leaves none entered.
+        for place, late in enumerate(asked.calls):
             at, call = f"calls[{place}].call", late.call
             may_act(token, call.instance, call.namespace, at=f"{at}.instance")
             for claimed, name in ((call.parent, "parent"), (call.continues, "continues")):
@@ -322,7 +324,7 @@ class Service:
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
         asked = await self._read(OPEN_CONSOLE, await request.body())
         try:
-            return _json(ConsoleAddress(await self.door.address(asked.terminal)))
+            return _json(ConsoleAddress(await self.console_opener.address(asked.terminal)))
         except NotAPerson as refused:
             raise Refused(403, str(refused), "terminal", kind="missing") from None
 
@@ -339,30 +341,30 @@ def _token(request: Request) -> Token | None:
 
 
 def _expiry(request: Request, deadline: str | None, timeout_ms: int | None, arrived: float) -> Expiry:
-    """Return what tells whether the client of a request still waits for the answer."""
+    """Return the check whether a request's client still waits for the answer."""
     ends = None if deadline is None and timeout_ms is None else expires_at(deadline, timeout_ms, arrived)
     return Expiry(ends, request.scope.get("callosum.gone"))
 
 
 async def _left(request: Request) -> None:
-    """Return once the client has closed the connection. The body has been read."""
+    """Return once the client has closed the connection. Call it after the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _is_local(request: Request) -> bool:
-    """Whether who asks runs on this machine, so that a pid means something: the socket, or loopback."""
+    """Return True if the client runs on this machine (socket or loopback), so that its pid means something."""
     return _is_by_socket(request) or request.scope["client"][0] in ("127.0.0.1", "::1")
 
 
 def _is_by_socket(request: Request) -> bool:
-    """Return True for a request on the socket, which only the gate's own user can open."""
+    """Return True for a request on the Unix socket, which only the gate's own user can open."""
     client = request.scope.get("client")
     return not client or not client[0]
 
 
 def _person(request: Request, by: str) -> str:
-    """Who is journalled. What the client says is short, so that the token's name has room beside it."""
+    """Return the person's name for the journal. The client's part is cut, to leave room for the token's name."""
     if len(by) > MAX_NAME:
         raise ConfigError(f"expected at most {MAX_NAME} characters, got {len(by)}", at="by")
     return signed(_token(request), by)
@@ -375,7 +377,7 @@ def _id_of_path(request: Request) -> int:
     return int(written)
 
 
-# --- who may ask for a change, and what a gate knows of who asks -----------------------------------------
+# --- Permission to change something, and what the gate knows about the client ------------------------------
 
 
 def _by_actor(request: Request, asked: Any, _named: object, _arrived: float) -> tuple[Any, Caller]:
@@ -397,7 +399,7 @@ def _by_holder(request: Request, asked: wire.ReleaseAt, _named: object, _arrived
 
 
 def _by_holder_of_key(request: Request, found: wire.Release, key: str, arrived: float) -> tuple[Any, Caller]:
-    check_name(found.namespace, "namespace")  # also where the query names another
+    check_name(found.namespace, "namespace")  # also if the query names another session
     said = read_query(wire.ReleaseQuery, request.scope["query_string"])
     fields = asdict(found) | {name: value for name, value in asdict(said).items() if value is not UNSET}
     return _by_holder(request, wire.ReleaseAt(context_key=key, **fields), None, arrived)
@@ -421,7 +423,8 @@ def _by_approver(request: Request, found: wire.ApprovalAnswer, id: int, _arrived
     kind = wire.Approve if found.approve else wire.Deny
     by, channel = _person(request, found.by), found.channel or "server"
     asked = kind(id=id, by=by, channel=channel, note=found.note, namespace=found.namespace)
-    if channel == HOST and (token is None or token.role is not Role.APPROVER):  # no person's word: the settings decide
+    # Not a person's approval, so the settings decide.
+    if channel == HOST and (token is None or token.role is not Role.APPROVER):
         own = (token.instance if token is not None else None) or ""
         may_act(token, own, found.namespace)
         return asked, Caller(instance=own)
@@ -436,9 +439,9 @@ def _key_of_path(request: Request) -> str:
 class _Change(NamedTuple):
     """How a request that changes something is read.
 
-    ``permit`` gets the request, its body as read, what ``named`` found in the path, and when it arrived. It returns
-    what the gate is asked, and of whom, or raises ``Refused``. ``decides``: late calls are entered before, and an
-    overloaded server refuses it. ``empty`` is the body of a request without one.
+    ``permit`` gets the request, its decoded body, what ``named`` found in the path, and the arrival time. It returns
+    the input of the operation and its sender, or raises ``Refused``. If ``decides`` is true, spooled calls are entered
+    first, and an overloaded server refuses the request. ``empty`` is the body of a request without one.
     """
 
     permit: Callable[[Request, Any, Any, float], tuple[GateRequest[Any], Caller]]
@@ -447,7 +450,7 @@ class _Change(NamedTuple):
     empty: bytes = b""
 
 
-# --- answers ------------------------------------------------------------------------------------------
+# --- Responses ----------------------------------------------------------------------------------------
 
 
 def _json(value: object, status: int = 200) -> HttpAnswer:
@@ -455,7 +458,7 @@ def _json(value: object, status: int = 200) -> HttpAnswer:
 
 
 def fault(status: int, error: str, at: str = "", **headers: str) -> HttpAnswer:
-    """Return an answer that says what was wrong, and where."""
+    """Return an error response that says what was wrong, and where."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return HttpAnswer(wire.encode(wire.ErrorResponse(error, at)), status, named)
 
@@ -524,7 +527,7 @@ _OWN: Final = (
     ),
 )
 ENDPOINTS: Final = (*OPERATIONS, *_OWN)
-"""The endpoints: the gate's operations, and what only a server has."""
+"""All endpoints: the gate's operations, and those that only a server has."""
 _CHANGES: Final = {
     "POST /complete": _Change(_by_actor),
     "POST /lock": _Change(_by_locker, decides=True),
@@ -562,18 +565,18 @@ class App:
     """The ASGI application: the endpoints, the event stream, the documents."""
 
     def __init__(self, service: Service, documents: Callable[[], Mapping[str, tuple[str, bytes]]]) -> None:
-        """``documents`` are what is found under ``DOCUMENTS``: media type and content; asked for when somebody does."""
+        """Create the application. ``documents`` returns media type and content by path below ``DOCUMENTS``."""
         self.service = service
         self._documents = documents
         self._exact: dict[str, dict[str, Handler]] = {}
         self._below: dict[str, dict[str, Handler]] = {}
-        """By the part of the path before its parameter, which is the last one."""
+        """Handlers by the part of the path before its parameter, which is always the last part."""
         for row in ENDPOINTS:
             start, brace, _ = row.path.partition("{")
             (self._below if brace else self._exact).setdefault(start, {})[row.method] = _HANDLERS[row.endpoint]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; nothing but HTTP is taken."""
+        """Serve one HTTP request. Other kinds of connections are refused."""
         if scope["type"] != "http":
             return
         path, method = scope["path"], scope["method"]
@@ -586,7 +589,7 @@ class App:
         if known is not None:
             handler = known.get(method)
             if handler is not None:
-                response: ASGIApp = await self._answer(handler, Asked(scope, receive, send))
+                response: ASGIApp = await self._answer(handler, HttpRequest(scope, receive, send))
             else:
                 allowed = [*known, *(["GET"] if path == "/events" else [])]
                 response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
@@ -600,7 +603,7 @@ class App:
         await response(scope, receive, send)
 
     async def _answer(self, handler: Callable[[Service, Request], Awaitable[ASGIApp]], request: Request) -> ASGIApp:
-        """Return the handler's answer, or what its error means: input 4xx, the store 503."""
+        """Return the handler's response, or the response for its error: 4xx for bad input, 503 for the store."""
         service = self.service
         service.touched = time.monotonic()
         try:
@@ -659,7 +662,7 @@ class App:
 
 
 def _while_in_force(serve: ASGIApp, tokens: Tokens, token: Token) -> ASGIApp:
-    """Return the stream, which a reader loses with its token."""
+    """Return the stream, which ends when the reader's token is no longer valid."""
 
     async def serving(scope: Scope, receive: Receive, send: Send) -> None:
         async def receive_or_lose() -> Message:

@@ -1,8 +1,8 @@
-"""When a request arrived, as far as an event loop can know.
+"""Estimate when a request arrived, as far as an event loop can know.
 
-A loop that stood still (a stopped process, a machine short of memory, a long computation) finds requests
-that have waited in the sockets meanwhile. It did not see them arrive. So for a moment after each such
-standstill, every request counts as having arrived when the standstill began.
+If a loop stands still (a stopped process, a machine short of memory, a long computation), requests wait in the
+sockets, and the loop does not see them arrive. Therefore, for a moment after each standstill, every request counts
+as having arrived when the standstill began.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 from callosum.bootclock import boot_now
 
 STANDSTILL: Final = 1.0
-"""Seconds between two turns of the loop from which on it counts as having stood still."""
+"""Seconds between two turns of the loop that count as a standstill."""
 _EVERY: Final = 0.5
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the clock."""
 _CATCHING_UP: Final = 0.25
-"""Seconds after a standstill in which the loop still reads requests that waited in the sockets."""
+"""Seconds after a standstill during which the loop still reads requests that waited in the sockets."""
 
 
 class Arrivals:
-    """Watches an event loop for standstills. ``now`` is the boot clock, for tests."""
+    """Detect standstills of an event loop. ``now`` is the boot clock; tests replace it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = boot_now) -> None:
         self._loop = loop
@@ -37,7 +37,7 @@ class Arrivals:
         self._timer.cancel()
 
     def arrived(self) -> float:
-        """Return the earliest moment, on the boot clock, at which a request that is read now can have arrived."""
+        """Return the earliest time, on the boot clock, at which a request that is read now can have arrived."""
         now = self._now()
         self._note(now)
         return self._stood_since if now < self._caught_up else now

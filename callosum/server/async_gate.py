@@ -25,10 +25,10 @@ from callosum.wire import LateCall
 logger = logging.getLogger("callosum")
 
 LARGE: Final = 32_768
-"""From this size in bytes on, a call is judged in a thread, so that the others need not wait for it."""
+"""Size in bytes from which a call is classified in a thread, so that other calls need not wait for it."""
 
 TAKE_IN: Final = 2.0
-"""Seconds for which a decision waits until the spool is taken in."""
+"""Seconds that a decision waits for the spool to be taken in."""
 PAGE_SECONDS: Final = 30.0
 """Seconds within which a page of the spool must be entered."""
 
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class ServedGate:
-    """A ``LocalGate``'s operations on the running event loop, its transactions in groups.
+    """Run a ``LocalGate``'s operations on the running event loop, with their transactions in groups.
 
-    ``told`` is called when the store sends word of what another process did.
+    ``told`` is called when the store notifies this server of another process's change.
     """
 
     def __init__(self, gate: LocalGate, told: Callable[[], object] = lambda: None) -> None:
@@ -60,12 +60,12 @@ class ServedGate:
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new is taken any more."""
+        """Return True if the gate takes no new requests any more."""
         return self._stopping.is_set()
 
     @property
     def leaving(self) -> bool:
-        """Whether nobody may wait here any more: the server will stop."""
+        """Return True if no call may wait here any more because the server will stop."""
         return self._leaving.is_set()
 
     def leave(self) -> None:
@@ -79,7 +79,7 @@ class ServedGate:
         self._stopping.set()
 
     async def close(self) -> None:
-        """Return once everything that was taken is answered."""
+        """Return once every request that was taken has its answer."""
         self.stop()
         self.arrivals.close()
         self.lines.close()
@@ -89,20 +89,20 @@ class ServedGate:
         self._threads.shutdown()
 
     def admit(self) -> None:
-        """Take something new. Raises ``Overloaded`` if it would not be answered in time.
+        """Check that a new request can be taken. Raises ``Overloaded`` if it would not be answered in time.
 
-        Reports, releases and renewals are always taken: they free others.
+        Reports, releases and renewals are always taken, because they free other calls.
         """
         if self.writer.behind:
             self.turned_away += 1
             raise Overloaded("the server has more to do than it can; nothing was done: ask again in a moment")
 
     async def take_in(self, *, left: bool = False) -> None:
-        """Enters what the spool of the state folder holds, before a decision. Raises ``StoreError`` and ``Stopping``.
+        """Enter the records of the state folder's spool, before a decision. Raises ``StoreError`` and ``Stopping``.
 
-        A taking that is under way is waited for. It may have read the file before the last records were written, so
-        if records are left, one more is waited for that began later. ``left``: there is a file that an earlier version
-        did not finish.
+        If the spool is already being taken in, wait for that. It may have read the file before the last records were
+        written; if records remain, wait for one more round that began later. ``left`` says that there is a file that an
+        earlier version did not finish.
         """
         if not left and self._nothing_waits():
             return
@@ -119,10 +119,10 @@ class ServedGate:
             logger.warning("the spool is still being taken in: the next call is decided without the rest of it")
 
     def _nothing_waits(self) -> bool:
-        """Return whether the spool is empty.
+        """Return True if the spool is empty.
 
-        One look serves all requests that the loop has read by then: what was spooled before one of them was sent was
-        there. What it reads in its next round is served after ``_look_again``.
+        One check serves all requests that the loop has read by then: records that were spooled before such a request
+        was sent were already in the file. The requests of the loop's next round are served after ``_look_again``.
         """
         if not self._looked:
             if self.gate.spool.waiting():
@@ -135,14 +135,14 @@ class ServedGate:
         self._looked = False
 
     def _entered(self, lines: Sequence[bytes]) -> None:
-        """Enters a page of the spool, from a thread beside the loop."""
+        """Enter a page of the spool, from a thread beside the loop."""
         entering = self.enter(list(spool_records.records_of(lines)))
         asyncio.run_coroutine_threadsafe(entering, self._loop).result(PAGE_SECONDS)
 
     async def enter(self, records: Sequence[LateCall], now: float | None = None) -> None:
-        """Enters records, those of one session in their order; ``now`` is as ``Operations.take_in`` takes it.
+        """Enter records, those of one session in their order. ``now`` is passed on to ``Operations.take_in``.
 
-        One that cannot be entered leaves the others theirs. Raises ``StoreError`` and ``Stopping``.
+        A record that cannot be entered does not stop the others. Raises ``StoreError`` and ``Stopping``.
         """
         sessions: dict[tuple[str, str], list[LateCall]] = {}
         for record in records:
@@ -167,12 +167,12 @@ class ServedGate:
         *,
         here: bool = False,
     ) -> Decision:
-        """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done.
+        """Decide a call whose request took ``size`` bytes. A call that may wait does so until ``left`` is done.
 
-        ``here``: its tool runs on this machine, and its files may be looked at.
+        ``here`` says that its tool runs on this machine, so that its files may be inspected.
 
         Raises:
-            Expired: ``expiry`` says that nobody waits for the decision any more.
+            Expired: ``expiry`` says that no client waits for the decision any more.
         """
         if left is None:
             decision = await self.drive(self.operations.intercept(call, expiry, here=here), size=size)
@@ -184,7 +184,7 @@ class ServedGate:
     async def _in_turn(
         self, call: Call, size: int, left: asyncio.Future[Any], expiry: Expiry | None, *, here: bool
     ) -> Decision:
-        """Decides a call that waits its turn, if it must. Raises ``Gone`` and ``Stopping``."""
+        """Decide a call, and let it wait its turn if it must. Raises ``Gone`` and ``Stopping``."""
         if self.leaving:
             raise Stopping("the server is stopping")
         waiter = Waiter(self.lines, call.wait, left)
@@ -200,7 +200,7 @@ class ServedGate:
             if waiter.place:
                 self._loop.call_later(GRACE, self._give_up, waiter)
             else:
-                with suppress(CallosumError):  # the call is over, whether or not it can be journalled
+                with suppress(CallosumError):  # the call is over, even if it cannot be journalled
                     await self.drive(self.operations.abandon(call))
             raise
         finally:
@@ -208,7 +208,7 @@ class ServedGate:
         return decision
 
     def _give_up(self, waiter: Waiter) -> None:
-        """End the place of a call that nobody waits for: the next one need not wait until it runs out."""
+        """End the queued action of a call without a client, so that the next call need not wait until it expires."""
         asked = waiter.scope
         if self.stopping or asked is None:
             return
@@ -216,19 +216,19 @@ class ServedGate:
         done = self.writer.submit((scope, partial(give_up_waiter, waiter.place, waiter.lasts)))
 
         def tell(done: asyncio.Future[Any]) -> None:
-            if not done.cancelled() and done.exception() is None:  # else it runs out by its time
+            if not done.cancelled() and done.exception() is None:  # otherwise it expires
                 self.lines.note(done.result().change)
 
         done.add_done_callback(tell)
 
     def decided(self, decision: Decision) -> None:
-        """Count a decision, and has the store tended now and then."""
+        """Count a decision, and let the store be tended from time to time."""
         self.decisions += 1
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
 
     async def drive(self, effects: Effects[T], *, size: int = 0, waiter: Waiter | None = None) -> T:
-        """Run an operation to its end; a ``waiter`` says when it goes on after a pause.
+        """Run an operation to its end; a ``waiter`` says when it continues after a pause.
 
         Raises ``Stopping``, what the waiter raises and what the operation raises.
         """
@@ -243,14 +243,14 @@ class ServedGate:
                 elif type(need) is Read:
                     answer = await self._read(need.read)
                 else:
-                    # a request that looks for an action ends another call, and not the wait
+                    # a request that searches for an action ends another call, not the wait
                     own = waiter if waiter is not None and need[0].find is None else None  # type: ignore[union-attr]
                     if own is not None:
                         need = own.asks(need)  # type: ignore[arg-type]  # what is left is a Request
                     try:
                         answer = await self.writer.submit(need)  # type: ignore[arg-type]
                     except CallosumError as error:
-                        need = effects.throw(error)  # it may keep what it could not say for later
+                        need = effects.throw(error)  # the operation may keep its report for later
                         continue
                     if own is not None:
                         own.answered(answer)
@@ -265,14 +265,14 @@ class ServedGate:
             effects.close()
 
     async def read(self, look: Callable[[], T]) -> T:
-        """Run something that reads from the store, beside the loop."""
+        """Run a function that reads from the store, in a thread beside the loop."""
         return await self._read(look)
 
     async def _read(self, look: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._threads, look)
 
     async def pause(self, seconds: float) -> None:
-        """Lets time pass. Raises ``Stopping`` when nobody may wait any more."""
+        """Let time pass. Raises ``Stopping`` if no call may wait any more."""
         try:
             async with asyncio.timeout(seconds):
                 await self._leaving.wait()
@@ -282,7 +282,7 @@ class ServedGate:
 
 
 class _Ended(Exception):
-    """An operation that ended before it needed anything; ``StopIteration`` cannot leave a thread's future."""
+    """An operation that ended before it needed anything. A thread's future cannot carry ``StopIteration``."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()

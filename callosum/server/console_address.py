@@ -1,7 +1,7 @@
-"""The way to the console: an address of its own on this machine, opened when somebody asks for it.
+"""Open the console at an address of its own on this machine when a person asks for it.
 
-Cookies are not kept apart by port, so the console has a random host name: what an agent serves at ``localhost`` never
-receives the console's cookie. Names below ``localhost`` lead browsers to this machine.
+Browsers do not keep cookies apart by port, so the console has a random host name: a page that an agent serves at
+``localhost`` never receives the console's cookie. Browsers resolve names below ``localhost`` to this machine.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ if TYPE_CHECKING:
     from callosum.console.views import Views
     from callosum.console.web import Console
     from callosum.rules import StandingApproval
-    from callosum.server.metrics import Took
+    from callosum.server.metrics import DecisionTimes
     from callosum.server.security import OnRefused
     from callosum.server.stream import Stream
 
 _NAMESPACES: Final = 8
-"""How many namespaces are kept that nobody looks at any more."""
+"""Number of namespaces that stay loaded although no page shows them any more."""
 _CONNECTIONS: Final = 256
 
 
 class _Beside(uvicorn.Server):
-    """A server beside the main one, which handles the signals."""
+    """A second server beside the main one. The main server handles the signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them."""
+        """Leave the signal handlers unchanged."""
         yield
 
 
-class Door:
-    """Opens a server's console. For one event loop."""
+class ConsoleOpener:
+    """Opens a server's console. Belongs to one event loop."""
 
-    def __init__(self, served: ServedGate, stream: Stream, took: Callable[[], Took]) -> None:
-        """``took`` tells how long decisions took."""
+    def __init__(self, served: ServedGate, stream: Stream, took: Callable[[], DecisionTimes]) -> None:
+        """Create the opener. ``took`` returns how long decisions took."""
         self._served, self._stream, self._took = served, stream, took
         self._access: Access | None = None
         self._views: WeakValueDictionary[str, Views] = WeakValueDictionary()
         self._recent: deque[Views] = deque(maxlen=_NAMESPACES)
-        """Keeps the namespaces that were looked at last; what a page follows is kept by that page."""
+        """Namespaces that were viewed last. A page keeps the namespace it follows by itself."""
         self._address = ""
         self._server: _Beside | None = None
         self._task: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._first: asyncio.Future[bool] | None = None
-        """The last day is read while the person goes to the browser."""
+        """Reading of the last day, which runs while the person goes to the browser."""
 
     @property
     def used(self) -> bool:
-        """Whether somebody keeps the console open."""
+        """Return True if a page of the console is open."""
         return self._access is not None and self._access.used
 
     async def address(self, terminal: str) -> str:
-        """Return the console's address, which is opened if need be, to who made a link in the state folder.
+        """Return the console's address to a client that made a link in the state folder. Open the address if necessary.
 
-        The name keeps the cookie from what listens at other ports, so nobody else learns it. ``terminal`` is the
-        secret of the terminal that made the link. Raises ``NotAPerson`` if no link names it, ``ConfigError`` where a
-        package is missing or no address can be had.
+        The host name keeps the cookie from servers at other ports, so only that client learns it. ``terminal`` is the
+        secret of the terminal that made the link. Raises ``NotAPerson`` if no link contains it, ``ConfigError`` if a
+        package is missing or no address is available.
         """
         if not await self._served.read(partial(self._opened_access().names_terminal, terminal)):
             raise NotAPerson("only a person can open the console: callosum console")
@@ -89,7 +89,7 @@ class Door:
         return self._address
 
     def beside(self, app: ASGIApp, address: str, tokens: Tokens, on_refused: OnRefused) -> ASGIApp:
-        """Serve the console at a public address, to people with a token, and ``app`` to all who call another name."""
+        """Serve the console at a public address to people with a token, and ``app`` under every other host name."""
         public = self._console(lambda secret, scope: _let_in(tokens, secret, partial(on_refused, "wrong", scope)))
         wanted = address.removeprefix("https://").encode()
 
@@ -100,7 +100,7 @@ class Door:
         return serve
 
     async def close(self) -> None:
-        """Close the address, if it was opened."""
+        """Close the address if it is open."""
         if self._server is not None and self._task is not None:
             self._server.should_exit = self._server.force_exit = True
             await asyncio.gather(self._task, return_exceptions=True)
@@ -168,7 +168,7 @@ class Door:
         return report
 
     async def _stand(self, what: str, approval: StandingApproval, by: str, namespace: str) -> None:
-        """Give a standing approval once it is journalled; journal one that is revoked once it has ended."""
+        """Give a standing approval once it is journalled; journal a revoked approval once it has ended."""
         state, rules = self._served.gate.settings.state, self._served.gate.rules
         effects = self._served.operations.standing(what, approval, by=by, channel="console", namespace=namespace)
         if what == "approved":
@@ -183,7 +183,7 @@ class Door:
 
 
 def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], None]) -> ConsoleSession:
-    """Return the session of a person's token. Raises ``NoAccess``."""
+    """Return the console session for a person's token. Raises ``NoAccess``."""
     from callosum.console.access import SESSION_SECONDS, ConsoleSession, NoAccess  # noqa: PLC0415
 
     token = tokens.find(secret)
@@ -204,7 +204,7 @@ def _names(scope: Scope) -> list[bytes]:
 
 
 def _named(app: ASGIApp, name: str) -> ASGIApp:
-    """Serve only who calls the console by its own name: a page elsewhere cannot make its name lead here."""
+    """Serve only requests for the console's own host name, so that no other site's name can lead here."""
     wanted = name.encode()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Whether the store behind a server can take decisions: proven by a write, now and then, beside the event loop."""
+"""Check that the store behind a server can take decisions, by a test write from time to time, beside the event loop."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from callosum.errors import StoreError
 from callosum.stores.base import Store
 
 PROVE_EVERY: Final = 2.0
-"""Seconds between two proofs that the store can be written. Whether it answers is looked at each time."""
+"""Seconds between two test writes. Reading from the store is checked on each request."""
 _SECONDS: Final = 2.0
-"""Seconds that an answer about the health waits for the store: a balancer does not wait longer."""
+"""Seconds that a health check waits for the store. Load balancers do not wait longer."""
 
 Read = Callable[[Callable[[], str]], Awaitable[str]]
-"""Runs something that blocks in a thread."""
+"""Runs a blocking function in a thread."""
 
 
 class StoreHealth:
-    """The health of a store, for all who ask at once. Use it from one event loop."""
+    """The health of a store, shared by all simultaneous checks. Use it from one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,18 +29,18 @@ class StoreHealth:
         self._fault = ""
 
     async def fault(self, read: Read) -> str:
-        """Return what keeps the store from taking decisions, ``""`` if nothing does. ``read`` runs the look."""
+        """Return why the store cannot take decisions, ``""`` if it can. ``read`` runs the check in a thread."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(read(self._look))
         looking: asyncio.Future[Any] = self._looking
-        done, _ = await asyncio.wait([looking], timeout=_SECONDS)  # one look serves all who ask meanwhile
+        done, _ = await asyncio.wait([looking], timeout=_SECONDS)  # one check serves all requests that come meanwhile
         if not done:
             return f"the store has not answered for {_SECONDS:.0f} s"
         found: str = looking.result()
         return found
 
     def _look(self) -> str:
-        """Look whether the store answers, and prove every few seconds that it can be written."""
+        """Check that the store answers and, every few seconds, that it can be written."""
         try:
             self._store.now()
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""What a server does every so many seconds beside answering, in one list."""
+"""The periodic jobs of a server, in one list."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _COUNT_REFUSALS: Final = 10.0
 
 
 class Job(NamedTuple):
-    """Work that is done at once and then every so many seconds. What it raises is logged, and it goes on."""
+    """Work that runs at once and then periodically. An exception is logged, and the job continues."""
 
     what: str
     every: float
     work: Callable[[], Awaitable[object]]
 
     async def run(self) -> None:
-        """Do it until it is cancelled."""
+        """Repeat the work until the job is cancelled."""
         while True:
             try:
                 await self.work()
@@ -55,7 +55,7 @@ def jobs(gate: LocalGate, aftermath: Recovery, refusals: RefusalLog) -> list[Job
 
 
 class Table:
-    """The clients' fallback table, kept beside the state as the rules have it."""
+    """The clients' fallback table: a file beside the state that follows the rules."""
 
     def __init__(self, gate: LocalGate) -> None:
         self._gate = gate
@@ -64,7 +64,7 @@ class Table:
         self._failed = False
 
     async def keep(self) -> None:
-        """Write the table if the rules have changed; log once that it cannot be written."""
+        """Write the table if the rules have changed. Log only the first failure to write it."""
         tools = self._gate.rules.current().highest_tiers()
         if tools == self._written:
             return

@@ -1,7 +1,7 @@
-"""Where a server listens, who may listen there, and how others find it.
+"""Open a server's sockets, guard them, and announce the server to clients.
 
-A running server leaves ``servers/<pid>.json`` in its state folder. A Unix socket is guarded by a lock on
-a file beside it, held as long as the server lives, so that of two that start at once one serves.
+A running server keeps ``servers/<pid>.json`` in its state folder. A file lock beside a Unix socket is held as
+long as the server lives, so that only one of two servers that start at once serves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BACKLOG: Final = 2048
 
 
 class AlreadyServed(CallosumError):
-    """Another server listens there; ``address`` says where."""
+    """Another server listens at that address; ``address`` names it."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"a server is already listening on {address}")
@@ -43,9 +43,9 @@ class AlreadyServed(CallosumError):
 
 
 class Running(Struct, frozen=True, rename="camel"):
-    """A running server: its process, and the address that clients are given.
+    """A running server: its process, and its address for clients.
 
-    ``drain``: for how many seconds it goes on answering once it is told to stop.
+    ``drain`` is the number of seconds for which it keeps answering after a request to stop.
     """
 
     process: Host
@@ -55,7 +55,7 @@ class Running(Struct, frozen=True, rename="camel"):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only processes of this machine can reach that address."""
+    """Return True if only processes of this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -65,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a TCP socket. Port 0 takes a free one. Raises ``ConfigError`` naming what cannot be had."""
+    """Open a TCP socket. Port 0 takes a free port. Raises ``ConfigError`` naming the address that is not available."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -95,7 +95,7 @@ def address_of(opened: socket.socket, *, tls: bool) -> str:
 def listen_local(path: Path) -> Iterator[socket.socket]:
     """Open a Unix socket that only this user can reach, and remove it at the end.
 
-    Raises ``AlreadyServed`` if a server lives there, ``ConfigError`` where no socket can be.
+    Raises ``AlreadyServed`` if a server uses it, ``ConfigError`` if no socket can be made there.
     """
     if len(os.fsencode(path)) > LONGEST:
         hint = "name a shorter one with --socket, or set XDG_RUNTIME_DIR to a short folder of your own"
@@ -119,7 +119,7 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
             finally:
                 os.umask(before)
             try:
-                leave_origin(str(path))  # before anybody can connect: who does finds it
+                leave_origin(str(path))  # before any client can connect, so that every client finds it
             except OSError as error:
                 raise ConfigError(f"cannot be made: {error.strerror}", at=f"{path}.origin") from None
             opened.listen(BACKLOG)
@@ -135,7 +135,7 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
 
 
 def _private(folder: Path) -> None:
-    """Make the socket's folder if need be; refuse one in which another user could put a socket."""
+    """Create the socket's folder if necessary. Refuse a folder in which another user could put a socket."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = folder.stat()
@@ -146,7 +146,7 @@ def _private(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a socket that nobody listens on any more; anything else is left alone."""
+    """Remove a socket without a listener; leave any other file alone."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError("is there, and is no socket", at=str(path))
@@ -155,12 +155,12 @@ def _remove(path: Path) -> None:
         return
 
 
-# --- who runs ----------------------------------------------------------------------------------------
+# --- Running servers ------------------------------------------------------------------------------------
 
 
 @contextmanager
 def announced(state: Path, address: str, version: str, drain: float) -> Iterator[None]:
-    """Leaves word in the state folder that this process serves it."""
+    """Announce in the state folder that this process serves it."""
     folder = state / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{os.getpid()}.json"
@@ -174,7 +174,7 @@ def announced(state: Path, address: str, version: str, drain: float) -> Iterator
 
 
 def running(state: Path) -> list[Running]:
-    """Return the servers of a state folder that live, oldest first; what dead ones left is removed."""
+    """Return the live servers of a state folder, oldest first. Remove the files of dead ones."""
     found: list[tuple[float, Running]] = []
     for path in (state / _FOLDER).glob("*.json"):
         try:
@@ -191,9 +191,9 @@ def running(state: Path) -> list[Running]:
 
 
 def heard(read: int, seconds: float) -> str:
-    """Return the line that a starting server writes into a pipe, its address; "" if none comes within ``seconds``.
+    """Return the address that a starting server writes into a pipe; "" if it writes none within ``seconds``.
 
-    ``read`` is the pipe's end to read from, and is closed.
+    ``read`` is the reading end of the pipe; it is closed.
     """
     ends = time.monotonic() + seconds
     said = b""

@@ -1,4 +1,4 @@
-"""What ``GET /metrics`` shows, in Prometheus's text form. Counting costs a dictionary's increment a call."""
+"""Metrics for ``GET /metrics`` in Prometheus's text format. Counting costs one dictionary increment per call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from callosum.stores.base import Pool
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 Gauges = Callable[[], "dict[str, tuple[str, float]]"]
-"""Values at this moment: name, and what it is with its value."""
+"""Returns current values: description and value by name."""
 
 
-class Took(NamedTuple):
-    """How many decisions there were, the seconds of one in the mean, and below how many nearly all were (inf: none)."""
+class DecisionTimes(NamedTuple):
+    """Number of decisions, their mean seconds, and the seconds below which nearly all were made (inf: unknown)."""
 
     decisions: int
     mean: float
@@ -32,7 +32,7 @@ class Took(NamedTuple):
 class Metrics(Collector):
     """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate.
 
-    ``pool`` tells of the store's connections, if it has any. Whatever else is in ``registry`` is shown too.
+    ``pool`` returns the figures of the store's connections, if it has any. Other metrics in ``registry`` are shown too.
     """
 
     def __init__(self, gauges: Gauges, pool: Callable[[], Pool] | None = None) -> None:
@@ -60,21 +60,21 @@ class Metrics(Collector):
             self._outcomes[seen.outcome.value] += 1
 
     def refused(self, reason: str) -> None:
-        """Count a request that was refused for who sent it."""
+        """Count a request that was refused because of its sender."""
         self._refused[reason] += 1
 
-    def took(self) -> Took:
+    def took(self) -> DecisionTimes:
         """Return how long decisions took since the server started; 99 of 100 took less than ``most``."""
         buckets = list(self._buckets)
         count, below = sum(buckets), 0
         for bound, number in zip((*_BOUNDS, inf), buckets, strict=True):
             below += number
             if below >= 0.99 * count:
-                return Took(count, self._seconds / count if count else 0.0, bound)
-        return Took(count, 0.0, inf)
+                return DecisionTimes(count, self._seconds / count if count else 0.0, bound)
+        return DecisionTimes(count, 0.0, inf)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
@@ -106,7 +106,7 @@ class Metrics(Collector):
 
 
 def _connections(pool: Pool) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    """Yield what is told of the connections to the store."""
+    """Yield the metrics of the connections to the store."""
     now = GaugeMetricFamily("callosum_store_connections", "Connections to the store.", labels=("state",))
     now.add_metric(("idle",), pool.idle)
     now.add_metric(("busy",), pool.open - pool.idle)

@@ -1,4 +1,4 @@
-"""What stands in the query of a request, and in the path of a key: read strictly, faults with their place."""
+"""Read the query of a request, and the key in its path. Reading is strict, and errors name the parameter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from callosum.wire import MAX_PATH, BadRequest, fault_of
 
 
 class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
-    """``POST /hooks/{host}``. ``instance`` is the host's name where nobody says another.
+    """``POST /hooks/{host}``. ``instance`` is the host's name unless the event names another.
 
-    ``pid`` is the process that calls the hook, on the server's own machine. ``home`` is that process's home.
+    ``pid`` is the process that calls the hook, on the server's own machine. ``home`` is that process's home folder.
     ``deadline`` and ``timeout_ms`` say how long the hook waits, as in ``Call``.
     """
 
@@ -29,20 +29,20 @@ class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``GET /events``. ``types``: dotted names with commas between, ``tool.*``, ``*``."""
+    """``GET /events``. ``types`` holds dotted names separated by commas: ``tool.*``, ``*``."""
 
     types: str = "*"
     namespace: str | None = None
 
 
 SEVERAL: Final = frozenset(("key",))
-"""The parameters that may stand in a query several times."""
+"""Parameters that may occur several times in a query."""
 
 T = TypeVar("T", bound=Struct)
 
 
 def read_query(kind: type[T], query: bytes) -> T:
-    """Read a query string into ``kind``. Raises ``BadRequest`` at the parameter that is at fault."""
+    """Read a query string into ``kind``. Raises ``BadRequest`` that names the malformed parameter."""
     found: dict[str, str | list[str]] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
@@ -64,14 +64,14 @@ def read_query(kind: type[T], query: bytes) -> T:
 
 @cache
 def _several_in(kind: type[Struct]) -> frozenset[str]:
-    """Of a query's parameters those that may stand there several times; to ask for fields compiles annotations."""
+    """Return the parameters that may be repeated. Cached, because reading the fields compiles annotations."""
     return SEVERAL & {field.encode_name for field in msgspec.structs.fields(kind)}
 
 
 def key_of_path(raw_path: bytes) -> str:
-    """Return what follows the first name in a path, ``/lock/KEY``, percent-decoded.
+    """Return the part of a path after its first name (``/lock/KEY``), percent-decoded.
 
-    From the raw path: only there a ``%2F`` differs from a ``/``, and bytes that are no UTF-8 can be refused.
+    Reads the raw path: only there does ``%2F`` differ from ``/``, and bytes that are not UTF-8 can be refused.
     """
     _, _, rest = raw_path.split(b"?", 1)[0].removeprefix(b"/").partition(b"/")
     try:

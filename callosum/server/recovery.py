@@ -1,7 +1,7 @@
-"""Takes up what others left in the state folder, makes good what the store is owed, keeps when each host was heard.
+"""Recover what other processes left in the state folder and what the store has not received, and save last-seen times.
 
-Hooks noted there what went on while no gate answered: they are gone when one does. ``doctor`` leaves what is wrong.
-Now and then it is looked whether the hosts that were set up ask the gate still.
+Hooks spool the calls they decide while the gate is unreachable, and have ended when it returns. ``doctor`` leaves
+its findings. From time to time, the server checks whether the hosts that were set up still ask the gate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("callosum")
 
 
 class Recovery:
-    """What hooks, ``doctor`` and a store that was away left to do."""
+    """Recovers what hooks, ``doctor`` and an unreachable store left to do."""
 
     def __init__(self, service: Service, state: Path) -> None:
         self._service = service
@@ -32,13 +32,13 @@ class Recovery:
         self._watch = EntryWatch(service.served.gate.settings)
 
     async def take_up(self) -> None:
-        """Make good what the store is owed, take in the spool, tell what ``doctor`` found."""
+        """Write what the store has not received, take in the spool, and publish the findings of ``doctor``."""
         service = self._service
         if service.dispatcher.owes:
             with suppress(Stopping):
                 await service.served.drive(service.dispatcher.make_good())
         if await asyncio.to_thread(service.served.gate.spool.left):
-            with suppress(Stopping, StoreError):  # what a store does not take now waits in the spool
+            with suppress(Stopping, StoreError):  # records that the store does not take now wait in the spool
                 await service.served.take_in(left=True)
             service.stream.wake()
         await asyncio.to_thread(self._look)
@@ -49,7 +49,7 @@ class Recovery:
             self._service.brain.corpus.emit(event)
 
     def close(self) -> None:
-        """Say what the store never took, and save when each host was heard."""
+        """Log what the store never received, and save when each host was last seen."""
         if self._service.dispatcher.owes:
             logger.warning("the store never took how some calls ended: their leases end with their hosts")
         self._service.heard.save(now=True)

@@ -1,8 +1,8 @@
-"""A request's body and the answer to it, in as few steps as a short exchange needs.
+"""Read a request's body and send its response, in as few steps as a short exchange needs.
 
-Nearly every request here is one small piece, and so is its answer. Where the connection offers it
-(``scope["callosum.answer"]``, see ``Protocol.answer``) an answer goes out in one write; anywhere else, and
-wherever it has headers of its own, it is sent as ASGI has it.
+Nearly every request and response here is one small piece. If the connection offers it
+(``scope["callosum.answer"]``, see ``Protocol.answer``), a response is sent in one write. On any other connection,
+and if the response has headers of its own, it is sent as ASGI messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _HEAD: Final = b"content-type: %b\r\n" + _EVERY
 _JSON_HEAD: Final = _HEAD % JSON.encode()
 
 
-class Asked(Request):
+class HttpRequest(Request):
     """A request whose body is read once."""
 
     async def body(self) -> bytes:
-        """Return the whole body. Raises ``ClientDisconnect`` if the client went away before."""
+        """Return the whole body. Raises ``ClientDisconnect`` if the client disconnected before."""
         parts: list[bytes] = []
         while True:
             message = await self.receive()
@@ -42,20 +42,20 @@ class Asked(Request):
             parts.append(part)
 
     async def is_disconnected(self) -> bool:
-        """Whether the client has gone away; asked once the body is read.
+        """Return True if the client has disconnected. Call it after the body is read.
 
-        Where the connection tells (``scope["callosum.gone"]``) it is asked: what Starlette does takes a tenth of a
-        millisecond.
+        Uses the connection's own check (``scope["callosum.gone"]``) if there is one: Starlette's check takes a tenth
+        of a millisecond.
         """
         gone = self.scope.get("callosum.gone")
         if gone is None:
             return await super().is_disconnected()
-        await asyncio.sleep(0)  # the end of what the client said may lie in the socket, unread
+        await asyncio.sleep(0)  # the client's end of stream may lie unread in the socket
         return bool(gone())
 
 
 class HttpAnswer:
-    """An answer that is known as a whole: an ASGI application."""
+    """A response that is completely known: an ASGI application."""
 
     __slots__ = ("body", "headers", "media_type", "status")
 
@@ -65,7 +65,7 @@ class HttpAnswer:
         self.body, self.status, self.headers, self.media_type = body, status, headers, media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Send it."""
+        """Send the response."""
         if not self.headers and scope.get("callosum.headers") is HEADERS and "callosum.answer" in scope:
             head = _JSON_HEAD if self.media_type is JSON else _HEAD % self.media_type.encode("latin-1")
             if scope["callosum.answer"](self.status, head, self.body):

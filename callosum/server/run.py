@@ -301,7 +301,7 @@ async def serve_gate(
     room = _room()
     protocol = limited(connections=room.connections, spare=room.spare)
     config = uvicorn.Config(
-        service.door.beside(app, options.console, tokens, on_refused) if options.console else app,
+        service.console_opener.beside(app, options.console, tokens, on_refused) if options.console else app,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -336,7 +336,7 @@ async def serve_gate(
         aftermath.close()
         if transcripts is not None:
             await asyncio.to_thread(transcripts.close)
-        await service.door.close()
+        await service.console_opener.close()
         await stream.close()
         await served.close()
         unpublish()
@@ -459,7 +459,7 @@ async def _until_idle(server: _Server, service: Service, idle: float) -> None:
         if quiet < idle:
             await asyncio.sleep(idle - quiet)
             continue
-        waited_for = service.stream.readers or service.waiting or service.door.used
+        waited_for = service.stream.readers or service.waiting or service.console_opener.used
         if waited_for or await service.served.read(lambda: _busy(service)):
             await asyncio.sleep(min(idle, 5))
             continue

@@ -1,23 +1,23 @@
-"""Queues of waiting calls: which of them looks at the store, and when.
+"""Queues of waiting calls: which of them reads the store, and when.
 
-A waiting call is an action in state ``queued`` (``policy.admit``). The store alone says whose turn it is, over all
-servers and in the order of arrival; what stands here only says who is to look. One server's calls that wait for the
-same keys are a line::
+A waiting call is an action in state ``queued`` (``policy.admit``). Only the store decides whose turn it is, over all
+servers and in the order of arrival; this module only decides which waiter reads the store. One server's calls that
+wait for the same keys are a queue::
 
-    arrives: looks ── held ─> the first PLACES   each with its place in the store; the first of them looks, for all
-                          └─> the rest           behind them, in memory; as those leave, the next take their places
+    arrives: reads ── held ─> the first PLACES   each has a queued action; the first of them reads, for all
+                          └─> the rest           behind them, in memory; as those leave, the next ones move up
 
-    the first looks   when something on its keys ended, which this server's own changes tell and the store's word
-                      (``Waking``), when what is in its way runs out of time, when it has become the first, and now
-                      and then
-    with each look    it keeps the places of those behind it alive, who need not look for themselves
+    the first reads   when an action on its keys ended, reported by this server's own changes or by the store's
+                      notifications (``Waking``), when a conflicting action expires, when it has become the first,
+                      and from time to time
+    with each read    it renews the queued actions of those behind it, which need not read for themselves
 
-So ten thousand who wait for one key cost the store little more than one does, and a release wakes one call on each
-server. Without ``Waking`` the first looks as often as its operation says; only what others change is what it then
-finds late.
+So ten thousand calls that wait for one key cost the store little more than one does, and a release wakes one call on
+each server. Without ``Waking`` the first waiter reads as often as its operation says, and only changes by other
+servers are noticed late.
 
-Whoever stands beyond ``PLACES`` is unknown to the other servers: between servers the order of arrival holds for the
-first of each (``PLACES``), and those behind them follow in shares.
+Calls beyond ``PLACES`` are unknown to the other servers: between servers the order of arrival holds for the first
+``PLACES`` of each, and the calls behind them follow in shares.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from callosum.stores.base import Request, Store, Waking
 from callosum.wire import MAX_WAIT
 
 PLACES: Final = 8
-"""So many of a line have places in the store: every look at a key shows all of them."""
+"""Number of calls of a queue that have a queued action in the store; every view of a key contains all of them."""
 _REFILL: Final = PLACES // 2
-"""When so few are left, the next ones move up, all in one transaction."""
+"""Number of remaining queued actions at which the next calls move up, all in one transaction."""
 WATCHED: Final = 1.0
-"""How often the first of a line looks where it is told of what ends, in seconds; well within ``WAITER_TTL``."""
+"""Seconds between reads of the first waiter if the store notifies it of ended actions; well within ``WAITER_TTL``."""
 SELDOM: Final = 5.0
-"""How often another one with a place looks all the same: once in a while it is let in before the first."""
+"""Seconds between reads of the other promoted waiters: once in a while one is let in before the first."""
 GRACE: Final = 0.3
-"""So long a call whose client is gone keeps its place: the client may have lost its connection, and come again."""
+"""Seconds for which a call keeps its turn after its client disconnected: the client may reconnect."""
 _JUST: Final = 0.005
-"""What ran out is looked at so many seconds later."""
+"""Seconds after an expiry at which a waiter reads the store."""
 _NO_PLACE: Final = 2**63
 _Place = TypeVar("_Place", str, tuple[str, str])
 
 
 class Stopping(CallosumError):
-    """The server is stopping, and this request was not begun or cannot be waited for."""
+    """The server is stopping: this request was not started, or cannot be waited for."""
 
 
 class Overloaded(CallosumError):
-    """The server has more to do than it can. Nothing was done; who asks again a moment later may be answered."""
+    """The server has more requests than it can answer. Nothing was done; a later retry may succeed."""
 
 
 class Gone(CallosumError):
-    """Who asked has closed the connection; what waited for its turn gives it up."""
+    """The client has closed the connection, so its call gives up its turn."""
 
 
 class Parked(Exception):
-    """The call waits outside the store; ``Waiter.promoted`` says when it is to ask again."""
+    """The call waits outside the store; ``Waiter.promoted`` returns when it must ask again."""
 
 
 class Waiter:
-    """One call that may wait. ``left`` is done once its client is gone; ``wait`` is in seconds."""
+    """One call that may wait. ``left`` is done once its client has disconnected; ``wait`` is in seconds."""
 
     def __init__(self, lines: WaitQueues, wait: float, left: asyncio.Future[Any]) -> None:
         self._lines = lines
@@ -79,19 +79,19 @@ class Waiter:
         self.line: WaitQueue | None = None
         self.scope: Scope | None = None
         self.place = 0
-        """The id of its place in the store, 0 while it has none."""
+        """The id of its queued action in the store, 0 while it has none."""
         self.lasts = 0
-        """Until when the place lasts, as this server has said."""
+        """When the queued action expires, as this server last wrote it."""
         self._rung = False
         self._ends = 0.0
         self._looked = 0.0
         self._soon: float | None = None
-        """In how many seconds something in its way runs out of time, as of its last look."""
+        """Seconds until the next conflicting action expires, as of the last read."""
 
-    # --- for who drives the call --------------------------------------------------------------------
+    # --- Used by the task that drives the call ------------------------------------------------------
 
     def asks(self, need: Request) -> Request:
-        """Return the request to run: it joins the queue and, if it is the first, speaks for those behind it."""
+        """Return the request to run: it joins the queue and, if it is the first, renews those behind it."""
         scope, step = need
         if self.line is None:
             self.scope, self._ends = scope, self._loop.time() + self._wait
@@ -102,21 +102,21 @@ class Waiter:
         return scope, looking_step(step, behind=self in line.behind, places=places, due=self._due)
 
     def answered(self, applied: Applied) -> None:
-        """Take note of an answer. Raises ``Parked``."""
+        """Record a decision. Raises ``Parked``."""
         self._looked = self._loop.time()
         change = applied.change
         if change.answer is PARKED:
             raise Parked
         line = cast("WaitQueue", self.line)
         if change.answer.queued and change.open is not None:
-            line.places.pop(self.place, None)  # it had lost one
+            line.places.pop(self.place, None)  # its queued action was lost
             self.place, self.lasts = applied.ids[-1], change.open.expires
             line.places[self.place] = self
         for settle in change.settles:
             if settle.state is not State.QUEUED or settle.expires is None:
                 continue
             if not self.place and settle.action.session == cast("Scope", self.scope).session:
-                self.place = settle.action.id  # an earlier try of this call had left it, here or at another server
+                self.place = settle.action.id  # an earlier attempt of this call left it, at this server or another
                 line.places[self.place] = self
                 line.put_in_order(self)
             waiter = line.places.get(settle.action.id)
@@ -124,7 +124,7 @@ class Waiter:
                 waiter.lasts = settle.expires
 
     async def turn(self, seconds: float) -> None:
-        """Return when the call is to look again, by itself in ``seconds``. Raises ``Gone``, ``Stopping``."""
+        """Return when the call must read again, at the latest after ``seconds``. Raises ``Gone``, ``Stopping``."""
         line = cast("WaitQueue", self.line)
         while True:
             self._check()
@@ -142,7 +142,7 @@ class Waiter:
             await self._until(due if now >= self._ends else min(due, self._ends))
 
     async def promoted(self) -> float:
-        """Return when it has moved up or its time is over: how many seconds it may wait then. Raises as ``turn``."""
+        """Return the seconds it may still wait, once it moves up or its time is over. Raises as ``turn``."""
         line = cast("WaitQueue", self.line)
         while True:
             self._check()
@@ -152,27 +152,27 @@ class Waiter:
             await self._until(self._ends)
 
     def leave(self, decision: Decision | None) -> None:
-        """Give up waiting; ``decision`` is what it was told, None if nobody waits for that any more."""
+        """Give up waiting. ``decision`` is the call's decision, None if no client waits for it any more."""
         if self.line is not None:
             excludes = decision is not None and decision.lease is not None and self.line.excludes
             self._lines.leave(self, pass_on=not excludes)
             self.line = None
 
     def ring(self) -> None:
-        """Something ended: it is to look."""
+        """Make the waiter read the store because an action ended."""
         self._rung = True
         self._bell.set()
 
     def follow(self) -> None:
-        """Look as the first waiter does from now on: the call before it was let in."""
+        """Read as the first waiter from now on, because the call before it was let in."""
         self._looked = self._loop.time()
         self._bell.set()
 
     def wake(self) -> None:
-        """Something about it has changed; it sees for itself."""
+        """Wake the waiter because its state has changed; it checks the state itself."""
         self._bell.set()
 
-    # --- inside ---------------------------------------------------------------------------------------
+    # --- Internal -------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         if self._left.done():
@@ -193,7 +193,7 @@ class Waiter:
 
 
 class WaitQueue:
-    """One server's calls that wait for the same keys: ``first`` those with places, ``behind`` the rest, in order."""
+    """One server's calls that wait for the same keys, in order: ``first`` with queued actions, ``behind`` without."""
 
     def __init__(self, namespace: str, keys: tuple[Key, ...]) -> None:
         self.namespace = namespace
@@ -201,29 +201,29 @@ class WaitQueue:
         self.first: OrderedDict[Waiter, None] = OrderedDict()
         self.behind: OrderedDict[Waiter, None] = OrderedDict()
         self.places: dict[int, Waiter] = {}
-        """Who has which place in the store."""
+        """Waiters by the id of their queued action in the store."""
         self.excludes = all(key.mode is Mode.WRITE for key in keys)
-        """Whether one that is let in is in the way of the next."""
+        """Whether a call that is let in conflicts with the next one."""
 
     def first_is(self, waiter: Waiter) -> bool:
-        """Whether it is the one to look."""
+        """Return True if this waiter is the one that reads the store."""
         return next(iter(self.first), None) is waiter
 
     def put_in_order(self, waiter: Waiter) -> None:
-        """Put a call where its place is, which is older than when it came."""
+        """Move a call to the position of its queued action, which is older than its arrival here."""
         self.behind.pop(waiter, None)
         self.first[waiter] = None
         self.first = OrderedDict((one, None) for one in sorted(self.first, key=lambda one: one.place or _NO_PLACE))
 
     def ring(self) -> None:
-        """Has the first one look."""
+        """Make the first waiter read the store."""
         waiter = next(iter(self.first), None)
         if waiter is not None:
             waiter.ring()
 
 
 class WaitQueues:
-    """All lines of one server, on one event loop. ``told`` is called too whenever the store sends word."""
+    """All queues of one server, on one event loop. ``told`` is also called whenever the store sends a notification."""
 
     def __init__(self, store: Store, told: Callable[[], object] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -233,33 +233,33 @@ class WaitQueues:
         self._lines: dict[tuple[str, tuple[Key, ...]], WaitQueue] = {}
         self._named: dict[tuple[str, str], dict[WaitQueue, None]] = defaultdict(dict)
         self._wide: dict[str, dict[WaitQueue, None]] = defaultdict(dict)
-        """By namespace: the lines with a tree or a facet, which meet keys of other names."""
+        """By namespace: the queues with a tree or a facet, which overlap keys of other names."""
         self.stopping = False
 
     def __len__(self) -> int:
-        """How many calls wait."""
+        """Return the number of waiting calls."""
         return sum(len(line.first) + len(line.behind) for line in self._lines.values())
 
     def stop(self) -> None:
-        """End all waiting. The places stay: whoever goes on waiting at another server may take them up."""
+        """End all waits. The queued actions stay: a client that waits at another server may take them up."""
         self.stopping = True
         for line in self._lines.values():
             for waiter in (*line.first, *line.behind):
                 waiter.wake()
 
     def close(self) -> None:
-        """Listen to the store no more."""
+        """Stop listening to the store."""
         if self._unlisten is not None:
             self._unlisten()
 
     def hears(self) -> bool:
-        """Whether the store tells what ends."""
+        """Return True if the store sends notifications of ended actions."""
         return self._waking is not None and self._waking.hears()
 
-    # --- what ended -----------------------------------------------------------------------------------
+    # --- Ended actions --------------------------------------------------------------------------------
 
     def note(self, change: Change) -> None:
-        """Look at a change of this server's for what others may wait for."""
+        """Check a change of this server's for actions that waiters may wait for."""
         if not self._lines:
             return
         for settle in change.settles:
@@ -269,7 +269,7 @@ class WaitQueues:
                 self.heard(action.namespace, tuple(key.name for key in action.keys))
 
     def heard(self, namespace: str | None, names: tuple[str, ...]) -> None:
-        """Has those look who may wait for what ended, as ``Heard`` is told of it."""
+        """Wake the waiters that may wait for the ended action. ``Heard`` describes the arguments."""
         if namespace is None or not names:
             for line in self._lines.values():
                 if namespace in (None, line.namespace):
@@ -286,7 +286,7 @@ class WaitQueues:
                 line.ring()
 
     def _from_afar(self, namespace: str | None, names: tuple[str, ...]) -> None:
-        """As ``heard``, from any thread."""
+        """Do the same as ``heard``, from any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._take, namespace, names)
 
@@ -294,10 +294,10 @@ class WaitQueues:
         self.heard(namespace, names)
         self._told()
 
-    # --- who waits ------------------------------------------------------------------------------------
+    # --- Membership -----------------------------------------------------------------------------------
 
     def join(self, waiter: Waiter, scope: Scope) -> None:
-        """Put a call at the end of its line."""
+        """Put a call at the end of its queue."""
         if self._waking is not None and self._unlisten is None:
             self._unlisten = self._waking.listen(self._from_afar)
         place = scope.namespace, scope.keys
@@ -313,7 +313,7 @@ class WaitQueues:
         (line.behind if full else line.first)[waiter] = None
 
     def leave(self, waiter: Waiter, *, pass_on: bool) -> None:
-        """Take a call out of its line; the next one moves up, and with ``pass_on`` the new first one looks."""
+        """Take a call out of its queue. The next call moves up; with ``pass_on`` the new first one reads the store."""
         line = cast("WaitQueue", waiter.line)
         was_first = line.first_is(waiter)
         line.first.pop(waiter, None)
@@ -339,7 +339,7 @@ class WaitQueues:
 
 
 def _take_out(lines: dict[_Place, dict[WaitQueue, None]], place: _Place, line: WaitQueue) -> None:
-    """Take a line out of those at a place, and the place with the last of them."""
+    """Remove a queue from the index entry of a key, and the entry with its last queue."""
     found = lines.get(place, {})
     found.pop(line, None)
     if not found:
@@ -347,5 +347,5 @@ def _take_out(lines: dict[_Place, dict[WaitQueue, None]], place: _Place, line: W
 
 
 def _is_wide(name: str) -> bool:
-    """Whether a key may meet others of another name that are no trees and facets themselves."""
+    """Return True if a key may overlap keys of other names that are not trees or facets themselves."""
     return name[-1:] == "/" or "|" in name

@@ -1,10 +1,10 @@
-"""The group commit: what arrives while one batch is being written is the next batch.
+"""Group commit: requests that arrive while one batch is written form the next batch.
 
-A batch runs on the event loop, as one transaction that takes no lock of another process by waiting.
-Non-durable requests are answered after the commit; durable ones after the sync, which runs in a thread,
-so that the next batch is decided while the disk works. Where the store cannot be tried without waiting
-(another process has the file, or the store is no ``Prompt`` one), the batch goes to a thread. A store over a
-network takes several batches at once, as many as it has ``lanes``: most of such a batch's time is waiting.
+A batch runs on the event loop, as one transaction that never waits for another process's lock. Non-durable requests
+are answered after the commit. Durable requests are answered after the sync, which runs in a thread, so that the
+next batch is decided while the disk works. If the store cannot be tried without waiting (another process has the
+file, or the store is not a ``Prompt`` one), the batch runs in a thread. A store over a network runs several batches
+at once, as many as it has ``lanes``: such a batch spends most of its time waiting.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from callosum.model import Applied
 from callosum.stores.base import Pooled, Prompt, Request, Store
 
 BATCH: Final = 64
-"""Most requests of one transaction: the loop does nothing else meanwhile."""
+"""Maximum number of requests in one transaction; the loop does nothing else meanwhile."""
 QUICK: Final = 0.001
-"""A sync that takes less than so many seconds may be waited for on the loop, if nobody else waits."""
+"""Seconds below which a sync may be waited for on the loop, if no other request waits."""
 LATE: Final = 0.1
-"""How long the first in a long line may have waited, in seconds, before who comes now is turned away: clients give up
-after a second, and what is decided then helps nobody. Who is turned away has time to come back."""
+"""Seconds that the first of many pending requests may have waited before new requests are refused.
+
+Clients give up after a second, so later decisions help nobody. A refused client has time to try again.
+"""
 TEND_EVERY: Final = 0.05
-"""How often the store is tended while it is written, in seconds."""
+"""Seconds between two rounds of tending the store while it is written."""
 
 logger = logging.getLogger("callosum")
 
@@ -48,7 +50,7 @@ class Writer:
         self._store = store
         self._prompt: Prompt | None = store if isinstance(store, Prompt) else None
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[_Asked, float]] = deque()  # with the moment at which each came
+        self._waiting: deque[tuple[_Asked, float]] = deque()  # with the arrival time of each
         self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
         self._upto = 0
         self._scheduled = False
@@ -57,7 +59,7 @@ class Writer:
         self._syncing = False
         self._quick = False
         self._tending = False
-        # For each batch that is under way one, one syncs, one tends.
+        # Per running batch, one thread runs it, one syncs, one tends.
         self._threads = _started(2 + self._lanes)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -66,11 +68,11 @@ class Writer:
 
     @property
     def behind(self) -> bool:
-        """Whether more is asked than can be done: a batch and more waits, and the first of it for ``LATE`` seconds."""
+        """Return True if more than a batch waits and its first request has waited for ``LATE`` seconds."""
         return len(self._waiting) > BATCH and self._loop.time() - self._waiting[0][1] > LATE
 
     def submit(self, request: Request) -> asyncio.Future[Applied]:
-        """Return the future answer; it is set once the change is as durable as its scope asks for."""
+        """Return the future result. It is set once the change is as durable as its scope demands."""
         future: asyncio.Future[Applied] = self._loop.create_future()
         self._waiting.append(((request, future), self._loop.time()))
         if not self._scheduled and self._under_way < self._lanes:
@@ -78,14 +80,14 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Return once everything that was submitted is answered."""
+        """Return once every submitted request is answered."""
         while self._waiting or self._under_way or self._syncing or self._tending:
             self._idle.clear()
             await self._idle.wait()
         self._threads.shutdown()
 
     def _schedule(self) -> None:
-        # Not at once: everybody whose request has been read in this round of the loop is to be in it.
+        # Not at once: every request that was read in this round of the loop joins the batch.
         self._scheduled = True
         self._loop.call_soon(self._turn)
 
@@ -94,7 +96,7 @@ class Writer:
         batch: list[_Asked] = []
         while self._waiting and len(batch) < BATCH:
             asked, _ = self._waiting.popleft()
-            if not asked[1].done():  # who has gone away meanwhile gets no decision
+            if not asked[1].done():  # a client that has disconnected meanwhile gets no decision
                 batch.append(asked)
         if not batch:
             self._rest()
@@ -162,7 +164,7 @@ class Writer:
         try:
             sync = prompt.to_sync(upto)
             if len(held) == 1 and not self._waiting and self._quick:
-                # Nobody else waits, and two changes of thread cost as much as the disk.
+                # No other request waits, and two thread switches cost as much as the disk.
                 self._timed(sync)
                 _give(*held[0])
                 return
@@ -205,10 +207,9 @@ class Writer:
 
 
 def _started(count: int) -> ThreadPoolExecutor:
-    """Return a pool whose threads all run. Raises ``RuntimeError`` where the system has none left.
+    """Return a pool whose threads all run. Raises ``RuntimeError`` if the system has none left.
 
-    A pool that starts its threads when they are needed may fail then, and a batch that was taken out of the line would
-    get no answer.
+    A pool that starts threads on demand may fail then, and a batch already taken out of the queue would get no answer.
     """
     threads = ThreadPoolExecutor(count, "callosum-writer")
     barrier = threading.Barrier(count)
@@ -223,7 +224,7 @@ def _started(count: int) -> ThreadPoolExecutor:
 
 
 def _unconfirmed(error: Exception, answer: Answer) -> Exception:
-    """Return what a request is told that was committed, and whose sync then failed."""
+    """Return the result for a request that was committed, but whose sync failed."""
     if isinstance(answer, Exception):
         return answer
     told = Unconfirmed(str(error), (answer,))
