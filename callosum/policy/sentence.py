@@ -330,7 +330,10 @@ _RELATED: Final = measure(" Related, by the same session: .")
 def _changed(who: str, lines: Sequence[str], room: int) -> tuple[str, int]:
     """Return the lines of a change for which there is room, and the room that is left: none where they were cut."""
     kept = [f"\nWhat {name(who)} changed:"]
-    room -= measure(kept[0]) + measure(_CUT_HERE)
+    left = room - measure(kept[0]) - measure(_CUT_HERE)
+    if not lines or left < 0:
+        return "", room
+    room = left
     for line in lines:
         size = measure(f"\n{line}")
         if size > room:

@@ -164,7 +164,7 @@ def _copy_until_killed(source: Settings, target: Settings, at: int, after: bool)
 def test_killed_again_and_again_it_comes_to_its_end(places: Places, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Each process copies a little more before ``kill -9``; the last one verifies that nothing is missing or twice."""
     for module in ("sqlite", "postgres", "redis"):
-        monkeypatch.setattr(f"callosum.stores.{module}.carry.PAGE", 40)
+        monkeypatch.setattr(f"callosum.stores.{module}.export.PAGE", 40)
     source, target = places.filled("sqlite", 120), places.fresh(kind)
     fork = multiprocessing.get_context("fork")
     codes: list[int | None] = []

@@ -275,6 +275,14 @@ def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
     assert all(line.startswith("| ") for line in details.split("\n")[2:])
 
 
+def test_a_change_without_room_for_its_heading_is_left_out() -> None:
+    """The heading names the other session, whose name alone may be longer than what is left."""
+    met = Conflict(Kind.RECENT, WIDE * 400, WIDE * 400, 4, WIDE * 400, 1, State.QUEUED, 0.0)
+    met = replace(met, summary=shown(WIDE * 400, MAX_SUMMARY - 2), purpose=WIDE * MAX_PURPOSE)
+    for lines in ((), ("| -a",)):
+        assert tokens(details_of([met], (WIDE * 90, lines))) <= DETAILS
+
+
 def test_what_is_left_out_of_a_sentence_is_least_important() -> None:
     """Other actions of the session go first, then the end of its change. The conflicting action itself always stays."""
     conflict = Conflict(Kind.STALE, "doug", "Edit", 1, "k", 1, State.DONE, 3, summary='"w"', purpose="why")
