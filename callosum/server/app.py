@@ -68,8 +68,8 @@ T = TypeVar("T")
 
 
 HEALTH: Final = "/health"
+"""Path that a load balancer asks without a token: open to all."""
 CONSOLE: Final = "/console"
-"""What a balancer asks, which has no token: open to all."""
 
 
 class Health(Struct, frozen=True, rename="camel"):
