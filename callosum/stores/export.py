@@ -1,7 +1,7 @@
 """What a store holds, in records that belong to no engine, so that it can be carried into another store.
 
 A record says what a gate can ask for, not how a store finds it: which leases are open follows from the actions, which
-trees are in use from the keys. Two stores whose records are the same decide alike. Each store package has a ``carry``
+trees are in use from the keys. Two stores whose records are the same decide alike. Each store package has an ``export``
 that writes its rows as records (``StoreExport.scan``) and makes rows of them again (``StoreExport.load``).
 """
 

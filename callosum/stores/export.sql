@@ -1,4 +1,4 @@
--- What the SQL stores share as records that can be carried into another store, and back: see carrysql.py.
+-- What the SQL stores share as records that can be carried into another store, and back: see export_sql.py.
 -- ? is a parameter; {among} says "is one of these ids", which are one parameter.
 
 -- name: newest

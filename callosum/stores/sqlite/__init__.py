@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file in WAL mode, used by several processes at once.
 
-``connection`` opens the file and takes turns; ``look`` builds a view, ``apply`` writes a change, ``known``
-is what a connection need not read again; ``store`` is the store. ``callosum.stores.rows`` turns
+``connection`` opens the file and takes turns; ``view`` builds a view, ``apply`` writes a change, ``cache``
+holds what a connection need not read again; ``store`` is the store. ``callosum.stores.rows`` turns
 rows into the model's data and back.
 """
 

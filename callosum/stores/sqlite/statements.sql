@@ -1,7 +1,7 @@
 -- All that the SQLite store asks and writes, beside the pragmas with which it opens the file and takes turns.
 -- schema.sql describes the tables; statements.py says where the numbers come from.
 
--- ======== A step's view: look.py =====================================================================
+-- ======== A step's view: view.py =====================================================================
 
 -- The earlier answer for this call, and what is nearly always empty, in one statement: how many keys and digests
 -- are asked for differs.
@@ -190,7 +190,7 @@ update mark set read = ? where key = ? and session = ? and read > ? and read <= 
 -- name: take_back_act
 update mark set acted = ?, changed = ? where key = ? and session = ? and acted = ?
 
--- ======== What others do and did: nearby.py ==========================================================
+-- ======== What others do and did: neighbours.py ==========================================================
 
 -- Without the content, which only the gate compares. Parameters by name, for mine is asked for in many places.
 -- name: bare
@@ -375,7 +375,7 @@ select 1 from session where seen < ? limit 1
 -- name: forget_sessions
 delete from session where seen < ?
 
--- ======== Carried elsewhere: carry.py ================================================================
+-- ======== Carried elsewhere: export.py ================================================================
 
 -- One session may have no name: a person who does not say who it is.
 -- name: sessions

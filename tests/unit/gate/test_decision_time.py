@@ -17,14 +17,14 @@ CALLS = 60
 
 
 def best_median(act: Callable[[int], object]) -> float:
-    """Return the median time of a call in seconds, in the quickest of several rounds."""
+    """Return the median processor time of a call in seconds, in the quickest of several rounds."""
     rounds = []
     for round_ in range(ROUNDS):
         times = []
         for n in range(CALLS):
-            start = time.perf_counter()
+            start = time.thread_time()
             act(round_ * CALLS + n)
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
         rounds.append(median(times))
     return min(rounds)
 
@@ -47,8 +47,8 @@ def test_decision_that_is_held_up_for_a_millisecond_is_found(tmp_path: Path) -> 
 
         def decide(n: int) -> None:
             gate.intercept(Call("mira", "read", {"path": "/a", "text": f"number {n}"}, session="chat"))
-            until = time.perf_counter() + SECONDS
-            while time.perf_counter() < until:
+            until = time.thread_time() + SECONDS
+            while time.thread_time() < until:
                 pass
 
         assert best_median(decide) > SECONDS
