@@ -15,10 +15,14 @@ from callosum.programs.program import Program
 
 PACKAGE: Final = Path(callosum.__file__).parent
 MODELS: Final = "names a family of models, or who makes it, not the host that is called after it"
+FRAMEWORK: Final = "names the Agent SDK, a framework that is called after the host that it contains"
 ALLOWED: Final = {
     "programs/__init__.py": "the one line by which a description is known",
     "client/fallback.py": "says whose tools stand in the table that clients without a description have too",
     "adapters/inspecting.py": "names the packages of frameworks, and one is of a host's name",
+    "adapters/__init__.py": FRAMEWORK,
+    "adapters/installing.py": FRAMEWORK,
+    "adapters/claude_agent_sdk.py": FRAMEWORK,
     "answers.py": MODELS,
     "corpus/events.py": MODELS,
     "regions/models.py": MODELS,
