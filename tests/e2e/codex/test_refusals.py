@@ -137,7 +137,7 @@ def test_cancelled_call_looks_interrupted_and_the_sentence_says_what_to_ask(
     (unknown,) = (entry["action"] for entry in home.journal() if entry.get("outcome") == "unknown")
     heard = scripted.heard("other")
     assert BLOCKED in heard
-    assert f"ask the person to run `callosum resolve {unknown} --happened`, or `--not`" in heard
+    assert f"ask the person to run `callosum resolve {unknown} --happened` (or `--not`)" in heard
 
 
 @pytest.mark.parametrize("app_server", ["accept"], indirect=True)
