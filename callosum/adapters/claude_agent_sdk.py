@@ -175,7 +175,7 @@ class _Hooks:
         self._connections[connection].add(session)
 
     async def _give_up(self, is_over: Callable[[_Actor], bool]) -> None:
-        """End calls of which nobody will say how they ended."""
+        """End calls whose outcome nobody will report."""
         left = [self._open.pop(name) for name in list(self._open) if is_over(name[0])]
         left += [self._agents.pop(actor) for actor in list(self._agents) if actor[1] and is_over((actor[0], ""))]
         for running in left:

@@ -25,7 +25,7 @@ _ROWS: Final = 12
 _LEAST: Final = 5
 """Fewer false alarms prove nothing."""
 _WOLF: Final = 0.9
-"""A rule cries wolf if so many of its stops were false alarms."""
+"""Share of a rule's stops that were false alarms from which the rule cries wolf."""
 FALSE: Final = frozenset(("confirmed", "approved"))
 """Ends that say nothing was in the way: the session repeated the call, or a person agreed."""
 WORKED: Final = frozenset(("heeded", "waited", "denied", "regretted"))

@@ -518,7 +518,7 @@ def _sentence(error: Exception) -> str:
 
 
 class _Streamed(Response):
-    """An answer that goes on until who reads it has gone, or there is no more; then ``ended`` is called, once."""
+    """A response that ends when its reader leaves or nothing is left; then ``ended`` is called, once."""
 
     def __init__(
         self, pieces: AsyncGenerator[bytes], media_type: str, ended: Callable[[], None] = lambda: None

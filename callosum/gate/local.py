@@ -61,7 +61,7 @@ _BACKLOG: Final = 1000
 """Maximum number of records kept in memory while the spool has no room."""
 
 _FOR_PEOPLE: Final = frozenset(("release", "resolve", "approve", "deny"))
-"""Operations of which some requests are reserved for people."""
+"""Operations that reserve some of their requests for people."""
 
 R = TypeVar("R")
 T = TypeVar("T")

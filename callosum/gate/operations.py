@@ -393,7 +393,7 @@ class Operations:
         return replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
 
     def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Effects[bool]:
-        """Cancel those of the actions that a person refused. Return True if there were any."""
+        """Cancel the actions that a person refused. Return True if there were any."""
         refused: list[Action] = yield Read(partial(self._refused_among, namespace, doubtful))
         for action in refused:
             began = time.perf_counter()
