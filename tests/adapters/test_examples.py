@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 
@@ -57,6 +60,14 @@ def lines_beyond_imports(code: str) -> int:
         elif ours & {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}:
             count += 1
     return count
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give examples their folder to import from and a home; restore the environment variables that they set."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    with mock.patch.dict(os.environ, HOME=str(tmp_path)):
+        yield
 
 
 @pytest.mark.parametrize("framework", SHOWN)
