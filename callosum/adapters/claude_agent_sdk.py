@@ -4,10 +4,14 @@
 
     options = ClaudeAgentOptions(hooks=callosum_hooks(gate))
 
-The session is the SDK's (``session_id``). A sub-agent has a session of its own, whose parent is that session. Claude
-Code puts ``PreToolUse:TOOL hook error: `` before the sentence of a refusal. For a call that may run, the hook returns
-no opinion, so the program's own permission rules still decide. The hook has ``on_failure="block"``: if the hook itself
-fails, the tool does not run.
+The session is the SDK's (``session_id``) and the instance ``claude-code``, as in the hooks that ``callosum install
+claude-code`` writes. If a program loads these hooks too (``setting_sources``), both ask about the same call of the same
+session, which is decided once. With an ``instance`` or ``session`` of its own, such a program would conflict with
+itself. A sub-agent has a session of its own, whose parent is that session.
+
+Claude Code puts ``PreToolUse:TOOL hook error: `` before the sentence of a refusal. For a call that may run, the hook
+returns no opinion, so the program's own permission rules still decide. The hook has ``on_failure="block"``: if the hook
+itself fails, the tool does not run.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ Matchers: TypeAlias = dict[Any, list[HookMatcher]]
 _Actor: TypeAlias = tuple[str, str]
 """A session's id and a sub-agent's id, which is empty for the main agent."""
 
+_INSTANCE: Final = "claude-code"
+"""The instance that Claude Code's own hooks name."""
 _READ_CALLS: Final = 80
 """Number of calls of an actor whose results the model has read, as kept."""
 _ACTORS: Final = 256
@@ -195,6 +201,7 @@ class _ToolCall(Attempt[Answer]):
             call_id=self._id,
             read=self._read,
             thread=session,
+            instance=_INSTANCE,
             agent=agent or None,
             run=payload.get("prompt_id"),
             # Claude Code takes other input only with an "allow", which must not skip the program's own permissions

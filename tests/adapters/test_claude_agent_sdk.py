@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 from uuid import uuid4
@@ -14,12 +17,13 @@ pytest.importorskip("claude_agent_sdk")
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, query
 
+from callosum import LocalGate
 from callosum.adapters.claude_agent_sdk import callosum_hooks, install
 from callosum.gate import Gate
-from callosum.model import Outcome
+from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.claude_agent_sdk import FRAMEWORK, environ, read, script
-from tests.adapters.harness import Job, Nested, Ran, Scripted
+from tests.adapters.harness import Job, Nested, Ran, Scripted, Tool
 from tests.e2e.models import Model, Use, model
 
 
@@ -72,7 +76,7 @@ def test_the_session_is_the_sdks(bench: Bench, scripted: Model, tmp_path: Path) 
     id = str(uuid4())
     ran = run(scripted, tmp_path, [bash("c1", "echo hi")], hooks=callosum_hooks(bench.gate), session_id=id)
     assert "hi" in ran.read["c1"]
-    assert [entry.session for entry in bench.entries()] == [f"agent/{id}"]
+    assert [entry.session for entry in bench.entries()] == [f"claude-code/{id}"]
     assert bench.outcomes() == [Outcome.DONE]
 
 
@@ -126,6 +130,73 @@ def test_a_sub_agent_acts_in_a_session_of_its_own(bench: Bench) -> None:
     assert f"{inner.session} acted on" in refused.read["c2"]
 
 
+def test_a_command_that_goes_on_in_the_background_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
+    call = Use("Bash", {"command": "true", "description": "Work", "run_in_background": True}, id="c1")
+    run(scripted, tmp_path, [call], hooks=callosum_hooks(bench.gate))
+    assert bench.outcomes() == [Outcome.UNKNOWN]
+
+
+@pytest.mark.parametrize("mode", ["bypassPermissions", "default"])
+def test_a_merged_text_replaces_the_input_only_where_no_permission_is_skipped(
+    bench: Bench, scripted: Model, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    file = tmp_path_factory.mktemp("work") / "notes.txt"
+    text = "".join(f"line {number}\n" for number in range(20))
+    file.write_text(text)
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return Path(path).read_text()
+
+    def write_file(path: str, content: str) -> str:
+        """Write a file."""
+        Path(path).write_text(content)
+        return "written"
+
+    reads = Scripted("read_file", "r1", {"path": str(file)})
+
+    def writes(old: str, new: str) -> Scripted:
+        return Scripted("write_file", "w1", {"path": str(file), "content": text.replace(old, new)})
+
+    def converse(conversation: str, *calls: Scripted) -> Ran:
+        tools = [Tool(read_file), Tool(write_file)]
+        job = Job(bench.gate, [[call] for call in calls], tools, conversation=conversation, awaited=True)
+        options = FRAMEWORK.options(job, scripted, str(tmp_path), permission_mode=mode)
+        options.env["IS_SANDBOX"] = "1"  # else Claude Code refuses that mode to root
+        asyncio.run(_drained(query(prompt=script(scripted, job, FRAMEWORK), options=options)))
+        return read(scripted)
+
+    converse("first", reads)
+    converse("second", reads, writes("line 1\n", "changed by the second\n"))
+    refused = "hook error" in converse("first", writes("line 18\n", "changed by the first\n")).read["w1"]
+    assert "changed by the second" in file.read_text()
+    assert ("changed by the first" in file.read_text()) is (mode == "bypassPermissions")
+    assert refused is (mode == "default")
+    assert "[Callosum]" in str(scripted.asked[-1])  # merged: the warning that the model reads beside the result
+
+
+@pytest.mark.parametrize("options", [{}, {"instance": "mira"}])
+def test_a_call_that_claude_codes_own_hooks_gate_too_is_decided_once(
+    scripted: Model, tmp_path: Path, options: dict[str, str]
+) -> None:
+    callosum = [str(Path(sys.executable).with_name("callosum"))]
+    home = {**os.environ, **environ(scripted.address, str(tmp_path)), "XDG_STATE_HOME": str(tmp_path / "state")}
+    del home["CLAUDE_CONFIG_DIR"]
+    subprocess.run([*callosum, "install", "claude-code", "--yes"], env=home, check=True, capture_output=True)
+    sent: list[str] = []
+    mails = mail("c1", "hi there")
+    try:
+        with LocalGate(tmp_path / "state/callosum") as gate:
+            job = Job(gate, [[mails]], [Tool(_mail_to(sent))], options={"session": None, **options}, awaited=True)
+            given = FRAMEWORK.options(job, scripted, str(tmp_path))
+            given.setting_sources, given.env = ["user"], home
+            asyncio.run(_drained(query(prompt=script(scripted, job, FRAMEWORK), options=given)))
+            calls = [entry for entry in gate.entries() if entry.event is Event.INTERCEPT]
+    finally:
+        subprocess.run([*callosum, "stop"], env=home, check=True, capture_output=True)
+    assert (sent, len(calls)) == ([], 2) if options else (["hi there"], 1)
+
+
 def test_a_call_whose_connection_is_closed_early_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
     began = asyncio.Event()
 
@@ -145,6 +216,15 @@ def test_a_call_whose_connection_is_closed_early_is_unknown(bench: Bench, script
         assert bench.outcomes() == [Outcome.UNKNOWN]  # while the loop still runs: a server need not end first
 
     asyncio.run(whole())
+
+
+def _mail_to(inbox: list[str]) -> Callable[..., str]:
+    def send_email(to: str, body: str) -> str:
+        """Send an e-mail."""
+        inbox.append(body)
+        return "sent"
+
+    return send_email
 
 
 async def _drained(running: Any) -> None:

@@ -20,7 +20,7 @@ class ClaudeAgentSdk(Framework):
     imports = "claude_agent_sdk"
     heavy = True
     writes = "`ClaudeAgentOptions(hooks=callosum_hooks(gate))`, or `install(gate)` for all options that are made from then on"
-    conversation = "the SDK's `session_id`"
+    conversation = "the SDK's `session_id`; the instance is `claude-code`, so the hooks of `callosum install claude-code` may be loaded as well"
     nested = "its own, as a child of the calling session"
     refusal = "a tool result with `is_error`"
     question = "the sentence says how"
