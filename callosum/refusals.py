@@ -30,6 +30,7 @@ from typing import Any, Final
 import msgspec
 
 from callosum.model import SECOND, Action
+from callosum.policy.admit import HOST_SESSION
 from callosum.process import this_process
 from callosum.programs import HOSTS
 
@@ -48,8 +49,6 @@ _REMEMBERED: Final = 1000
 _SLACK: Final = 5 * SECOND
 """How far the host's clock may be behind the store's, in microseconds."""
 
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_SESSION: Final = re.compile(rf"({_UUID})(?::([A-Za-z0-9_-]{{1,64}}))?")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _OPEN: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -77,7 +76,7 @@ class Refusals:
 
         False also where nothing can be known: no such transcript, another machine, a look less than a second ago.
         """
-        found = _SESSION.fullmatch(action.session.rpartition("/")[2])
+        found = HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
         if found is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
             return False
         if action.host is not None and action.host.machine != this_process().machine:

@@ -14,6 +14,7 @@ A mark, not a token, confirms the call: models reword their calls, so the repeat
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
@@ -91,6 +92,8 @@ HOST_LIMIT: Final = HOUR
 """Microseconds for which a living host process keeps a lease, if the tool has no limit of its own."""
 MAX_WORD: Final = 300
 """Maximum length of a person's note that is shown to the agent, in characters."""
+HOST_SESSION: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::([A-Za-z0-9_-]{1,64}))?")
+"""Matches the name of a host's session, without its instance: the host's own id, and that of a sub-agent."""
 MOST_CONFLICTS: Final = 10
 """Maximum number of conflicts in a decision."""
 
@@ -155,7 +158,7 @@ def _unreported(decided: Decided, view: View) -> set[int]:
         and (not action.ended or action.state is State.UNKNOWN)
         and action.state in (State.OPEN, State.DONE, State.UNKNOWN)
         and not action.lock
-        and "/" in action.session
+        and HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +32,7 @@ from callosum.model import (
 )
 from callosum.policy.call_facts import Assessment, CallFacts
 from callosum.policy.evidence import Evidence, change_moment, has_unknown_outcome, may_be_running
-from callosum.policy.sentence import Beside, decided_by, decides_by, details_of, sentence
+from callosum.policy.sentence import RELATED, Beside, decided_by, decides_by, details_of, sentence
 from callosum.policy.summary import hunk_of, journalled_call, summary_and_purpose
 from callosum.redact import summarise
 
@@ -161,42 +163,46 @@ def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: 
 
     An action helps if it happened within ``NEAR_IN_TIME`` of the conflicting one and is about the same thing. Actions
     on one of the call's keys come first, then those next to one (a file of the same folder), then those with the same
-    ``purpose``.
+    ``purpose``. At most ``RELATED`` are returned.
     """
     gravest, now = items[0].action, view.now
     if view.lately is None or view.bodies is None or items[0].own or now - change_moment(gravest, now) > NEAR_IN_TIME:
         return []
     shown_ids = {item.action.id for item in items}
-    acts = {
-        action.id: action
+    call_keys = _changed_by(facts)
+    containers = {container for key in call_keys if (container := _container(key))}
+    ranked = [
+        (rank, -action.id, action, keys)
         for action in view.lately(gravest.session)
         if action.id not in shown_ids
         and action.state in _HAPPENED
         and not action.lock
         and abs(action.started - gravest.started) <= NEAR_IN_TIME
-    }
-    call_keys = _changed_by(facts)
-    ranked: list[tuple[int, int, Beside]] = []
-    for id, body in view.bodies(sorted(acts)).items() if acts else ():
-        action = acts[id]
-        keys = _changed_by(action)
-        key = next(iter(keys), "")
-        summary, asked = summary_and_purpose(body, key)
-        rank = _nearness(call_keys, keys)
-        if keys and summary and (rank < _ELSEWHERE or (asked and asked == purpose)):
-            beside = Beside(action.tool, key if rank else "", (now - action.started) / SECOND, summary)
-            ranked.append((rank, -id, beside))
-    return [beside for *_, beside in sorted(ranked)]
+        and (keys := _changed_by(action))
+        and ((rank := _nearness(call_keys, containers, keys)) < _ELSEWHERE or purpose)
+    ]
+    if not ranked:
+        return []
+    bodies = view.bodies(sorted(action.id for _, _, action, _ in ranked))
+    related: list[Beside] = []
+    for rank, _, action, keys in sorted(ranked, key=itemgetter(0, 1)):
+        if (body := bodies.get(action.id)) is None:
+            continue
+        summary, asked = summary_and_purpose(body, keys[0])
+        if summary and (rank < _ELSEWHERE or asked == purpose):
+            related.append(Beside(action.tool, keys[0] if rank else "", (now - action.started) / SECOND, summary))
+            if len(related) == RELATED:
+                break
+    return related
 
 
 _ELSEWHERE: Final = 2
 
 
-def _nearness(keys: Sequence[str], others: Sequence[str]) -> int:
-    """Return 0 if any keys overlap, 1 if any are next to each other, otherwise ``_ELSEWHERE``."""
+def _nearness(keys: Sequence[str], containers: AbstractSet[str], others: Sequence[str]) -> int:
+    """Return 0 if any keys overlap, 1 if any are in the ``containers`` of ``keys``, otherwise ``_ELSEWHERE``."""
     if any(overlap(one, other) for one in keys for other in others):
         return 0
-    containers = {container for key in keys if (container := _container(key))}
     return 1 if any(_container(other) in containers for other in others) else _ELSEWHERE
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from msgspec.structs import replace
@@ -369,3 +370,13 @@ def test_call_without_conflicts_reads_no_transcript(gate: LocalGate) -> None:
     gate.operations.refused = lambda *_: pytest.fail("nothing is in its way")
     assert push(gate).proceed
     assert gate.intercept(Call("mira", "message", {"action": "send", "target": "andy", "message": "x"})).proceed
+
+
+@pytest.mark.parametrize(("session", "transactions"), [("chat", 1), (CODEX, 2)])
+def test_only_an_action_of_a_hosts_session_makes_the_gate_decide_twice(
+    gate: LocalGate, session: str, transactions: int
+) -> None:
+    push(gate, session)
+    with mock.patch.object(gate.store, "transact", wraps=gate.store.transact) as transact:
+        assert not push(gate, "heartbeat", "toolu_2").proceed
+    assert transact.call_count == transactions
