@@ -44,7 +44,7 @@ from callosum.rulebook import Rulebook, content_secret
 from callosum.rules import StandingApproval
 from callosum.settings import Settings, load
 from callosum.spool import MAX_LINE, Spool
-from callosum.stores.base import Fleeting, Store, Waking, different_keys
+from callosum.stores.base import Notifying, Store, Transient, different_keys
 from callosum.stores.opening import open_store
 from callosum.wire import LateCall, LateClassification, encode
 from callosum.worktree import located
@@ -94,14 +94,14 @@ class LocalGate(Gate):
         folder = Path(settings.state)
         self.store: Store = store if store is not None else open_store(settings)
         # A store of several machines wakes waiters; any other sleep comes from a test.
-        self._sleep = self.store.pause if sleep is _SLEEP and isinstance(self.store, Waking) else sleep
+        self._sleep = self.store.pause if sleep is _SLEEP and isinstance(self.store, Notifying) else sleep
         if rules is None:
             secret = content_secret(folder) if store is None else b""
             rules = Rulebook.of(settings, secret=secret)
         self.rules = rules
         self.operations = Operations(settings, self.store, rules, observer)
         self.operations.refused = Refusals()
-        if settings.snapshots and not isinstance(self.store, Fleeting):
+        if settings.snapshots and not isinstance(self.store, Transient):
             self.operations.merge_with(WriteMerger(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
@@ -149,7 +149,7 @@ class LocalGate(Gate):
     def _keep_log(self) -> None:
         """Write what is journalled from now on to the daily log, if the settings and the store want one."""
         settings = self.settings
-        if self._daily is None and settings.corpus_log and not isinstance(self.store, Fleeting):
+        if self._daily is None and settings.corpus_log and not isinstance(self.store, Transient):
             state = Path(settings.state)
             self._daily = EmbeddedLog(Journal(self.store, state).entry, state, size=settings.corpus_size)
             self.operations.tail = self._daily.take

@@ -13,7 +13,7 @@ from callosum.gate import LocalGate
 from callosum.model import SECOND
 from callosum.server.recovery import Recovery
 from callosum.server.security import RefusalLog
-from callosum.stores.base import REGISTERED
+from callosum.stores.base import REGISTRATION_INTERVAL
 
 logger = logging.getLogger("callosum")
 
@@ -49,7 +49,7 @@ def jobs(gate: LocalGate, aftermath: Recovery, refusals: RefusalLog) -> list[Job
     return [
         Job("writing the fallback table", _LOOK_AT_RULES, table.keep),
         Job("counting what was refused", _COUNT_REFUSALS, count),
-        Job("registering at the store", REGISTERED / SECOND, lambda: asyncio.to_thread(gate.register)),
+        Job("registering at the store", REGISTRATION_INTERVAL / SECOND, lambda: asyncio.to_thread(gate.register)),
         Job("taking up what was left in the state folder", _LOOK_AT_STATE, aftermath.take_up),
     ]
 

@@ -63,7 +63,7 @@ from callosum.server.replay_buffer import (
     items_of,
     position_of,
 )
-from callosum.stores.base import Store, Waking
+from callosum.stores.base import Notifying, Store
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -254,7 +254,7 @@ class Stream:
         stall: float = STALL,
     ) -> None:
         self._past = Past(store, state)
-        self._elsewhere = isinstance(store, Waking)
+        self._elsewhere = isinstance(store, Notifying)
         self._ring = ReplayBuffer(ring, size)
         self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
         self._pending: deque[Published] = deque()

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar, cast
 from callosum.errors import CallosumError
 from callosum.model import Applied, Change, Decision, Key, Mode, Scope, State, overlap
 from callosum.policy.waiting import PARKED, looking_step
-from callosum.stores.base import Request, Store, Waking
+from callosum.stores.base import Notifying, Request, Store
 from callosum.wire import MAX_WAIT
 
 PLACES: Final = 8
@@ -132,7 +132,7 @@ class Waiter:
             if now >= self._ends:
                 due = self._looked + seconds
             elif line.first_is(self):
-                due = self._looked + (WATCHED if self._lines.hears() else seconds)
+                due = self._looked + (WATCHED if self._lines.is_connected() else seconds)
                 if self._soon is not None:
                     due = min(due, self._looked + self._soon + _JUST)
             else:
@@ -227,7 +227,7 @@ class WaitQueues:
 
     def __init__(self, store: Store, told: Callable[[], object] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waking = store if isinstance(store, Waking) else None
+        self._waking = store if isinstance(store, Notifying) else None
         self._told = told
         self._unlisten: Callable[[], None] | None = None
         self._lines: dict[tuple[str, tuple[Key, ...]], WaitQueue] = {}
@@ -252,9 +252,9 @@ class WaitQueues:
         if self._unlisten is not None:
             self._unlisten()
 
-    def hears(self) -> bool:
+    def is_connected(self) -> bool:
         """Return True if the store sends notifications of ended actions."""
-        return self._waking is not None and self._waking.hears()
+        return self._waking is not None and self._waking.is_connected()
 
     # --- Ended actions --------------------------------------------------------------------------------
 

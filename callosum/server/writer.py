@@ -20,7 +20,7 @@ from typing import Final
 
 from callosum.errors import Unconfirmed
 from callosum.model import Applied
-from callosum.stores.base import Pooled, Prompt, Request, Store
+from callosum.stores.base import NonBlocking, Pooled, Request, Store
 
 BATCH: Final = 64
 """Maximum number of requests in one transaction; the loop does nothing else meanwhile."""
@@ -48,7 +48,7 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._prompt: Prompt | None = store if isinstance(store, Prompt) else None
+        self._prompt: NonBlocking | None = store if isinstance(store, NonBlocking) else None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[_Asked, float]] = deque()  # with the arrival time of each
         self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
@@ -190,7 +190,7 @@ class Writer:
             self._sync()
         self._rest()
 
-    def _tend(self, prompt: Prompt) -> None:
+    def _tend(self, prompt: NonBlocking) -> None:
         work = self._loop.run_in_executor(self._threads, prompt.tend)
         work.add_done_callback(self._tended)
 

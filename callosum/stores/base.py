@@ -1,9 +1,8 @@
-"""The contract of a store.
+"""The contract that every store fulfils.
 
-The race in every home-made coordination file is check-then-act: read the locks, decide, then write.
-So looking, deciding, journalling and opening are one indivisible step here: a store is handed a
-``Scope`` (what to look at) and a pure function from ``View`` to ``Change``, and runs it inside one
-transaction that is serialised with every other transaction on the same keys.
+Every home-made coordination file has the same race, check then act: read the locks, decide, write. A store has no such
+gap. It gets a ``Scope`` (what to read) and a pure function from ``View`` to ``Change``, and runs reading, deciding,
+journalling and opening the lease in one transaction. Transactions that have a key in common run one after another.
 """
 
 from __future__ import annotations
@@ -18,37 +17,39 @@ from callosum.model import DAY, HOUR, Action, Applied, Entry, Host, Scope, State
 
 Request = tuple[Scope, Step]
 Clock = Callable[[], int]
-"""Now, in microseconds since 1970. The store makes it grow."""
+"""Returns the time in microseconds since 1970. The store turns it into time that always grows."""
 Probe = Callable[[Host], "bool | None"]
-"""Whether a host process lives; None where that cannot be told."""
+"""Returns whether a host process is alive, None if that cannot be determined."""
 
 
-def each_alone(
+def run_separately(
     run: Callable[[Sequence[Request]], list[Applied | Exception]], requests: Sequence[Request]
 ) -> list[Applied | Exception]:
-    """Run each request of a batch in a transaction of its own: one of them cannot be stored, and is to fail alone.
+    """Run each request of a batch in its own transaction, so that one that cannot be stored fails alone.
 
-    Its error stands in its place among the answers. Raises ``StoreUnavailable``, which concerns them all.
+    The error of a failed request takes the place of its answer. Raises ``StoreUnavailable``, which affects the whole
+    batch.
     """
     answers: list[Applied | Exception] = []
     for request in requests:
         try:
             answers += run([request])
         except Unconfirmed as error:
-            answers.append(error)  # it concerns this request alone, and those before it are stored
+            answers.append(error)  # concerns this request alone; the requests before it are stored
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
+        except Exception as error:  # noqa: BLE001 - the caller gets it as the request's answer
             answers.append(error)
     return answers
 
 
 class StoreCheck(Struct, frozen=True):
-    """What ``Store.check`` found.
+    """The result of ``Store.check``.
 
-    Sizes in bytes; ``ahead`` is by how many seconds the store's time is ahead of the clock (it never
-    runs backwards); ``problems`` are sentences, empty if sound. ``content_keys`` is with how many different
-    content keys gates worked on the store in the last day (``Store.register``): more than one is wrong.
+    ``size`` and ``log_size`` are in bytes. ``ahead`` is the number of seconds by which the store's time is ahead of the
+    clock (store time never runs backwards). ``problems`` holds sentences and is empty if the store is sound.
+    ``content_keys`` counts the content keys with which gates registered in the last day (``Store.register``); more than
+    one is a problem.
     """
 
     engine: str
@@ -63,16 +64,16 @@ class StoreCheck(Struct, frozen=True):
     content_keys: int = 0
 
 
-REGISTERED: Final = HOUR
-"""How long a registration stands before it is written anew."""
-KEY_USED: Final = DAY
-"""How long a content key counts as in use after a gate was registered with it."""
-GATE: Final = "gate:"
-"""What the name of a registration begins with, where it stands among other names."""
+REGISTRATION_INTERVAL: Final = HOUR
+"""Microseconds after which a gate renews its registration."""
+KEY_IN_USE: Final = DAY
+"""Microseconds for which a content key counts as in use after a gate registered with it."""
+GATE_PREFIX: Final = "gate:"
+"""Prefix of a registration's name among other names of the store."""
 
 
 def different_keys(keys: int) -> str:
-    """Says what is wrong where gates with several content keys work on one store."""
+    """Return the problem that gates with several content keys share one store."""
     return (
         f"gates with {keys} different content.key files worked on this store in the last day: a call that is asked "
         "again at the other gate is not known again there, nor are repeats"
@@ -80,38 +81,39 @@ def different_keys(keys: int) -> str:
 
 
 class Nearby(Struct, frozen=True, gc=False):
-    """What another session does or did on a key, beside what the asking session knows of it.
+    """What another session is doing or did on a key, and when the asking session last saw that key.
 
-    ``action.key`` is the key through which it was found. ``seen`` is the moment at which the asking session
-    last looked at that key, or last acted on it; 0 if it never did.
+    ``action.key`` is the key through which the action was found. ``seen`` is the time of the asking session's last read
+    of that key or last action on it, 0 if there is none.
     """
 
     action: Action
     seen: int = 0
 
 
-class Kin(Struct, frozen=True, gc=False):
-    """Where a session comes from: who started it, whom it continues; ``""`` where that was never said."""
+class Ancestry(Struct, frozen=True, gc=False):
+    """Where a session comes from: the session that started it and the session it continues, ``""`` if unknown."""
 
     parent: str = ""
     continues: str = ""
 
 
-NEARBY: Final = 4
-"""How many other sessions' newest actions ``Store.nearby`` returns of one key."""
-LOOK_BACK: Final = 5_000
-"""How many journal entries of all sessions ``Store.touched`` looks back over."""
-LATELY: Final = 500
-"""How many journal entries of all sessions ``View.lately`` looks back over."""
-CALLS_LATELY: Final = 12
-"""Most calls that ``View.lately`` returns."""
+MAX_NEARBY_SESSIONS: Final = 4
+"""Number of other sessions whose newest actions ``Store.nearby`` returns for one key."""
+SEARCHED_ENTRIES: Final = 5_000
+"""Number of newest journal entries, of all sessions, that ``Store.touched`` searches."""
+LATELY_SEARCHED: Final = 500
+"""Number of newest journal entries, of all sessions, that ``View.lately`` searches."""
+MAX_LATELY: Final = 12
+"""Maximum number of calls that ``View.lately`` returns."""
 
 
 class Pool(Struct, frozen=True):
-    """The connections that this process has to its store now.
+    """The connections of this process to its store.
 
-    ``limit`` at the most, of them ``open`` ones, of these ``idle``; ``waiting`` threads wait for one. Since it was
-    opened: ``waits`` for a connection, of which ``timeouts`` got none, and ``lost`` connections.
+    At most ``limit`` connections exist; ``open`` of them do now, ``idle`` of those are free, and ``waiting`` threads
+    wait for one. Since the pool was opened, ``waits`` threads had to wait for a connection, ``timeouts`` of them got
+    none, and ``lost`` connections broke.
     """
 
     limit: int
@@ -125,9 +127,10 @@ class Pool(Struct, frozen=True):
 
 @runtime_checkable
 class Pooled(Protocol):
-    """What a store with connections over a network offers beside ``Store``.
+    """What a store with network connections offers in addition to ``Store``.
 
-    ``lanes``: number of batches that a server runs on it at once; most of one is waiting for the network.
+    ``lanes`` is the number of batches that a server runs on it at once; each spends most of its time waiting for the
+    network.
     """
 
     lanes: int
@@ -137,100 +140,103 @@ class Pooled(Protocol):
         ...
 
 
-Heard = Callable[[str | None, tuple[str, ...]], object]
-"""Is told where something ended: the namespace (None: perhaps any) and the keys (none: perhaps any of them)."""
+OnEnded = Callable[[str | None, tuple[str, ...]], object]
+"""Called with the place where something ended: the namespace (None: it may be any) and the keys (empty: they may be
+any).
+"""
 
 
 @runtime_checkable
-class Waking(Protocol):
-    """What a store of several machines can offer to those who wait: word of what ended, whichever process ended it.
+class Notifying(Protocol):
+    """What a store shared by several machines can offer to waiters: notifications that something ended, in any process.
 
-    What is meant is whatever others can wait for: a lease or a place in line that is free, a person's answer. Word
-    can get lost with a connection, so who waits looks now and then all the same.
+    "Something" is whatever a waiter can wait for: a lease or a turn in the queue that became free, or a person's
+    answer. A notification can be lost together with a connection, so waiters still poll at long intervals.
     """
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        """Has ``heard`` called, from a thread of the store's; returns what ends that. A fork ends it too.
+    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
+        """Call ``on_ended`` for each notification, from a thread of the store. Return a function that ends this.
 
-        It is called with None also when word begins to arrive (again): something may have ended before.
+        ``on_ended`` also gets None whenever notifications begin to arrive (again), because something may have ended
+        before. A fork ends the listening in the child.
         """
         ...
 
-    def hears(self) -> bool:
-        """Whether word arrives just now. Cheap; asks nobody."""
+    def is_connected(self) -> bool:
+        """Return True if notifications are arriving now. Cheap: no server is asked."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Wait until something ended, on whichever server, but no longer than ``seconds``."""
+        """Wait until something ended on any server, but at most ``seconds``."""
         ...
 
 
 @runtime_checkable
-class Fleeting(Protocol):
-    """A store that leaves no trace on the disk: what is decided there gets no daily log either."""
+class Transient(Protocol):
+    """A store that writes nothing to disk. Its decisions get no daily log either."""
 
-    fleeting: bool
+    transient: bool
 
 
 @runtime_checkable
-class Prompt(Protocol):
-    """What a store can offer to a caller that must not wait, such as an event loop."""
+class NonBlocking(Protocol):
+    """What a store can offer to a caller that must not block, such as an event loop."""
 
     def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
-        """As ``Store.transact``, but at once and without waiting for the disk.
+        """Run the requests as ``Store.transact`` does, but at once and without waiting for the disk.
 
-        Returns the answers, and up to which entry the caller must run ``to_sync`` before it gives
-        them away where a scope was durable (0: nothing to sync). None: not now, somebody else is at it or a
-        request cannot be stored; use ``transact``, elsewhere.
+        Returns the answers and the ``seq`` up to which the caller must run ``to_sync`` before it hands out the answers
+        of durable scopes (0: nothing to sync). Returns None if this cannot be done now, because the store is busy or a
+        request cannot be stored; call ``transact`` in another thread instead.
         """
         ...
 
     def to_sync(self, seq: int) -> Callable[[], None]:
-        """Return what puts everything up to entry ``seq`` on disk: to be called once, from any thread.
+        """Return a function that puts everything up to entry ``seq`` on disk. It is called once, from any thread.
 
-        It is one wait for the disk with nothing around it. Raises ``StoreUnavailable``, as the call does:
-        the caller then treats what it holds back as ``Unconfirmed``.
+        The function only waits for the disk. It and this method raise ``StoreUnavailable``; the answers that the caller
+        holds back then count as ``Unconfirmed``.
         """
         ...
 
     def tend(self) -> None:
-        """Do in this thread what would otherwise make some ``attempt`` long. Call it every now and then."""
+        """Do maintenance in this thread that would otherwise make some ``attempt`` slow. Call it every now and then."""
         ...
 
 
 class Store(Protocol):
-    """What every store does. Methods are safe to call from any thread; after ``fork`` too.
+    """The methods of every store. They may be called from any thread, and in the child after a fork.
 
-    Every method raises ``StoreUnavailable`` if the engine cannot be reached or written now, and
-    ``StoreError`` if it holds something that is not ours to touch.
+    Every method raises ``StoreUnavailable`` if the engine cannot be reached or written to now, and ``StoreError`` if
+    the store holds something that is not Callosum's.
     """
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Run each step on its view and apply its change, all in one transaction.
 
-        * Steps run in the order given; a later one sees what an earlier one changed.
-        * All transactions with a key in common (trees and facets included) run one after another.
-        * A step may be run more than once, so it must be pure; only the last run counts. The one thing
-          it may ask is whether its client still waits.
-        * A step that raises fails alone: its exception stands in its place in the answer.
-        * A commit that fails fails all: it raises, and nothing of the batch is in the store.
-        * If a scope is durable, the whole batch survives power loss once this returns. If the store
-          cannot confirm that, it raises ``Unconfirmed`` with the answers, or puts one in the place of
-          each answer that was to be durable.
+        * Steps run in the given order; a later step sees what an earlier one changed.
+        * Transactions that have a key in common (also through trees and facets) run one after another.
+        * A step may run more than once, so it must be pure; only its last run counts. The one thing it may ask
+          is whether its client still waits.
+        * A step that raises fails alone: its exception takes the place of its answer.
+        * A commit that fails raises, and nothing of the batch is stored.
+        * If a scope is durable, the whole batch survives a power failure once this method returns. If the store
+          cannot confirm that, it raises ``Unconfirmed`` with the answers, or returns an ``Unconfirmed`` in place
+          of each answer that was to be durable.
         * An empty change writes nothing.
-        * ``View.now`` grows from transaction to transaction, whatever the clock does; entries are
-          numbered from it upwards.
+        * ``View.now`` grows from transaction to transaction, whatever the clock does; entries are numbered from
+          it upwards.
         """
         ...
 
     def action(self, namespace: str, id: int) -> Action | None:
-        """Return one action, or a call that was refused, by its id."""
+        """Return the action with this id, or the call that was refused under it."""
         ...
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        """Return the actions in one of ``states`` (of the live ones), oldest first.
+        """Return the live actions in one of ``states``, oldest first.
 
-        With ``key`` those on just this key; ``namespace`` None means all.
+        ``key`` selects the actions on exactly that key. ``namespace`` None means all namespaces.
         """
         ...
 
@@ -244,71 +250,75 @@ class Store(Protocol):
         besides: Sequence[str] = (),
         within: int = 20_000,
     ) -> list[Action]:
-        """Return the newest actions, newest first; with ``key`` those whose first key it is.
+        """Return the newest actions, newest first; ``key`` selects those whose first key it is.
 
-        Only those of tier ``floor`` or more, and of sessions other than ``besides``. Looks back over the
-        newest ``within`` journal entries of all namespaces, no farther.
+        Only actions of tier ``floor`` or more are returned, and none of the sessions ``besides``. Searches the newest
+        ``within`` journal entries of all namespaces.
         """
         ...
 
-    # What follows is for briefs: bounded looks that take no turn. The actions may come without ``content``.
+    # Briefs use the following methods. They are bounded and take no lock. The actions may come without ``content``.
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        """Return the newest calls of these sessions, newest first: reads too, and what failed or waits.
+        """Return the newest calls of these sessions, newest first, including reads and calls that failed or wait.
 
-        Also calls that were refused: ``asked`` without an ``expires``. Looks back over the newest
-        ``LOOK_BACK`` journal entries, no farther.
+        Refused calls are included: they are ``asked`` and have no ``expires``. Searches the newest ``SEARCHED_ENTRIES``
+        journal entries.
         """
         ...
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
-        """Return what sessions other than ``sessions`` do and did on these keys, the newest change first.
+        """Return what sessions other than ``sessions`` are doing and did on these keys, newest change first.
 
-        Of each key, of the trees above it, of what lies below it and of its facets: the newest act of each
-        of the ``NEARBY`` sessions that acted last, and the newest live actions. Failed and cancelled
-        actions are left out, and so are reads that have ended. Each action comes once. All is a bounded
-        look by key: of a tree with a great many keys below it, what the last entries of the journal show.
+        Each key stands for itself, the trees above it, the keys below it and its facets. For each of these the result
+        has the newest action of each of the ``MAX_NEARBY_SESSIONS`` sessions that acted last, and the newest live
+        actions. Failed and cancelled actions are left out, and so are reads that have ended. Each action is returned
+        once. The lookup is bounded: of a tree with very many keys below it, only the newest journal entries are
+        searched.
         """
         ...
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        """Return live actions, newest first: all sorts of these sessions', others' that are open or queued.
+        """Return live actions, newest first: all of these sessions, and those of others that are open or queued.
 
-        Others' of tier ``floor`` or more. Where very many are live at once, it looks at a part of them.
+        Actions of others are returned from tier ``floor`` up. If very many actions are live, only a part of them is
+        examined.
         """
         ...
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        """Return the actions whose commitments still count, oldest first; with ``keys`` those found on one of them.
+        """Return the actions whose commitments still count, oldest first.
 
-        ``namespace`` None means all, without ``keys``. Looks at all commitments there are, and at nothing else.
+        ``keys`` selects the actions found on one of these keys. ``namespace`` None means all namespaces and is only
+        valid without ``keys``. Reads all commitments and nothing else.
         """
         ...
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of the journal entries that opened these actions, as JSON.
 
-        Left out are entries that are not there or have left, and bodies of more than ``MAX_KEPT`` characters.
+        Entries that do not exist or were rotated away are left out, and so are bodies of more than ``MAX_KEPT``
+        characters.
         """
         ...
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         """Return the newest entries with which a session ended and said what it had done, newest first.
 
-        Looks back over the newest ``LOOK_BACK`` journal entries, no farther.
+        Searches the newest ``SEARCHED_ENTRIES`` journal entries.
         """
         ...
 
-    def kin(self, namespace: str, session: str) -> Kin:
-        """Return where a session comes from, as far as its own calls said so."""
+    def kin(self, namespace: str, session: str) -> Ancestry:
+        """Return where a session comes from, as far as its own calls have said so."""
         ...
 
     def now(self) -> int:
-        """Return the store's moment: the larger of its clock and the last entry."""
+        """Return the store's time: the later of its clock and its last entry."""
         ...
 
     def observing(self) -> int:
-        """Until which moment the whole gate only observes; 0 if it does not."""
+        """Return the time until which the whole gate only observes, 0 if it enforces."""
         ...
 
     def entries(
@@ -321,18 +331,18 @@ class Store(Protocol):
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        """Return journal entries with ``seq`` greater than ``after``, oldest first.
+        """Return journal entries with a ``seq`` greater than ``after``, oldest first.
 
-        With ``newest`` the last ``limit`` of them instead of the first. ``key`` selects the entries
-        whose first key it is. Every entry is seen by a reader that goes on from the last ``seq``.
+        With ``newest`` the last ``limit`` entries are returned instead of the first. ``key`` selects the entries whose
+        first key it is. A reader that continues from the last ``seq`` it got sees every entry.
         """
         ...
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
-        """Forgets what no rule can ask for any more; returns how many rows went.
+        """Delete what no rule can ask for any more. Return the number of deleted rows.
 
-        ``horizon`` is the moment before which nothing counts; at most ``budget`` rows of each sort
-        go at a time. Journal entries stay (``take`` removes them), and so do live actions.
+        Nothing before the time ``horizon`` counts. At most ``budget`` rows of each sort are deleted per call. Journal
+        entries stay (``take`` removes them), and so do live actions.
         """
         ...
 
@@ -347,24 +357,25 @@ class Store(Protocol):
     ) -> list[Entry]:
         """Return or delete the oldest entries up to ``until`` that may leave the store.
 
-        Entries of live actions, remembered calls and evidence since ``horizon`` stay. So does the newest change
-        of a key by a session as long as another one goes on that looked at the key before it, and the finished
-        write that was its look, where it was one: stale has no window. Who goes on called since the hour before
-        ``horizon``.
+        These entries stay: those of live actions and remembered calls, and evidence since ``horizon``. A session's
+        newest change of a key stays as long as another session that read the key before that change is active, because
+        ``stale`` has no time window; so does a finished write that counted as that read. A session is active if it made
+        a call since the hour before ``horizon``.
 
-        Once ``limit`` was reached, the next call may go on behind what had to stay before the first of them, until
-        it comes to the end: what becomes free there meanwhile leaves a little later. With ``delete`` the entries
-        that the same call without it would have returned are removed; with ``only`` just those of them
-        whose ``seq`` is in it. Who deletes what was copied names it so: meanwhile other entries may
-        have become free to leave.
+        If ``limit`` was reached, the next call may continue behind the first entries that had to stay, until it reaches
+        the end; entries there that may leave meanwhile leave a little later. With ``delete`` the method deletes the
+        entries that the same call without it would have returned; ``only`` restricts that to entries with these
+        ``seq``. A caller that deletes what it has copied passes ``only``, because other entries may have become free to
+        leave meanwhile.
         """
         ...
 
     def register(self, fingerprint: str) -> int:
         """Note that a gate works here whose content key has this fingerprint.
 
-        Returns with how many different ones gates were registered within the last day. A call is known again by a
-        hash under that key, so gates with different keys take it for another call. Writes once an hour at the most.
+        Returns the number of different content keys with which gates registered in the last day. A repeated call is
+        recognised by a hash under that key, so gates with different keys do not recognise each other's calls. Writes at
+        most once an hour.
         """
         ...
 
@@ -376,21 +387,21 @@ class Store(Protocol):
         ...
 
     def accept(self, *, proven: bool = False) -> str:
-        """Take a store that was replaced or lost entries as it is, for all gates that work on it.
+        """Accept a store that was replaced or that lost entries, for all gates that work on it.
 
-        Returns what was wrong, ``""`` if nothing was. Only a person may ask for it: ``proven`` says that the caller
-        has the proof, or has just filled the store with a copy. Raises ``NotAPerson`` without either.
+        Returns what was wrong, ``""`` if nothing was. Only a person may ask for this: ``proven`` says that the caller
+        has the proof, or has just filled the store with a copy. Raises ``NotAPerson`` otherwise.
         """
         ...
 
     def size(self) -> int:
-        """Return how many bytes the live data take, without room that is free again. Cheap."""
+        """Return the number of bytes that live data takes, without free space. Cheap."""
         ...
 
     def check(self) -> StoreCheck:
-        """Look the store over without changing it."""
+        """Examine the store without changing it."""
         ...
 
     def close(self) -> None:
-        """Close every connection of this process. Idempotent."""
+        """Close all connections of this process. Idempotent."""
         ...

@@ -37,12 +37,12 @@ from callosum.model import (
 from callosum.policy.commitments import COMMITTED, is_in_force, lookup_keys
 from callosum.process import alive
 from callosum.stores.base import (
-    CALLS_LATELY,
-    KEY_USED,
-    LATELY,
-    LOOK_BACK,
+    KEY_IN_USE,
+    LATELY_SEARCHED,
+    MAX_LATELY,
+    SEARCHED_ENTRIES,
+    Ancestry,
     Clock,
-    Kin,
     Nearby,
     Probe,
     Request,
@@ -102,7 +102,7 @@ class _Held(Struct):
 class MemoryStore:
     """A store for tests and for sessions of one process. ``clock`` and ``probe`` as in the contract."""
 
-    fleeting = True
+    transient = True
 
     def __init__(self, *, clock: Clock = lambda: time.time_ns() // 1000, probe: Probe = alive) -> None:
         self._clock = clock
@@ -173,7 +173,7 @@ class MemoryStore:
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         with self._lock:
-            return [self._shown(act) for act in self._held.touched(namespace, sessions, LOOK_BACK)[:limit]]
+            return [self._shown(act) for act in self._held.touched(namespace, sessions, SEARCHED_ENTRIES)[:limit]]
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
         with self._lock:
@@ -217,13 +217,13 @@ class MemoryStore:
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         with self._lock:
-            newest = sorted(self._held.entries.items(), reverse=True)[:LOOK_BACK]
+            newest = sorted(self._held.entries.items(), reverse=True)[:SEARCHED_ENTRIES]
         return [entry for _, entry in newest if entry.namespace == namespace and is_farewell(entry)][:limit]
 
-    def kin(self, namespace: str, session: str) -> Kin:
+    def kin(self, namespace: str, session: str) -> Ancestry:
         with self._lock:
             known = self._held.sessions.get((namespace, session), _Session())
-            return Kin(known.parent, known.continues)
+            return Ancestry(known.parent, known.continues)
 
     def _shown(self, act: Record) -> Action:
         return probed(act.action, self._probe)
@@ -326,7 +326,7 @@ class MemoryStore:
             return self._keys()
 
     def _keys(self) -> int:
-        since = self._now() - KEY_USED
+        since = self._now() - KEY_IN_USE
         return sum(1 for at in self._gates.values() if at > since)
 
     def _matters(self, action: Action, horizon: int) -> bool:
@@ -427,7 +427,7 @@ class _Look:
             bodies=held.bodies,
             lately=lambda session: [
                 probed(act.action, self.probe)
-                for act in held.touched(scope.namespace, (session,), LATELY)[:CALLS_LATELY]
+                for act in held.touched(scope.namespace, (session,), LATELY_SEARCHED)[:MAX_LATELY]
             ],
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from callosum.model import Action, Key, State
-from callosum.stores.base import NEARBY
+from callosum.stores.base import MAX_NEARBY_SESSIONS
 from callosum.stores.records import LIVE, acted
 from callosum.stores.view import Fetched, related
 
@@ -30,4 +30,4 @@ def _shown(actions: Sequence[Action]) -> list[Action]:
     acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
     lost = [action for action in actions if action.state is State.UNKNOWN]
     live = [action for action in actions if action.state in LIVE and action.state is not State.UNKNOWN]
-    return acts[:NEARBY] + live[:NEARBY] + lost[:NEARBY]
+    return acts[:MAX_NEARBY_SESSIONS] + live[:MAX_NEARBY_SESSIONS] + lost[:MAX_NEARBY_SESSIONS]

@@ -1,7 +1,6 @@
-"""Hearing what a store's server says of what ended: one thread for all who wait or listen in a process.
+"""Receive a store's notifications that an action ended. One thread per process serves all waiters and listeners.
 
-Where nothing can be heard, waits just end by their time: who waits looks again anyway, so a lost notice costs time
-and nothing else.
+Without notifications a wait simply ends by its time: waiters poll anyway, so a lost notification only costs time.
 """
 
 from __future__ import annotations
@@ -12,105 +11,107 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from callosum.stores.base import Heard
+from callosum.stores.base import OnEnded
 
-_LAST_PAUSE: Final = 5.0
-"""The longest pause between two tries to hear, in seconds."""
+_LONGEST_PAUSE: Final = 5.0
+"""Longest pause between two attempts to connect, in seconds."""
 
 
 class Notifier:
-    """Waits for notices. A store says how it hears them: ``follow``.
+    """Receives notifications. A store implements ``follow``, which receives them from its server.
 
     The thread starts with the first wait or listener, and anew in a forked process.
     """
 
     faults: tuple[type[Exception], ...] = (OSError,)
-    """What ``follow`` may raise where nothing can be heard just now; it is called again after a pause."""
+    """What ``follow`` may raise while notifications cannot be received; it is called again after a pause."""
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self._told = threading.Condition()
+        self._notified = threading.Condition()
         self._count = 0
-        self._heard: tuple[Heard, ...] = ()
+        self._listeners: tuple[OnEnded, ...] = ()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._hearing = threading.Event()
+        self._connected = threading.Event()
         self._pid = os.getpid()
 
     def follow(self, stop: threading.Event) -> None:
-        """Hears until ``stop`` is set: calls ``begun`` once notices arrive, and ``ring`` for each."""
+        """Receive until ``stop`` is set. Call ``begin`` once notifications arrive, and ``notify`` for each."""
         raise NotImplementedError
 
-    # --- for who waits --------------------------------------------------------------------------------
+    # --- Used by waiters and listeners ---------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        """Wait for a notice, at most ``seconds``."""
+        """Wait for a notification, at most ``seconds``."""
         self._start()
-        with self._told:
+        with self._notified:
             before = self._count
-            self._told.wait_for(lambda: self._count != before, max(seconds, 0))
+            self._notified.wait_for(lambda: self._count != before, max(seconds, 0))
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        """As ``Waking.listen``."""
+    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
+        """Call ``on_ended`` for each notification, as ``Notifying.listen`` describes."""
         self._start()
-        with self._told:
-            self._heard = (*self._heard, heard)
-            hearing = self._hearing.is_set()
+        with self._notified:
+            self._listeners = (*self._listeners, on_ended)
+            connected = self._connected.is_set()
 
         def end() -> None:
-            with self._told:
-                self._heard = tuple(one for one in self._heard if one is not heard)
+            with self._notified:
+                self._listeners = tuple(listener for listener in self._listeners if listener is not on_ended)
 
-        if hearing:
-            heard(None, ())
+        if connected:
+            on_ended(None, ())
         return end
 
-    def hears(self) -> bool:
-        """Whether notices arrive just now."""
-        return self._pid == os.getpid() and self._hearing.is_set()
+    def is_connected(self) -> bool:
+        """Return True if notifications are arriving now."""
+        return self._pid == os.getpid() and self._connected.is_set()
 
-    def hearing(self, seconds: float) -> bool:
-        """Whether notices arrive by now; waits for that at most ``seconds``."""
-        return self._hearing.wait(seconds)
+    def wait_until_connected(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` until notifications arrive. Return True if they do."""
+        return self._connected.wait(seconds)
 
     def close(self) -> None:
-        """End the thread; a later wait starts another."""
+        """End the thread. A later wait starts another."""
         thread, self._thread = self._thread, None
         self._stop.set()
         if thread is not None and self._pid == os.getpid():
             thread.join(timeout=5)
 
-    # --- for who hears --------------------------------------------------------------------------------
+    # --- Used by ``follow`` --------------------------------------------------------------------------
 
-    def begun(self) -> None:
-        """Notices arrive from here on; something may have ended before."""
-        self._tell(None, (), begun=True)
+    def begin(self) -> None:
+        """Note that notifications arrive from now on. Something may have ended before."""
+        self._tell(None, (), begins=True)
 
-    def ring(self, namespace: str | None, keys: tuple[str, ...]) -> None:
-        """Tells all of a notice: where something ended, None and no keys where that is not known."""
+    def notify(self, namespace: str | None, keys: tuple[str, ...]) -> None:
+        """Tell all waiters and listeners where something ended: None and no keys if that is not known."""
         self._tell(namespace, keys)
 
-    def _tell(self, namespace: str | None, keys: tuple[str, ...], *, begun: bool = False) -> None:
-        with self._told:
-            if begun:  # in one step with who is told, so that a new listener is told once
-                self._hearing.set()
+    def _tell(self, namespace: str | None, keys: tuple[str, ...], *, begins: bool = False) -> None:
+        with self._notified:
+            if begins:  # in the same step as reading the listeners, so that a new listener is called once
+                self._connected.set()
             self._count += 1
-            self._told.notify_all()
-            heard = self._heard
-        for one in heard:
-            one(namespace, keys)
+            self._notified.notify_all()
+            listeners = self._listeners
+        for on_ended in listeners:
+            on_ended(namespace, keys)
 
     def _start(self) -> None:
-        """Start the thread, if none runs in this process. Where that cannot be, the next wait tries again."""
+        """Start the thread if none runs in this process. If that fails, the next wait tries again."""
         if self._pid != os.getpid():
-            self._begin()  # the thread stayed behind in the process that was forked
-        with self._told:
+            self._begin()  # the thread stayed in the process that was forked
+        with self._notified:
             if self._thread is None or not self._thread.is_alive():
-                self._stop = threading.Event()  # another one: the thread before may still be about to end
-                thread = threading.Thread(target=self._run, args=(self._stop,), name="callosum-word", daemon=True)
-                with suppress(RuntimeError):  # no threads left: until there are, whoever waits looks now and then
+                self._stop = threading.Event()  # a new one, because the previous thread may be about to end
+                thread = threading.Thread(
+                    target=self._run, args=(self._stop,), name="callosum-notifications", daemon=True
+                )
+                with suppress(RuntimeError):  # no thread can be started now; until then waiters poll
                     thread.start()
                     self._thread = thread
 
@@ -120,9 +121,9 @@ class Notifier:
             try:
                 self.follow(stop)
             except self.faults:
-                if self._hearing.is_set():
+                if self._connected.is_set():
                     pause = 0.1
-                self._hearing.clear()
+                self._connected.clear()
                 stop.wait(pause)
-                pause = min(pause * 2, _LAST_PAUSE)
-        self._hearing.clear()
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        self._connected.clear()

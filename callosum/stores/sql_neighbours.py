@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from callosum.model import Action
-from callosum.stores.base import LOOK_BACK, Nearby, Probe
+from callosum.stores.base import SEARCHED_ENTRIES, Nearby, Probe
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.rows import ACTION_WIDTH, action_of
 
@@ -39,7 +39,7 @@ class SqlNeighbours:
 
     # --- what is looked up ---
 
-    def touched(self, limit: int, within: int = LOOK_BACK) -> list[Action]:
+    def touched(self, limit: int, within: int = SEARCHED_ENTRIES) -> list[Action]:
         """Return the sessions' newest calls."""
         return [self._action(row, "") for row in self._rows("touched", within=within, limit=limit)]
 
@@ -83,7 +83,7 @@ class SqlNeighbours:
     def _below(self, low: str, high: str) -> None:
         ((marks,),) = self._rows("count_below", low=low, high=high)
         query = "late_below" if marks > BELOW else "acts_below"
-        self._add(self._rows(query, low=low, high=high, within=LOOK_BACK))
+        self._add(self._rows(query, low=low, high=high, within=SEARCHED_ENTRIES))
         self._add(self._rows("live_acts_below", low=low, high=high))
 
     def _add(self, rows: Iterable[Sequence[Any]]) -> None:

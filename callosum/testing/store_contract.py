@@ -42,7 +42,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.stores.base import CALLS_LATELY, NEARBY, Clock, Kin, Nearby, Probe, Store
+from callosum.stores.base import MAX_LATELY, MAX_NEARBY_SESSIONS, Ancestry, Clock, Nearby, Probe, Store
 from callosum.testing.clock import ManualClock
 from callosum.testing.script import LEASE, StoreScript, ids, unmarked
 
@@ -987,7 +987,7 @@ class StoreContract:
         """A step sees a session's newest calls on whichever keys, the newest first."""
         first = script.act("doug", KEY)
         script.act("anna", KEY)
-        calls = [script.act("doug", f"{KEY}{n}") for n in range(CALLS_LATELY)]
+        calls = [script.act("doug", f"{KEY}{n}") for n in range(MAX_LATELY)]
         seen: list[list[int]] = []
 
         def step(view: View) -> Change:
@@ -1142,15 +1142,15 @@ class StoreContract:
             script.act(f"other-{number}", KEY)
             script.act("mira", KEY, state=State.OPEN, tier=3)
         names = {one.action.session for one in script.store.nearby("default", ["mira"], [KEY])}
-        assert names == {f"other-{number}" for number in range(CROWD_SIZE - NEARBY, CROWD_SIZE)}
+        assert names == {f"other-{number}" for number in range(CROWD_SIZE - MAX_NEARBY_SESSIONS, CROWD_SIZE)}
         for number in range(CROWD_SIZE):
             lost = script.act(f"lost-{number}", "doc:lost", state=State.OPEN, tier=3)
             script.end(f"lost-{number}", lost, State.UNKNOWN)
             script.act(f"open-{number}", "doc:open", state=State.OPEN, tier=3)
-        assert len(script.store.nearby("default", ["mira"], ["doc:lost"])) <= 2 * NEARBY
+        assert len(script.store.nearby("default", ["mira"], ["doc:lost"])) <= 2 * MAX_NEARBY_SESSIONS
         newest = {one.action.session for one in script.store.nearby("default", ["mira"], ["doc:open"])}
         assert {f"open-{CROWD_SIZE - 1}", f"open-{CROWD_SIZE - 2}"} <= newest
-        assert len(newest) <= 2 * NEARBY
+        assert len(newest) <= 2 * MAX_NEARBY_SESSIONS
 
     @pytest.mark.parametrize(
         ("asked", "acted"),
@@ -1209,9 +1209,9 @@ class StoreContract:
         """Its parent and its predecessor; nothing is known of a session that has not called."""
         script.act("mira/2", KEY, parent="mira", continues="mira/1")
         script.act("mira/2", KEY)
-        assert script.store.kin("default", "mira/2") == Kin("mira", "mira/1")
-        assert script.store.kin("default", "mira") == Kin()
-        assert script.store.kin("other", "mira/2") == Kin()
+        assert script.store.kin("default", "mira/2") == Ancestry("mira", "mira/1")
+        assert script.store.kin("default", "mira") == Ancestry()
+        assert script.store.kin("other", "mira/2") == Ancestry()
 
     def test_looking_around_writes_nothing(self, script: StoreScript, writes: Callable[[], object]) -> None:
         """Not even what a transaction notes beside."""

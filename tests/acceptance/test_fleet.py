@@ -25,7 +25,7 @@ from callosum.server.replay_buffer import id_of, items_of
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
-from callosum.stores.base import Request, Store, Waking
+from callosum.stores.base import Notifying, Request, Store
 from callosum.stores.sqlite import SqliteStore
 from tests.support.crowd import crowd
 from tests.support.fleet import Balancer, Fleet, Late, fleet
@@ -123,10 +123,10 @@ def test_a_store_of_several_machines_sends_word(engine: NewStore, tmp_path: Path
     words: queue.Queue[tuple[str | None, tuple[str, ...]]] = queue.Queue()
     settings = Settings(state=tmp_path, store=url, rules=tmp_path / "rules.json")
     with LocalGate(settings=settings) as mine, LocalGate(settings=settings) as other:
-        waking = cast("Waking", mine.store)
+        waking = cast("Notifying", mine.store)
         end = waking.listen(lambda namespace, keys: words.put((namespace, keys)))
         assert words.get(timeout=10) == (None, ()), "from here on word arrives"
-        assert waking.hears()
+        assert waking.is_connected()
         assert other.lock("mira", "file:/k", ttl=60, namespace="work").acquired
         waiter = Late(lambda: other.intercept(waits("doug", "/k", namespace="work")))
         (place,) = until(lambda: mine.status("file:/k", namespace="work").waiting)

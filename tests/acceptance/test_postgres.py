@@ -200,14 +200,14 @@ def test_a_notice_ends_a_wait(postgres_url: str) -> None:
     held = script.act("doug", "doc:1", tier=4, state=State.OPEN)
     script.act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
-    assert here._bell.hearing(20)
-    before = here._bell._count
+    assert here._notifier.wait_until_connected(20)
+    before = here._notifier._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()
     script.end("doug", held)
     waiter.join(30)
     assert not waiter.is_alive()
-    assert here._bell._count > before
+    assert here._notifier._count > before
     here.close()
     there.close()
 

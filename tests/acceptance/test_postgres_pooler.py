@@ -106,13 +106,13 @@ def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
     held = StoreScript(there).act("doug", "doc:1", tier=4, state=State.OPEN)
     StoreScript(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
-    assert here._bell.hearing(20)
-    before = here._bell._count
+    assert here._notifier.wait_until_connected(20)
+    before = here._notifier._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()
     StoreScript(there).end("doug", held)
     waiter.join(30)
-    assert here._bell._count > before, "notices come on the direct connection"
+    assert here._notifier._count > before, "notices come on the direct connection"
 
     # Whoever else uses the pooler finds nothing of ours in its connections.
     with psycopg.connect(f"host={folder} port={PORT} user=callosum dbname=postgres", prepare_threshold=None) as other:

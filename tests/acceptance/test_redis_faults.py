@@ -531,7 +531,7 @@ def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
     id = script.act("mira", KEY, state=State.OPEN, tier=4)
     began = time.monotonic()
     store.pause(0)
-    assert store._wake.hearing(10)
+    assert store._notifier.wait_until_connected(10)
     for _ in range(2):
         ender = threading.Timer(0.2, partial(script.end, "mira", id))
         ender.start()
@@ -544,7 +544,7 @@ def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
         own_server.start()
         id = script.act("mira", KEY, state=State.OPEN, tier=4)
         deadline = time.monotonic() + 20
-        while not store._wake.hearing(0.05):
+        while not store._notifier.wait_until_connected(0.05):
             assert time.monotonic() < deadline
     store.close()
     other.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callosum.model import Applied, Change, Opening, State, View
-from callosum.stores.base import Kin
+from callosum.stores.base import Ancestry
 from callosum.testing import ManualClock
 from callosum.testing.script import LEASE, StoreScript, ids
 
@@ -27,7 +27,7 @@ def test_who_comes_from_where_is_kept_though_another_of_the_batch_cannot_be_stor
     assert isinstance(first, Applied)
     assert isinstance(again, Applied)
     assert isinstance(fault, Exception)
-    assert script.store.kin("default", "child") == Kin("mira", "anna")
+    assert script.store.kin("default", "child") == Ancestry("mira", "anna")
     assert script.look("child", KEY).ancestors == ("mira",)
     assert ids(script.place("doug", KEY).latest) == [*again.ids]
     assert script.place("doug", KEY).live == ()

@@ -48,7 +48,7 @@ class PostgresNotifier(Notifier):
         """Listen over a separate connection until ``stop`` is set."""
         with self._connections.alone() as connection:
             connection.execute(sql.SQL("listen {}").format(sql.Identifier(self.channel)))
-            self.begun()
+            self.begin()
             while not stop.is_set():
                 for told in connection.notifies(timeout=_LOOK_UP, stop_after=1):
-                    self.ring(*_said(told.payload))
+                    self.notify(*_said(told.payload))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import LATEST, MAX_KEPT
-from callosum.stores.base import NEARBY
+from callosum.stores.base import MAX_NEARBY_SESSIONS
 from callosum.stores.receipt import IDENTITY, LEFT
 from callosum.stores.retention import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.rows import NEXT, PARTS
@@ -29,7 +29,7 @@ SQL: Final = load(
         "left": LEFT,
         "most_body": MAX_KEPT,
         "most_live": 250,  # live rows that `underway` looks at
-        "nearby": NEARBY,
+        "nearby": MAX_NEARBY_SESSIONS,
         "next": NEXT,
         "recent_asks": RECENT,
         "searched": 20_000,  # actions without a report among which that of a report without an id is looked for

@@ -29,19 +29,19 @@ from callosum.person import ACCEPTING, require_person
 from callosum.policy.commitments import COMMITTED, is_in_force
 from callosum.process import alive
 from callosum.stores.base import (
-    GATE,
-    KEY_USED,
-    LOOK_BACK,
-    REGISTERED,
+    GATE_PREFIX,
+    KEY_IN_USE,
+    REGISTRATION_INTERVAL,
+    SEARCHED_ENTRIES,
+    Ancestry,
     Clock,
-    Heard,
-    Kin,
     Nearby,
+    OnEnded,
     Pool,
     Probe,
     Request,
     StoreCheck,
-    each_alone,
+    run_separately,
 )
 from callosum.stores.keys import bare, scoped
 from callosum.stores.postgres.apply import PostgresWriter, keys_of
@@ -128,7 +128,7 @@ class PostgresStore:
         self._probe = probe
         self._connections = connections = PostgresConnections(self.address)
         self._memory = PostgresCache()
-        self._bell = PostgresNotifier(self._connections)
+        self._notifier = PostgresNotifier(self._connections)
         self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = Pass()
         self._watched = WatchedStore(
@@ -141,17 +141,17 @@ class PostgresStore:
         self._read("select 1")
 
     def close(self) -> None:
-        self._bell.close()
+        self._notifier.close()
         self._connections.close()
 
     def pause(self, seconds: float) -> None:
-        self._bell.wait(seconds)
+        self._notifier.wait(seconds)
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        return self._bell.listen(heard)
+    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
+        return self._notifier.listen(on_ended)
 
-    def hears(self) -> bool:
-        return self._bell.hears()
+    def is_connected(self) -> bool:
+        return self._notifier.is_connected()
 
     def pool(self) -> Pool:
         return self._connections.state()
@@ -171,7 +171,7 @@ class PostgresStore:
         except Exception:
             if len(requests) == 1:
                 raise
-        return each_alone(self._run, requests)
+        return run_separately(self._run, requests)
 
     def _held(self, receipt: Receipt, whole: bool) -> Kept:
         ((identity, entry, left, accepted, newest),) = self._read(
@@ -292,7 +292,7 @@ class PostgresStore:
         turns = self._turns(requests[0], keys_of((opened.action,))[scope.find.id], self._memory.covers)
         if draft is None or not self._memory.rows.issuperset(turns):
             return None
-        params = {**draft.params, "token": secrets.randbits(62), "channel": self._bell.channel}
+        params = {**draft.params, "token": secrets.randbits(62), "channel": self._notifier.channel}
         try:
             with self._connections.line() as line:
                 line.begin()
@@ -336,7 +336,7 @@ class PostgresStore:
                 continue
             self._must_hold(done.turns, [settle.action for settle in change.settles])
             done.wrote = True
-            apply = PostgresWriter(line, self._memory, look, view, done.token, self._bell.channel)
+            apply = PostgresWriter(line, self._memory, look, view, done.token, self._notifier.channel)
             applied = apply.write(change)
             if apply.covers:
                 done.covers |= apply.covers
@@ -478,12 +478,12 @@ class PostgresStore:
         return {id: body.encode() for id, body in rows}
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        rows = self._read(SQL["farewells"], {"within": LOOK_BACK, "space": namespace})
+        rows = self._read(SQL["farewells"], {"within": SEARCHED_ENTRIES, "space": namespace})
         return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
 
-    def kin(self, namespace: str, session: str) -> Kin:
+    def kin(self, namespace: str, session: str) -> Ancestry:
         rows = self._read(SQL["kin"], (namespace, session))
-        return Kin(rows[0][0] or "", rows[0][1] or "") if rows else Kin()
+        return Ancestry(rows[0][0] or "", rows[0][1] or "") if rows else Ancestry()
 
     def _moments(self) -> tuple[int, int]:
         """Return the clock, and the newest entry."""
@@ -652,21 +652,21 @@ class PostgresStore:
 
     def register(self, fingerprint: str) -> int:
         now = self.now()
-        rows = self._read(SQL["fact"], (GATE + fingerprint,))
-        if not rows or int(rows[0][0]) < now - REGISTERED:
-            written = (GATE + fingerprint, str(now).encode())
+        rows = self._read(SQL["fact"], (GATE_PREFIX + fingerprint,))
+        if not rows or int(rows[0][0]) < now - REGISTRATION_INTERVAL:
+            written = (GATE_PREFIX + fingerprint, str(now).encode())
             self._read(SQL["put_fact"], written)
-            old = [name for name, at in self._gates() if at < now - KEY_USED]
+            old = [name for name, at in self._gates() if at < now - KEY_IN_USE]
             if old:
                 self._read(SQL["drop_facts"], (old,))
         return self._content_keys(now)
 
     def _gates(self) -> list[tuple[str, int]]:
-        rows = self._read(SQL["facts_between"], (GATE, f"{GATE[:-1]};"))
+        rows = self._read(SQL["facts_between"], (GATE_PREFIX, f"{GATE_PREFIX[:-1]};"))
         return [(name, int(at)) for name, at in rows]
 
     def _content_keys(self, now: int) -> int:
-        return sum(1 for _, at in self._gates() if at > now - KEY_USED)
+        return sum(1 for _, at in self._gates() if at > now - KEY_IN_USE)
 
     def _leaving(
         self, until: int, horizon: int, limit: int, only: Collection[int] | None

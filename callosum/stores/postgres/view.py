@@ -27,7 +27,7 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.stores.base import CALLS_LATELY, LATELY, Probe
+from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Probe
 from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.connections import Row
@@ -242,7 +242,7 @@ class PostgresView:
 
     def _lately(self, session: str) -> list[Action]:
         return PostgresNeighbours(self.line.fetch, self.scope.namespace, (session,), self._probe).touched(
-            CALLS_LATELY, LATELY
+            MAX_LATELY, LATELY_SEARCHED
         )
 
     def _ancestry(self, now: int) -> tuple[str, ...]:

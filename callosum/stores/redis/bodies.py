@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from callosum.model import MAX_KEPT, Action
-from callosum.stores.base import CALLS_LATELY
+from callosum.stores.base import MAX_LATELY
 from callosum.stores.redis.names import NamespaceKeys
 from callosum.stores.redis.records import answer_in, record_of
 
@@ -51,7 +51,7 @@ class BodyReader:
         if session not in self._calls:
             self._calls[session] = []
             with suppress(RedisError):
-                ids = self._client.zrevrange(self._space.key("t", session), 0, CALLS_LATELY - 1)
+                ids = self._client.zrevrange(self._space.key("t", session), 0, MAX_LATELY - 1)
                 blobs = self._client.hmget(self._space.key("a"), ids) if ids else []
                 self._calls[session] = [
                     record_of(int(id), self._space.namespace, blob).action

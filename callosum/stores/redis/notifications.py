@@ -51,6 +51,6 @@ class RedisNotifier(Notifier):
                 if message is None:
                     continue
                 if message["type"] == "psubscribe":
-                    self.begun()
+                    self.begin()
                 else:
-                    self.ring(*_said(message["channel"], message["data"]))
+                    self.notify(*_said(message["channel"], message["data"]))

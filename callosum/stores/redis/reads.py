@@ -7,7 +7,7 @@ from typing import Final
 
 from callosum.model import Action, Entry, Key, Scope, State
 from callosum.policy.commitments import COMMITTED, is_in_force
-from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
+from callosum.stores.base import SEARCHED_ENTRIES, Ancestry, Nearby, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, Record, is_farewell, probed
@@ -90,7 +90,7 @@ class RedisReads:
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         with self._link.explained():
             space = self._spaces.of(namespace)
-            since = self._floor(space, LOOK_BACK)
+            since = self._floor(space, SEARCHED_ENTRIES)
             found = []
             for session in dict.fromkeys(sessions):
                 ids = self._link.client.zrevrangebyscore(space.key("t", session), "+inf", since, 0, limit)
@@ -188,10 +188,10 @@ class RedisReads:
             rows = self._link.client.xrevrange(space.key("log"), count=PAGE)
         return [entry for entry in (entry_of(id, fields) for id, fields in rows) if is_farewell(entry)][:limit]
 
-    def kin(self, namespace: str, session: str) -> Kin:
+    def kin(self, namespace: str, session: str) -> Ancestry:
         with self._link.explained():
             found = self._link.client.hmget(self._spaces.of(namespace).key("s", session), ["parent", "continues"])
-        return Kin(*[(name or b"").decode() for name in found])
+        return Ancestry(*[(name or b"").decode() for name in found])
 
 
 # --- Helpers --------------------------------------------------------------------------------------

@@ -11,7 +11,18 @@ from pathlib import Path
 from callosum.model import SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
-from callosum.stores.base import KEY_USED, REGISTERED, Clock, Heard, Kin, Nearby, Pool, Probe, Request, StoreCheck
+from callosum.stores.base import (
+    KEY_IN_USE,
+    REGISTRATION_INTERVAL,
+    Ancestry,
+    Clock,
+    Nearby,
+    OnEnded,
+    Pool,
+    Probe,
+    Request,
+    StoreCheck,
+)
 from callosum.stores.receipt import LEFT, Kept, Receipt, WatchedStore, receipt_of, refusal
 from callosum.stores.redis.bodies import fetch
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
@@ -43,7 +54,7 @@ class RedisStore:
         self._reads = RedisReads(self.spaces, probe)
         self._journal = RedisJournal(self.spaces)
         self._retention = RedisRetention(self.spaces, self._reads, self._journal)
-        self._wake = RedisNotifier(self.link)
+        self._notifier = RedisNotifier(self.link)
         self._observed: tuple[float, int] = (0.0, 0)
         self._gates = f"{self.link.prefix}:gates"
         if hasattr(os, "register_at_fork"):
@@ -51,17 +62,17 @@ class RedisStore:
             os.register_at_fork(after_in_child=lambda: (method := mine()) and method())
 
     def close(self) -> None:
-        self._wake.close()
+        self._notifier.close()
         self.link.close()
 
     def pause(self, seconds: float) -> None:
-        self._wake.wait(seconds)
+        self._notifier.wait(seconds)
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        return self._wake.listen(heard)
+    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
+        return self._notifier.listen(on_ended)
 
-    def hears(self) -> bool:
-        return self._wake.hears()
+    def is_connected(self) -> bool:
+        return self._notifier.is_connected()
 
     def pool(self) -> Pool:
         return self.link.pool()
@@ -151,7 +162,7 @@ class RedisStore:
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         return self._reads.farewells(namespace, limit)
 
-    def kin(self, namespace: str, session: str) -> Kin:
+    def kin(self, namespace: str, session: str) -> Ancestry:
         return self._reads.kin(namespace, session)
 
     def now(self) -> int:
@@ -210,9 +221,9 @@ class RedisStore:
         name, now = self._gates, self.now()
         with self.link.explained():
             noted = self.link.client.hget(name, fingerprint)
-            if noted is None or int(noted) < now - REGISTERED:
+            if noted is None or int(noted) < now - REGISTRATION_INTERVAL:
                 self.link.client.hset(name, fingerprint, now)
-                old = [gate for gate, at in self.link.client.hgetall(name).items() if int(at) < now - KEY_USED]
+                old = [gate for gate, at in self.link.client.hgetall(name).items() if int(at) < now - KEY_IN_USE]
                 if old:
                     self.link.client.hdel(name, *old)
         return self._content_keys(now)
@@ -220,7 +231,7 @@ class RedisStore:
     def _content_keys(self, now: int) -> int:
         with self.link.explained():
             moments = self.link.client.hvals(self._gates)
-        return sum(1 for at in moments if int(at) > now - KEY_USED)
+        return sum(1 for at in moments if int(at) > now - KEY_IN_USE)
 
     def size(self) -> int:
         client = self.link.client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import DEFAULT_NAMESPACE, LATEST, MAX_KEPT
-from callosum.stores.base import GATE, NEARBY
+from callosum.stores.base import GATE_PREFIX, MAX_NEARBY_SESSIONS
 from callosum.stores.receipt import IDENTITY, LEFT
 from callosum.stores.retention import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.rows import PARTS
@@ -26,7 +26,7 @@ SQL: Final = load(
         "below": BELOW,
         "default": DEFAULT_NAMESPACE,
         "forever": FOREVER,
-        "gate": GATE[:-1],
+        "gate": GATE_PREFIX[:-1],
         "identity": IDENTITY,
         "latest": LATEST,
         "leaves": LEAVES,
@@ -35,7 +35,7 @@ SQL: Final = load(
         "most_covers": MOST_COVERS + 1,
         "most_live": 250,  # live rows that `underway` looks at
         "most_marks": CROWD + 1,
-        "nearby": NEARBY,
+        "nearby": MAX_NEARBY_SESSIONS,
         "recent_asks": RECENT,
         "searched": 20_000,  # entries among which a report without an id is looked for, where no index helps
         "shown_below": 24,

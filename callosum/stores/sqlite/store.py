@@ -19,17 +19,17 @@ from callosum.person import ACCEPTING, require_person
 from callosum.policy.commitments import COMMITTED, is_in_force
 from callosum.process import alive
 from callosum.stores.base import (
-    GATE,
-    KEY_USED,
-    LOOK_BACK,
-    REGISTERED,
+    GATE_PREFIX,
+    KEY_IN_USE,
+    REGISTRATION_INTERVAL,
+    SEARCHED_ENTRIES,
+    Ancestry,
     Clock,
-    Kin,
     Nearby,
     Probe,
     Request,
     StoreCheck,
-    each_alone,
+    run_separately,
 )
 from callosum.stores.keys import bare, scoped
 from callosum.stores.receipt import LEFT, refusal
@@ -99,7 +99,7 @@ class SqliteStore:
         except Exception:
             if len(requests) == 1:
                 raise
-        return each_alone(self._synced, requests)
+        return run_separately(self._synced, requests)
 
     def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
         self._connections.written += len(requests)
@@ -279,13 +279,13 @@ class SqliteStore:
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         with self._reading() as execute:
-            rows = execute(SQL["farewells"], {"within": LOOK_BACK, "space": namespace}).fetchall()
+            rows = execute(SQL["farewells"], {"within": SEARCHED_ENTRIES, "space": namespace}).fetchall()
         return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
 
-    def kin(self, namespace: str, session: str) -> Kin:
+    def kin(self, namespace: str, session: str) -> Ancestry:
         with self._reading() as execute:
             row = execute(SQL["kin"], (scoped(namespace, session),)).fetchone()
-        return Kin(row[0] or "", row[1] or "") if row else Kin()
+        return Ancestry(row[0] or "", row[1] or "") if row else Ancestry()
 
     def now(self) -> int:
         with self._reading() as execute:
@@ -409,12 +409,12 @@ class SqliteStore:
         now = self.now()
         with self._explained():
             execute = self._connections.get().execute
-            row = execute(SQL["fact"], (GATE + fingerprint,)).fetchone()
-            if row is None or row[0] < now - REGISTERED:
+            row = execute(SQL["fact"], (GATE_PREFIX + fingerprint,)).fetchone()
+            if row is None or row[0] < now - REGISTRATION_INTERVAL:
                 link = self._connections.begin()
                 try:
-                    link.execute(SQL["set_fact"], (GATE + fingerprint, now))
-                    link.execute(SQL["drop_gates"], (now - KEY_USED,))
+                    link.execute(SQL["set_fact"], (GATE_PREFIX + fingerprint, now))
+                    link.execute(SQL["drop_gates"], (now - KEY_IN_USE,))
                     link.execute("commit")
                 except BaseException:
                     self._connections.undo()
@@ -423,7 +423,7 @@ class SqliteStore:
 
     def _content_keys(self, now: int) -> int:
         with self._reading() as execute:
-            (count,) = execute(SQL["count_gates"], (now - KEY_USED,)).fetchone()
+            (count,) = execute(SQL["count_gates"], (now - KEY_IN_USE,)).fetchone()
         return int(count)
 
     def _leaving(

@@ -32,7 +32,7 @@ from callosum.model import (
     Scope,
     View,
 )
-from callosum.stores.base import CALLS_LATELY, LATELY, Clock, Probe
+from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Clock, Probe
 from callosum.stores.crowd import Asker, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
@@ -180,7 +180,7 @@ class SqliteView(Struct, gc=False):
 
     def _lately(self, session: str) -> list[Action]:
         return SqliteNeighbours(self.execute, self.scope.namespace, (session,), self.probe).touched(
-            CALLS_LATELY, LATELY
+            MAX_LATELY, LATELY_SEARCHED
         )
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""What the stores' notices say of what ended, and what is made of a notice that says less."""
+"""Content of the stores' notifications that something ended, and the handling of notifications with less content."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from callosum.stores.redis.names import NamespaceKeys, changed_by, known_by, of_
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 
 
-def test_postgres_says_where_and_on_which_keys() -> None:
+def test_postgres_notification_names_namespace_and_keys() -> None:
     assert postgres._said(postgres.notice("work", KEYS)) == ("work", KEYS)
 
 
-def test_where_the_keys_are_too_many_they_are_left_out() -> None:
+def test_notification_leaves_out_keys_that_do_not_fit() -> None:
     many = [f"file:/repo/{number:0200d}" for number in range(100)]
     said = postgres.notice("n" * 256, many)
     assert len(said.encode()) < 8000
@@ -28,54 +28,54 @@ def test_where_the_keys_are_too_many_they_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("notice", ["default", "", "[]", "{}", "[1]"])
-def test_what_another_version_says_may_concern_all(notice: str) -> None:
+def test_notification_of_another_version_may_concern_everything(notice: str) -> None:
     assert postgres._said(notice) == (None, ())
 
 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
-def test_redis_says_where_and_on_which_keys(namespace: str) -> None:
+def test_redis_notification_names_namespace_and_keys(namespace: str) -> None:
     channel = NamespaceKeys("callosum", namespace).key("wake").encode()
     names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
     assert redis._said(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
     assert redis._said(channel, b"1795352944361458") == (namespace, ())
 
 
-class Silent(Notifier):
-    """Connects at once, and nothing is ever said."""
+class Connected(Notifier):
+    """Connects at once and never receives a notification."""
 
     def follow(self, stop: threading.Event) -> None:
-        self.begun()
+        self.begin()
         stop.wait()
 
 
-def test_notices_are_followed_once_a_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait for which there was no thread only lasts its time, and the next wait tries again."""
+def test_notifications_are_received_once_a_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait without a thread only ends by its time, and the next wait tries again."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    word = Silent()
+    notifier = Connected()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        word.wait(0.01)
-        assert not word.hears()
-    word.wait(0.01)
-    assert word.hearing(10)
-    word.close()
+        notifier.wait(0.01)
+        assert not notifier.is_connected()
+    notifier.wait(0.01)
+    assert notifier.wait_until_connected(10)
+    notifier.close()
 
 
-def test_listener_that_comes_while_notices_begin_is_told_once() -> None:
-    """Each round is another chance for the thread to begin between the two steps of ``listen``."""
+def test_listener_added_while_notifications_begin_is_called_once() -> None:
+    """Each round is another chance for the thread to connect between the two steps of ``listen``."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(300):
-            word = Silent()
-            told: list[tuple[str | None, tuple[str, ...]]] = []
-            end = word.listen(lambda namespace, keys, told=told: told.append((namespace, keys)))  # type: ignore[misc]
-            assert word.hearing(10)
-            word.close()
+            notifier = Connected()
+            calls: list[tuple[str | None, tuple[str, ...]]] = []
+            end = notifier.listen(lambda namespace, keys, calls=calls: calls.append((namespace, keys)))  # type: ignore[misc]
+            assert notifier.wait_until_connected(10)
+            notifier.close()
             end()
-            assert told == [(None, ())]
+            assert calls == [(None, ())]
     finally:
         sys.setswitchinterval(before)
