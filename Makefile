@@ -89,6 +89,10 @@ chaos-minute: $(VENV)/.test ## each of them shortly, the same faults every time
 model: $(VENV)/.test ## every state that small worlds can reach, and what must hold in it; ARGS="--only queue" picks some
 	$(BIN)/python -m model $(ARGS)
 
+.PHONY: mutants
+mutants: $(VENV)/.test ## break each promise of docs/promises.md on purpose, in a copy, and see that its tests fail; ARGS="p-turns" picks some
+	$(SCRATCH) $(BIN)/python -m tests.mutants $(ARGS)
+
 .PHONY: format
 format: $(VENV)/.test ## put the code into form
 	$(BIN)/ruff check --fix

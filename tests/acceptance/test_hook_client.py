@@ -34,6 +34,8 @@ pytestmark = pytest.mark.skipif(
 CALL: Final = json.dumps({"hook_event_name": "PreToolUse", "session_id": "A", "tool_name": "Read"}).encode()
 DENY: Final = b'{"hookSpecificOutput": {"permissionDecision": "deny", "why": "a \\"}]{\\\\"}}'
 OFFLINE: Final = b'{"offline": true}'
+MOST_SECONDS: Final = 4.0
+"""Seconds in which a client that waits for one second ends, also on a busy machine."""
 
 
 @pytest.fixture
@@ -176,7 +178,7 @@ def test_gate_that_does_not_answer_is_given_up_after_a_second(hook: Path, drips:
         done = send(hook)
         gone.append(True)
     assert (done.stdout, status(hook)) == (OFFLINE + b"\n", [28])
-    assert 0.9 < time.monotonic() - began < LIMIT
+    assert 0.9 < time.monotonic() - began < MOST_SECONDS
 
 
 def test_full_accept_queue_counts_as_no_answer(hook: Path) -> None:

@@ -27,7 +27,7 @@ from callosum.gate import LocalGate
 from callosum.hosts.native import client_path
 from callosum.hosts.offline import START_SECONDS
 from callosum.hosts.refusal import BEFORE, refusal
-from callosum.hosts.script import REPORT
+from callosum.hosts.script import PATIENCE, REPORT
 from callosum.model import Event
 from callosum.programs import HOSTS
 from callosum.server.listeners import running
@@ -105,6 +105,7 @@ BOTH = frozenset((
     "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
     "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
     "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",
+    "test_hook_starts_no_python_while_the_gate_answers",
 ))  # fmt: skip
 """Names of the tests that also run the script."""
 OF_THE_SCRIPT = frozenset((
@@ -161,6 +162,26 @@ def test_two_sessions_on_one_file_conflict(gate: Path, host: str) -> None:
     assert stopped.code == 0
     assert f'{host}/B changed "file:/repo/a.py"' in stopped.denied
     assert hook.before("C", read, path) == Said(0, b"", ""), "reading is nobody's conflict"
+
+
+def test_hook_starts_no_python_while_the_gate_answers(state: Path, tmp_path: Path) -> None:
+    """Every Python that the hook could start is replaced by a program that leaves a mark."""
+    traps = tmp_path / "traps"
+    traps.mkdir()
+    for name in ("python", "python3"):
+        (traps / name).write_text(f"#!/bin/sh\ntouch {traps}/started\n")
+        (traps / name).chmod(0o700)
+    hook = Hook(state, environ={"PATH": f"{traps}{os.pathsep}{os.environ['PATH']}"})
+    offline = "offline {}\n" if Hook.kind == "native" else "{} -I -S"
+    hooks.edit(hook.script, offline.format(sys.executable), offline.format(traps / "python"))
+    params = {"file_path": "/repo/a.py", "content": "1"}
+    with serving(state, "--socket", socket_path(state)):
+        assert hook.before("A", "Write", params, "a1") == Said(0, b"", "")
+        assert hook.send(event("PostToolUse", "A", "Write", params, "a1", tool_response="ok")) == Said(0, b"", "")
+        assert "claude-code/A" in hook.before("B", "Write", {**params, "content": "2"}).denied
+        assert not (traps / "started").exists()
+    hook.before("A", "Write", params)
+    assert (traps / "started").exists(), "the control: without the gate the hook does start it"
 
 
 def test_report_closes_the_action_and_batch_closes_denied_calls(gate: Path) -> None:
@@ -354,10 +375,12 @@ def test_reports_are_not_waited_for_and_arrive(state: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         batch = [{"tool_use_id": "a1", "tool_name": "Read", "tool_response": "one"}]
         told = json.dumps(event("PostToolBatch", "A", tool_calls=batch)).encode()
+        began = time.monotonic()
         done = subprocess.run(
             [hook.script, "claude-code", REPORT], input=told, capture_output=True, timeout=60, check=True
         )
         assert (done.stdout, done.stderr) == (b"", b"")
+        assert time.monotonic() - began < PATIENCE / 2, "a hook that waited would end after PATIENCE seconds"
         server.process.send_signal(signal.SIGCONT)
         until(lambda: any(one.get("outcome") == "done" for one in server.get("/journal")["entries"]))
     finally:

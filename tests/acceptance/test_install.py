@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,9 @@ from callosum.client.fallback import load_table
 from callosum.gate import LocalGate
 from callosum.hosts.install import TARGETS
 from callosum.hosts.native import client_path
+from callosum.hosts.refusal import BEFORE
 from callosum.model import Call
+from callosum.server.listeners import running
 from tests.acceptance.command import at_terminal, environment, run
 from tests.support import hooks
 
@@ -81,6 +88,56 @@ def test_uninstall_restores_the_original_settings(home: Home, host: str) -> None
     out = home.run("uninstall", host, "--yes")
     assert (out.returncode, path.read_text()) == (0, FOREIGN[host]), out
     assert home.run("uninstall", host, "--yes").stdout.startswith("Nothing to do")
+
+
+class Entries:
+    """Run the hooks in a host's settings as the host does: those of an event whose matcher fits the tool."""
+
+    def __init__(self, home: Home, host: str) -> None:
+        self.home, self.host = home, host
+        self.hooks = json.loads(home.path(host).read_text())["hooks"]
+
+    def tell(self, event: str, session: str, tool: str, **fields: Any) -> str:
+        payload = {"hook_event_name": event, "session_id": session, "cwd": "/repo", "prompt_id": "p1", **fields}
+        answers = ""
+        for group in self.hooks.get(event, ()):
+            matcher = group.get("matcher", "*")
+            for hook in group["hooks"] if matcher in ("", "*") or re.search(matcher, tool) else ():
+                command = [hook["command"], *hook["args"]] if "args" in hook else ["/bin/sh", "-c", hook["command"]]
+                done = subprocess.run(
+                    command, input=json.dumps({**payload, "tool_name": tool}), env=environment(self.home.state),
+                    capture_output=True, text=True, timeout=60, check=True,
+                )  # fmt: skip
+                answers += done.stdout
+        return answers
+
+
+@pytest.fixture
+def local_gate_ends(home: Home) -> Iterator[None]:
+    """Stop the gate that the first hook of a home starts."""
+    yield
+    for server in running(home.state):
+        with suppress(ProcessLookupError):
+            os.kill(server.process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("host", BEFORE)
+@pytest.mark.usefixtures("local_gate_ends")
+def test_sessions_of_an_installed_host_are_warned_about_each_other(home: Home, host: str) -> None:
+    """Nothing but the command was run: the settings as installed start the gate, and carry calls and reports."""
+    done = home.run("install", host, "--yes")
+    assert done.returncode == 0, done
+    entries = Entries(home, host)
+    before, after = BEFORE[host], "AfterTool" if host == "gemini" else "PostToolUse"
+    read, write = ("read_file", "write_file") if host == "gemini" else ("Read", "Write")
+    for session, tool in (("A", read), ("B", write)):
+        fields = {"tool_input": {"file_path": "/repo/a.py", "content": session}, "tool_use_id": f"{session}1"}
+        assert entries.tell(before, session, tool, **fields) == ""
+        assert entries.tell(after, session, tool, **fields, tool_response="ok") == ""
+    stale = {"tool_input": {"file_path": "/repo/a.py", "content": "2"}, "tool_use_id": "A2"}
+    warned = entries.tell(before, "A", write, **stale)
+    assert f"[Callosum] Conflict: {host}/B " in warned
+    assert "file:/repo/a.py" in warned
 
 
 def test_later_changes_by_others_stay(home: Home) -> None:

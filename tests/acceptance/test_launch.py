@@ -57,18 +57,25 @@ def state(tmp_path: Path) -> Iterator[Path]:
     """Yield a state folder. If a gate was started, check its safe command line and stop it by pid."""
     folder = tmp_path / "state"
     yield folder
+    try:
+        check_gates(folder)
+    finally:
+        for one in running(folder):
+            with suppress(ProcessLookupError):
+                os.kill(one.process.pid, signal.SIGTERM)
+
+
+def check_gates(folder: Path) -> None:
+    """Check that the gates of a state folder were started isolated, in ``/`` and without the host's variables."""
     log = folder / "server.log"
     assert not log.exists() or "preload" not in log.read_text(), "the linker has read the host's variable"
-    for one in running(folder):
-        if Path("/proc/self").exists():
-            assert Path(f"/proc/{one.process.pid}/cwd").resolve() == Path("/")
-            words = Path(f"/proc/{one.process.pid}/cmdline").read_text().split("\0")
-            assert words[:3] == [sys.executable, "-I", f"{launch.root()}/callosum/launch.py"]
-            inherited = Path(f"/proc/{one.process.pid}/environ").read_text()
-            assert "PYTHON" not in inherited
-            assert "LD_PRELOAD" not in inherited
-        with suppress(ProcessLookupError):
-            os.kill(one.process.pid, signal.SIGTERM)
+    for one in running(folder) if Path("/proc/self").exists() else ():
+        assert Path(f"/proc/{one.process.pid}/cwd").resolve() == Path("/")
+        words = Path(f"/proc/{one.process.pid}/cmdline").read_text().split("\0")
+        assert words[:3] == [sys.executable, "-I", f"{launch.root()}/callosum/launch.py"]
+        inherited = Path(f"/proc/{one.process.pid}/environ").read_text()
+        assert "PYTHON" not in inherited
+        assert "LD_PRELOAD" not in inherited
 
 
 def write_script(state: Path, kind: str = hooks.KINDS[0]) -> Path:
@@ -119,6 +126,8 @@ def test_hook_starts_a_gate_that_decides(planted: Planted, state: Path) -> None:
     assert send(script, "A", "mcp__mail__send_email", MAIL, **host) == ""
     assert "bob@example.com" in send(script, "B", "mcp__mail__send_email", MAIL, **host)
     assert len(running(state)) == 1
+    check_gates(state)
+    assert planted.ran == ""
 
 
 def test_hook_decides_a_command_without_a_gate(planted: Planted, state: Path) -> None:

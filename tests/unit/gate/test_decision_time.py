@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from callosum import Call, LocalGate
+from callosum import Call, Decision, LocalGate
 
 SECONDS = 0.001
 ROUNDS = 5  # the quickest of them counts: other processes can only slow a round down
@@ -29,15 +29,25 @@ def best_median(act: Callable[[int], object]) -> float:
     return min(rounds)
 
 
-@pytest.mark.parametrize(
-    ("tool", "params"), [("read", {"path": "/a"}), ("message", {"action": "send", "target": "#c"})]
-)
-def test_decision_takes_less_than_a_millisecond(tmp_path: Path, tool: str, params: dict[str, str]) -> None:
+CALLS_OF_A_TIER: list[tuple[int, str, dict[str, str]]] = [
+    (0, "read", {"path": "/a"}),
+    (1, "write", {"path": "/{n}", "content": "number {n}"}),
+    (2, "message", {"action": "send", "target": "#c", "text": "number {n}"}),
+    (3, "send_email", {"to": "a{n}@example.com", "body": "number {n}"}),
+    (4, "delete_repository", {"owner": "o", "repo": "r{n}"}),
+]
+
+
+@pytest.mark.parametrize(("tier", "tool", "params"), CALLS_OF_A_TIER)
+def test_decision_takes_less_than_a_millisecond(tmp_path: Path, tier: int, tool: str, params: dict[str, str]) -> None:
     with LocalGate(tmp_path / "state") as gate:
 
-        def decide(n: int) -> None:
-            gate.intercept(Call("mira", tool, {**params, "text": f"number {n}"}, session="chat", call_id=str(n)))
+        def decide(n: int) -> Decision:
+            named = {name: value.format(n=n) for name, value in params.items()}
+            return gate.intercept(Call("mira", tool, named, session="chat", call_id=str(n)))
 
+        decision = decide(-1)
+        assert (decision.tier, decision.proceed) == (tier, True)
         assert best_median(decide) < SECONDS
 
 

@@ -14,9 +14,11 @@ ENGINE = os.environ.get("CALLOSUM_TEST_STORE", "memory")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """Yield a world over the store of ``ENGINE``, or over the one that a test names as its parameter."""
+    engine = getattr(request, "param", ENGINE)
     make = (
-        None if ENGINE == "memory" else lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)
+        None if engine == "memory" else lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)
     )
     world = World(tmp_path, make)
     with gate_time(world.clock):

@@ -236,6 +236,8 @@ def test_tier_4_ignores_notified_marks(world: World) -> None:
         assert world.ask("mira", "send4", ON).verdict is BLOCK
     world.after(40)
     assert world.ask("mira", "send3", ON).verdict is WARN  # and a block told nothing
+    world.after(40)
+    assert world.ask("mira", "send4", ON).verdict is BLOCK, "the warning at tier 3 lifts no block"
 
 
 def test_after_two_pauses_for_recent_or_held_tier_3_is_only_warned(world: World) -> None:
@@ -303,6 +305,15 @@ def test_a_call_without_keys_is_confirmed_too(world: World) -> None:
     assert world.ask("mira", "free3", params=ONE, pause=True).verdict is CONFIRM
     world.after(5)
     assert world.ask("mira", "free3", params=ONE, pause=True).verdict is ALLOW
+
+
+def test_call_of_every_tier_is_in_the_journal(world: World) -> None:
+    for tool in ("look", "act1", "act2", "act3", "act4"):
+        world.ask("mira", tool, tool)
+    written = [(e.event, e.tool, e.tier, e.verdict) for e in world.gate.entries()]
+    assert written == [
+        (Event.INTERCEPT, tool, tier, ALLOW) for tier, tool in enumerate(("look", "act1", "act2", "act3", "act4"))
+    ]
 
 
 def test_every_decision_is_in_the_journal(world: World) -> None:

@@ -502,6 +502,7 @@ def test_stale_ignores_the_window(world: World) -> None:
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
+@pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)
 def test_sixty_posts_of_ones_own_do_not_hide_anothers_change(world: World) -> None:
     world.do("mira", "look", ON)
     world.after(1)

@@ -199,10 +199,13 @@ def test_first_step_that_sees_a_lapsed_lease_journals_it_once(world: World, tier
     opened = world.ask("doug", f"send{tier}", ON, params=ONE)
     world.after(301)
     for who in ("mira", "anna"):
-        world.ask(who, "send4", ON, params=TWO)
+        assert kinds(world.ask(who, "send4", ON, params=TWO)) == {Kind.UNKNOWN}
         world.after(1)
     lapses = [e for e in world.gate.entries() if e.event is Event.LAPSE]
     assert [(e.action, e.outcome) for e in lapses] == [(opened.id, "unknown")]
+    action = world.store.action("default", opened.id)
+    assert action is not None
+    assert action.state is State.UNKNOWN
 
 
 def test_unknown_does_not_age_out(world: World) -> None:
@@ -630,19 +633,22 @@ def test_lease_without_a_known_host_lasts_its_ttl(world: World) -> None:
     assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
 
 
-def test_a_lease_ends_with_a_real_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [10, 1000], ids=["before its time", "after its time"])
+def test_a_lease_ends_with_a_real_process(tmp_path: Path, seconds: int) -> None:
     world = World(tmp_path, make_store=lambda clock, _: _with_real_probe(clock))
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         with gate_time(world.clock):
-            world.ask("doug", "act4", ON, host=host_of(child.pid))
-            world.after(1000)
+            opened = world.ask("doug", "act4", ON, host=host_of(child.pid))
+            world.after(seconds)
             assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
             decision = world.ask("mira", "act4", ON)
             assert Kind.UNKNOWN in kinds(decision)
             assert Kind.HELD not in kinds(decision)
+            (lapse,) = [entry for entry in world.gate.entries() if entry.event is Event.LAPSE]
+            assert (lapse.action, lapse.body["note"]) == (opened.id, "the host process ended")
     finally:
         child.kill()
         child.communicate()
