@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import shutil
 import subprocess
@@ -72,6 +73,8 @@ def test_what_others_can_reach_needs_tls_and_a_token(state: Path, certificate: t
     assert "no token yet" in refused(state, "--host", EVERYWHERE, "--tls-cert", str(cert), "--tls-key", str(key))
     assert "there is no file" in refused(state, "--tls-cert", str(cert) + "x")
     assert not (state / "gate.db").exists()
+    with serving(state) as server:
+        assert ipaddress.ip_address(server.place[0]).is_loopback, "where nothing else is said"
 
 
 def test_over_tls_with_a_token(state: Path, certificate: tuple[Path, Path]) -> None:

@@ -119,15 +119,23 @@ class Copy:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 output = process.communicate()[0] + f"\nended after {seconds:.0f} seconds"
-        cases = ET.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 - pytest has just written it
-        ended: dict[str, list[str]] = {"passed": [], "failure": [], "error": [], "skipped": []}
-        for case in cases:
-            outcome = next((child for child in case if child.tag in ended), None)
-            how = "passed" if outcome is None else outcome.tag
-            if how == "failure" and outcome is not None and outcome.get("message", "").startswith(NO_KILL):
-                how = "error"
-            ended[how].append(case.get("name", ""))
-        return Result(process.returncode, tuple(ended["passed"]), tuple(ended["failure"]), output)
+        passed, failed = outcomes(report.read_text("utf-8")) if report.exists() else ((), ())
+        return Result(process.returncode, passed, failed, output)
+
+
+def outcomes(report: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the tests that passed and of those that failed, from pytest's report in JUnit's format.
+
+    Errors and skips are neither, and a failure that an import or a name of the mutant caused counts as an error.
+    """
+    passed, failed = [], []
+    for case in ET.fromstring(report).iter("testcase"):  # noqa: S314 - pytest has just written it
+        name, failure = case.get("name", ""), case.find("failure")
+        if failure is not None and not failure.get("message", "").startswith(NO_KILL):
+            failed.append(name)
+        elif not any(case.find(tag) is not None for tag in ("failure", "error", "skipped")):
+            passed.append(name)
+    return tuple(passed), tuple(failed)
 
 
 def chosen(ids: Sequence[str]) -> list[Mutant]:
@@ -155,8 +163,8 @@ def control(copy: Copy, tests: Sequence[str]) -> bool:
     return True
 
 
-def verdict(result: Result) -> str:
-    """Return the test that killed a mutant, or "" if none did."""
+def killer_in(result: Result) -> str:
+    """Return the test that killed a mutant, or "" if none did. Other exit codes than 1 are errors of the run."""
     return result.failed[0] if result.code == 1 and result.failed else ""
 
 
@@ -182,7 +190,7 @@ def main() -> int:
                 result = copy.run(promises[mutant.promise].tests, SECONDS, "-x")
             finally:
                 copy.write(mutant.file, original)
-            killer = verdict(result)
+            killer = killer_in(result)
             took = f"{time.monotonic() - began:.0f}"
             print(f"| {mutant.promise} | {mutant.breaks} | {killer or '**nothing**'} | {took} |", flush=True)
             if not killer:
