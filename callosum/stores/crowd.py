@@ -1,12 +1,13 @@
-"""What is open on a key: weighed by sort, so that a decision pays little for each session that it meets.
+"""The open actions on a key, grouped by sort, so that a decision costs little for each session that it meets.
 
-Most actions that are open on a key are in a call's way in just the same manner. A view holds all of one sort as a
+Most open actions on a key conflict with a call in exactly the same way. A view holds all actions of one sort as a
 single ``More`` and shows in full only what differs for the call. What an action was opened with never changes, so a
 process remembers it and asks the store only which actions are open and until when.
 
-Two actions are of one sort for a call if all that evidence depends on is the same: tier, mode, state, whether it is
-a lock and whether its time has run out, how its content relates to the call's, and whose it is (the session's own,
-an ancestor's, one's that waits for this session). With more than ``BOUND`` open actions rewording is not looked for.
+Two actions are of one sort for a call if everything that evidence depends on is the same: tier, mode, state, whether it
+is a lock, whether its time has run out, how its content relates to the call's content, and whose it is (the session's
+own, an ancestor's, a session's that waits for this one). With more than ``BOUND`` open actions, reworded content is not
+looked for.
 """
 
 from __future__ import annotations
@@ -28,28 +29,31 @@ from callosum.stores.records import WAITS
 from callosum.stores.view import Fetched
 
 BOUND: Final = 32
-"""Number of open actions on a key among which a call is compared with all for rewording."""
+"""Number of open actions on a key up to which a call is compared with all of them for rewording."""
 _KEYS: Final = 256
-"""Number of keys whose open actions a process remembers at most."""
+"""Maximum number of keys whose open actions a process remembers."""
 _MOST: Final = 20_000
-"""Number of actions that it remembers of one key at most."""
+"""Maximum number of actions that a process remembers for one key."""
 _OWN, _OTHER_RUN, _OTHER_PROCESS, _ANCESTOR, _WAITS, _LAPSED, _NEAR, _FIRST_RELATION = (1 << at for at in range(8))
 _OPEN: Final = State.OPEN  # an enum's attributes are slow, and so is its hash
 _OPEN_STATES: Final = tuple(WAITS)
 
 Stamp = tuple[int, int, int]
-"""What can change of an open action: when it expires and when it was approved, behind its id."""
+"""What can change about an open action: its id, when it expires and when it was approved."""
 Stamps = Callable[[Sequence[int]], Iterable[Stamp]]
-"""Returns the stamps of these actions as the store holds them now."""
+"""Returns the stamps of these actions as the store has them now."""
 Fetch = Callable[[Sequence[int]], Iterable[Action]]
-"""Returns these actions as the store holds them now, as found through the key."""
+"""Returns these actions as the store has them now, as found through the key."""
 _Sort = tuple[int, str, str, bool, bool]
 _Relation = tuple[int, bytes | str | tuple[bytes, bytes]]
 _Index = TypeVar("_Index", str, bytes, Host, _Relation)
 
 
 class Asker(Struct, frozen=True, gc=False):
-    """What a look knows of its call. ``family``: its session's ancestors; ``wanted``: who waits for what it holds."""
+    """What a view knows of its call.
+
+    ``family`` holds the ancestors of its session, and ``wanted`` the sessions that wait for what it holds.
+    """
 
     session: str
     asks: Asks
@@ -60,7 +64,7 @@ class Asker(Struct, frozen=True, gc=False):
 
 
 class _Group:
-    """The actions of one sort. ``more`` is all of them for a view, until one changes."""
+    """The actions of one sort. ``more`` holds all of them for a view, until one changes."""
 
     __slots__ = ("ids", "more")
 
@@ -70,7 +74,7 @@ class _Group:
 
 
 class Crowd:
-    """The open actions of one key, as this process last saw them."""
+    """The open actions of one key, as this process last read them."""
 
     __slots__ = (
         "_actions",
@@ -98,13 +102,13 @@ class Crowd:
         self._alive: dict[Host, bool | None] = {}
         self._soonest = 0
         self.before: dict[int, int] = {}
-        """By id the action that its session had on the key before it, of those that have one."""
+        """The previous action of the same session on the key, by action id, if there is one."""
 
     def __len__(self) -> int:
         return len(self._actions)
 
     def note(self, id: int, before: int) -> None:
-        """Note which action a session had on the key before one that is being fetched; 0 for none."""
+        """Note the session's previous action on the key for an action that is being fetched; 0 for none."""
         if before:
             self.before[id] = before
 
@@ -117,7 +121,7 @@ class Crowd:
     def view(
         self, asker: Asker, ids: Sequence[int], fetch: Fetch, stamps: Stamps
     ) -> tuple[list[Action], tuple[More, ...]]:
-        """Return which of the open actions ``ids`` a view shows, oldest first, and the others."""
+        """Return those of the open actions ``ids`` that a view shows in full, oldest first, and the others by sort."""
         if ids != self._ids:
             self._update(ids, fetch)
         if self._hosts:
@@ -129,7 +133,7 @@ class Crowd:
         lapsed = self._lapsed(asker.now, stamps) if asker.now >= self._soonest else ()
         found, more = self._shown(special, lapsed)
         if not few:
-            told = [*found]  # no more of a sort are told of
+            told = [*found]  # sentences name no more actions of one sort
             for one in more:
                 told += (one.ids[0], *one.ids[-MOST_CONFLICTS:])
             if self._renew(stamps(told)):
@@ -137,7 +141,7 @@ class Crowd:
         return [self._actions[id] for id in found], tuple(more)
 
     def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[More]]:
-        """Return the ids of the actions that a view shows, and the others."""
+        """Return the ids of the actions that a view shows in full, and the others by sort."""
         for id in lapsed:
             special[id] = special.get(id, 0) | _LAPSED
         shown = set(lapsed[-LAPSED:])
@@ -159,7 +163,7 @@ class Crowd:
     def _show_apart(
         self, sort: _Sort, ids: list[int], special: dict[int, int], shown: set[int], more: list[More]
     ) -> None:
-        """Show what differs for the call: of very many that differ alike the oldest and the newest."""
+        """Show in full what differs for the call. Of very many that differ alike, show the oldest and the newest."""
         alike: dict[int, list[int]] = {}
         for id in ids:
             alike.setdefault(special[id], []).append(id)
@@ -177,14 +181,14 @@ class Crowd:
         return found
 
     def _more(self, ids: Sequence[int], *, related: bool = False) -> More:
-        """Return actions of one sort."""
+        """Return the actions of one sort."""
         actions = tuple(map(self._actions.__getitem__, ids))
         return More(actions[-1], tuple(ids), actions, related)
 
-    # --- what is open ---
+    # --- What is open ---
 
     def _update(self, ids: Sequence[int], fetch: Fetch) -> None:
-        """Forget what is no longer open and learn what is new."""
+        """Drop what is no longer open and fetch what is new."""
         known, there = self._actions, set(ids)
         for id in known.keys() - there:
             self._remove(known[id])
@@ -194,7 +198,7 @@ class Crowd:
         self._ids = ids
 
     def _renew(self, stamps: Iterable[Stamp]) -> bool:
-        """Take in until when actions are open; return True if anything has changed."""
+        """Update until when actions are open. Return True if anything has changed."""
         new = set(stamps) - self._stamps
         if not new:
             return False
@@ -209,7 +213,7 @@ class Crowd:
         return changed
 
     def _put(self, action: Action) -> None:
-        """Remember an action as it is now."""
+        """Store an action as it is now."""
         id = action.id
         self._soonest = min(self._soonest, action.expires)
         is_new = id not in self._actions
@@ -246,7 +250,7 @@ class Crowd:
             _discard(self._hosts, action.host, id)
 
     def _look_at_hosts(self, probe: Probe) -> None:
-        """Learn which of the host processes live."""
+        """Update which of the host processes are alive."""
         alive = {host: probe(host) for host in self._hosts}
         if alive != self._alive:
             for host, ids in self._hosts.items():
@@ -290,9 +294,9 @@ class Crowd:
 
 
 def hold_by_sort(fetched: Fetched, scope: Scope, asker: Asker, crowds: Crowds, space: str) -> None:
-    """Hold by sort what is open on the keys of a scope and above them, where all of that was fetched.
+    """Group by sort what is open on the keys of a scope and above them, if all of that was fetched.
 
-    ``space`` is what the crowds of a namespace begin with.
+    ``space`` is the prefix of the crowds of a namespace.
     """
     for name in dict.fromkeys(name for key in scope.keys for name in covering(key.name)):
         acts = fetched.acts.get(name)
@@ -307,31 +311,31 @@ def hold_by_sort(fetched: Fetched, scope: Scope, asker: Asker, crowds: Crowds, s
 
 
 class Crowds:
-    """The crowded keys that a process remembers.
+    """The keys with many open actions that a process remembers.
 
-    A crowd is taken out while it is used, so that threads need no lock: another one meanwhile begins anew.
+    A crowd is taken out while it is used, so that threads need no lock: another thread starts a new one meanwhile.
     """
 
     def __init__(self) -> None:
         self._crowds: dict[str, Crowd] = {}
 
     def forget(self) -> None:
-        """Forget all: what was seen in a transaction that was undone never was."""
+        """Drop everything, because what a transaction read before it was rolled back may never have existed."""
         self._crowds.clear()
 
     def take(self, name: str) -> Crowd:
-        """Return what is remembered of a key."""
+        """Return what is remembered of a key, and remove it."""
         return self._crowds.pop(name, None) or Crowd()
 
     def keep(self, name: str, crowd: Crowd) -> None:
-        """Remember what was learnt of a key."""
+        """Store what was read of a key."""
         if len(self._crowds) >= _KEYS:
             self._crowds.clear()
         if len(crowd) <= _MOST:
             self._crowds[name] = crowd
 
 
-# --- words ------------------------------------------------------------------------------------------
+# --- Helpers ---------------------------------------------------------------------------------------
 
 
 def _stamp_of(action: Action) -> Stamp:
@@ -339,7 +343,7 @@ def _stamp_of(action: Action) -> Stamp:
 
 
 def stamps_of(fetch: Fetch, ids: Sequence[int]) -> Iterable[Stamp]:
-    """Return the stamps of actions that are to be fetched as a whole."""
+    """Return the stamps of actions that must be fetched as a whole."""
     return map(_stamp_of, fetch(ids))
 
 
@@ -348,7 +352,7 @@ def _sort_of(action: Action) -> _Sort:
 
 
 def _relations(content: Content, stance: str | None = None) -> list[_Relation]:
-    """Return by what another content can be the same as this one, or has ``stance`` if one is given."""
+    """Return the relations by which other content can equal this content, or have ``stance`` if one is given."""
     text = (content.words, content.numbers) if content.words else b""
     found: tuple[_Relation, ...] = (
         (0, content.digest),
@@ -361,7 +365,7 @@ def _relations(content: Content, stance: str | None = None) -> list[_Relation]:
 
 
 def _end(action: Action) -> int:
-    """Return the moment at which the action's time runs out, as ``lapsed`` has it."""
+    """Return the time at which the action's time runs out, as ``lapsed`` defines it."""
     if action.alive is None or action.state is not _OPEN:
         return action.expires
     return max(action.expires, action.limit) if action.alive else 0

@@ -1,8 +1,8 @@
-"""What a store holds, in records that belong to no engine, so that it can be carried into another store.
+"""What a store holds, as records that belong to no engine, so that another store can load them.
 
 A record says what a gate can ask for, not how a store finds it: which leases are open follows from the actions, which
-trees are in use from the keys. Two stores whose records are the same decide alike. Each store package has an ``export``
-that writes its rows as records (``StoreExport.scan``) and makes rows of them again (``StoreExport.load``).
+trees are in use from the keys. Two stores with the same records decide alike. Each store package has an ``export``
+module that writes its rows as records (``StoreExport.scan``) and makes rows of them again (``StoreExport.load``).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from msgspec.structs import astuple
 from callosum.model import Content, Entry, Host, Mark, State
 
 PAGE: Final = 1000
-"""How many records are read or written at once."""
+"""Number of records that are read or written at once."""
 KEPT: Final = 64
-"""How far back a session's own acts on a key are followed, for when the newest are taken back."""
+"""How many of a session's own actions on a key are followed back, in case the newest are taken back."""
 BUCKETS: Final = 4096
 
 
 class ActionRecord(Struct, frozen=True, array_like=True):
-    """The life of the action that an entry opened.
+    """The life of the action that an entry opened, or (``opened`` False) of a refused call that may still be approved.
 
-    Or (``opened`` False) of a refused call that a person may still approve. ``call`` is its identity while it is
-    remembered, ``params`` those of a question while it is pending; empty otherwise. The rest of an action stands in the
-    entry.
+    ``call`` is its identity while that is remembered, ``params`` those of a pending question; both are empty otherwise.
+    The entry has the rest of an action.
     """
 
     opened: bool
@@ -55,11 +54,12 @@ class Written(Struct, frozen=True, array_like=True):
 
 
 class MarkRecord(Struct, frozen=True, array_like=True):
-    """What a session knows of a key, and did there.
+    """What a session knows of a key and did there.
 
-    ``acts``: the ids of its acts that others are shown or may be again, newest first: without those that failed, and
-    without those that an act with its report hides for good. ``looks``: the looks at the key that a failure could
-    still take back, newest first, each with the action that looked; behind them the one that stays, with 0.
+    ``acts`` holds the ids of its actions that other sessions are shown or may be shown again, newest first. It leaves
+    out actions that failed, and those that a newer reported action hides for good. ``looks`` holds the reads of the key
+    that a failure could still take back, newest first, each with the action that read; the last is the read that stays,
+    with 0.
     """
 
     namespace: str
@@ -71,7 +71,7 @@ class MarkRecord(Struct, frozen=True, array_like=True):
 
 
 class Print(Struct, frozen=True, array_like=True):
-    """A digest of an act that happens again when it is repeated, on a key."""
+    """A digest, on a key, of an action whose repetition has an effect of its own."""
 
     namespace: str
     key: str
@@ -80,7 +80,7 @@ class Print(Struct, frozen=True, array_like=True):
 
 
 class SessionRecord(Struct, frozen=True, array_like=True):
-    """Where a session comes from, and the moment at which it was last noted."""
+    """Where a session comes from, and the time at which it was last noted."""
 
     namespace: str
     name: str
@@ -90,7 +90,7 @@ class SessionRecord(Struct, frozen=True, array_like=True):
 
 
 class Fact(Struct, frozen=True, array_like=True):
-    """A value of the whole store: ``observe``, the moment until which the gate only observes."""
+    """A value of the whole store: ``observe`` is the time until which the gate only observes."""
 
     name: str
     value: int
@@ -100,7 +100,7 @@ Record = Written | MarkRecord | Print | SessionRecord | Fact
 
 
 class Sort(StrEnum):
-    """The sorts of records, in the order in which they are loaded: a later one may refer to earlier ones."""
+    """The sorts of records, in the order in which they are loaded. A sort may refer to earlier ones."""
 
     JOURNAL = "journal"
     MARKS = "marks"
@@ -110,14 +110,14 @@ class Sort(StrEnum):
 
 
 Page = tuple[list[Any], str]
-"""Records of one sort, and the place to go on from after them (``""``: only from the beginning)."""
+"""Records of one sort, and the position from which to continue after them (``""``: only from the beginning)."""
 
 
 class Stamp(Struct, frozen=True, omit_defaults=True):
-    """What a target knows of the copy that it is or was. Written before what it speaks of.
+    """What a target knows of the copy that it is or was. It is written before the work it describes.
 
-    ``source``: of which store. ``newest``: no entry after this moment came from the copy. ``at``: for each sort how far
-    it is loaded, ``"."`` for all of it. ``verified``: all was found to be the same.
+    ``source`` names the source store. No entry later than ``newest`` came from the copy. ``at`` says for each sort how
+    far it is loaded, ``"."`` for all of it. ``verified``: everything was found to be the same.
     """
 
     source: str
@@ -127,38 +127,38 @@ class Stamp(Struct, frozen=True, omit_defaults=True):
 
 
 class StoreExport(Protocol):
-    """A store as records. Nobody else should write to it meanwhile; what comes of that, comparing finds."""
+    """A store as records. Nothing else should write to it meanwhile; a comparison finds it if something did."""
 
     @property
     def name(self) -> str:
-        """Which store it is, for people and for ``Stamp.source``: without a password."""
+        """Return the store's name for people and for ``Stamp.source``, without a password."""
         ...
 
     def newest(self) -> int:
-        """Return the newest moment that was given to an entry; 0 in an empty store."""
+        """Return the newest time that an entry has; 0 in an empty store."""
         ...
 
     def empty(self) -> bool:
-        """Whether nothing was ever decided here."""
+        """Return True if nothing was ever decided here."""
         ...
 
     def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
-        """All records of a sort, each once, in pages; from the place ``after``, if the sort has places.
+        """Return all records of a sort in pages, each once; from the position ``after``, if the sort has positions.
 
-        Entries come in their order. Raises ``StoreUnavailable`` if the engine is away.
+        Entries come in their order. Raises ``StoreUnavailable`` if the engine cannot be reached.
         """
         ...
 
     def load(self, sort: Sort, records: Sequence[Any]) -> None:
-        """Put records in, in place of what stands there; the same ones a second time change nothing."""
+        """Write records over those with the same key. Loading the same records again changes nothing."""
         ...
 
     def drop(self, sort: Sort, records: Sequence[Any]) -> None:
-        """Take records out."""
+        """Delete records."""
         ...
 
     def stamp(self) -> Stamp | None:
-        """Return what ``put_stamp`` wrote last; None where nothing was ever copied to."""
+        """Return what ``put_stamp`` wrote last; None if nothing was ever copied to this store."""
         ...
 
     def put_stamp(self, stamp: Stamp) -> None:
@@ -166,11 +166,11 @@ class StoreExport(Protocol):
         ...
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         ...
 
 
-# --- comparing --------------------------------------------------------------------------------------
+# --- Comparing --------------------------------------------------------------------------------------
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _encode_json: Final = msgspec.json.Encoder(enc_hook=str, order="deterministic").encode
@@ -192,51 +192,51 @@ def place_of(record: Record) -> tuple[Any, ...]:
 
 
 def bucket_of(record: Record) -> int:
-    """In which of the ``BUCKETS`` a record is counted."""
+    """Return the one of the ``BUCKETS`` in which a record is counted."""
     return int.from_bytes(blake2b(_encode(place_of(record)), digest_size=2).digest()) % BUCKETS
 
 
 def alike(one: Record | None, other: Record) -> bool:
-    """Whether two records are the same to the last digit: what ``Sums`` compares."""
+    """Return True if two records are identical in everything that ``Sums`` compares."""
     return one is not None and _text(one) == _text(other)
 
 
 def _text(record: Record) -> bytes:
-    """Return a record as it is compared: an entry with all fields, because its origin decides which are omitted."""
+    """Return a record as it is compared. An entry has all its fields, because stores differ in which ones they omit."""
     return _encode_json((astuple(record.entry), record.act) if isinstance(record, Written) else record)
 
 
 def shown(record: Record) -> str:
-    """Return a record's place, as it is named to a person."""
+    """Return a record's primary key as people read it."""
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in place_of(record))
 
 
 class Sums:
-    """The count and digest of many records, whatever their order: by bucket, so that a difference can be found."""
+    """Count and digest of many records in any order, by bucket, so that a difference can be found."""
 
     def __init__(self) -> None:
         self._counts = [0] * BUCKETS
         self._sums = [0] * BUCKETS
 
     def add(self, record: Record) -> None:
-        """Count a record."""
+        """Add a record."""
         bucket = bucket_of(record)
         self._counts[bucket] += 1
         self._sums[bucket] += int.from_bytes(blake2b(_text(record), digest_size=16).digest())
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of records."""
         return sum(self._counts)
 
     @property
     def digest(self) -> str:
-        """Of all of them: 32 hexadecimal digits."""
+        """Return the digest of all records: 32 hexadecimal digits."""
         whole = b"".join((value % 2**128).to_bytes(16) for value in self._sums)
         return blake2b(whole, digest_size=16).hexdigest()
 
     def differ(self, other: Sums) -> list[tuple[int, int]]:
-        """Return the buckets in which the two are not the same, each with the larger of its counts."""
+        """Return the buckets that differ, each with the larger of its two counts."""
         return [
             (at, max(self._counts[at], other._counts[at]))
             for at in range(BUCKETS)
@@ -244,11 +244,11 @@ class Sums:
         ]
 
 
-# --- what is left of a session's acts and looks ------------------------------------------------------
+# --- What is left of a session's actions and reads ---------------------------------------------------
 
 
 class Trace(Struct, frozen=True):
-    """One of a session's acts on a key. ``settled``: it has its report, so it will not be taken back."""
+    """One of a session's actions on a key. ``settled``: it has its report, so it will not be taken back."""
 
     id: int
     tier: int
@@ -256,12 +256,12 @@ class Trace(Struct, frozen=True):
     settled: bool
 
     def hides(self, older: Trace) -> bool:
-        """Whether whoever sees this need not see an older one."""
+        """Return True if a reader that sees this action need not see the older one."""
         return self.settled and self.tier >= older.tier and self.mode in ("write", older.mode)
 
 
 def kept(traces: Iterable[Trace]) -> tuple[int, ...]:
-    """Return the ids of those acts, newest first, that no newer one hides for good."""
+    """Return the ids, newest first, of the actions that no newer one hides for good."""
     found: list[Trace] = []
     for trace in traces:
         if not any(newer.hides(trace) for newer in found):
@@ -270,9 +270,9 @@ def kept(traces: Iterable[Trace]) -> tuple[int, ...]:
 
 
 def chained(looks: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return looks, newest first, as ``MarkRecord.looks`` has them.
+    """Return reads, newest first, as ``MarkRecord.looks`` holds them.
 
-    Nothing stands behind the first that stays; there are none if nothing can go.
+    The list ends with the first read that stays; it is empty if none can be taken back.
     """
     found: list[tuple[int, int]] = []
     for read, by in looks:
@@ -285,7 +285,7 @@ def chained(looks: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def in_pages(records: Iterable[Any], size: int = PAGE) -> Iterator[list[Any]]:
-    """Record in lists of ``size``."""
+    """Yield the records in lists of ``size``."""
     page: list[Any] = []
     for record in records:
         page.append(record)

@@ -1,4 +1,4 @@
-"""Rows of the SQL stores as records that can be carried elsewhere, and back."""
+"""Convert rows of the SQL stores to engine-independent records, and back."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ _decode_place: Final = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 _UNREPORTED: Final = frozenset({"open", "done", "unknown"})
 
 Life = tuple[str | None, int | None, int | None, str | None]
-"""Of an action: state, ended, tier, keys as JSON."""
+"""State, end, tier and keys (JSON) of an action."""
 Look = Callable[[Sequence[int]], Mapping[int, Life]]
 Reads = Callable[[str, int], Sequence[tuple[int, str]]]
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the namespace and the bare name of what ``scoped`` made."""
+    """Return the namespace and the bare name: the inverse of ``scoped``."""
     namespace, bar, rest = name.partition(_BAR)
     return (namespace, rest) if bar else (DEFAULT_NAMESPACE, name)
 
 
 def shown(place: Sequence[Any]) -> str:
-    """Return a place among rows, as text."""
+    """Return a position among rows as text."""
     return _encode_place(place).hex()
 
 
 def place(text: str, *first: Any) -> Sequence[Any]:
-    """Return what ``shown`` was given; ``first`` for no text."""
+    """Return the position: the inverse of ``shown``. Empty text gives ``first``."""
     found: Sequence[Any] = _decode_place(bytes.fromhex(text)) if text else first
     return found
 
 
-# --- out ----------------------------------------------------------------------------------------------
+# --- To records -----------------------------------------------------------------------------------------
 
 
 def written_of(row: Sequence[Any]) -> Written:
@@ -98,7 +98,7 @@ def written_of(row: Sequence[Any]) -> Written:
 
 
 class Sight(Struct):
-    """One session's mark on a key, in a row, while what it did there is followed back."""
+    """One session's mark on a key, while its actions there are followed back."""
 
     row: Sequence[Any]
     namespace: str
@@ -108,10 +108,10 @@ class Sight(Struct):
 
 
 def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[MarkRecord]:
-    """Return the records in rows of key, session, read, told, kind, note and acted.
+    """Return the records of mark rows: key, session, read, told, kind, note and acted.
 
-    ``look`` brings actions by id, ``reads`` the ids and keys of a session's actions without a report that were opened
-    within ``rows.NEXT`` microseconds from a moment on.
+    ``look`` returns actions by id. ``reads`` returns ids and keys of a session's unreported actions that were opened
+    within ``rows.NEXT`` microseconds from a given time.
     """
     sights = []
     for row in rows:
@@ -139,7 +139,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Ma
 
 
 def _step(sight: Sight, life: Life | None) -> None:
-    """Note the act at which one is, and go on to the one before."""
+    """Note the current action and go back to the previous one."""
     id, sight.at = sight.at, 0
     if life is None:
         return
@@ -151,7 +151,7 @@ def _step(sight: Sight, life: Life | None) -> None:
     trace = Trace(id, tier or 0, mode, settled=state == "done" and bool(ended))
     sight.traces.append(trace)
     if trace.settled and trace.tier >= 4 and trace.mode == "write":
-        sight.at = 0  # it hides all before
+        sight.at = 0  # it hides all earlier ones
 
 
 def _looks(sight: Sight, reads: Reads) -> tuple[tuple[int, int], ...]:
@@ -170,17 +170,17 @@ def _looks(sight: Sight, reads: Reads) -> tuple[tuple[int, int], ...]:
 
 
 def unreported(state: str | None, ended: int | None) -> bool:
-    """Whether an action may still fail."""
+    """Return True if an action may still fail."""
     return state in _UNREPORTED and not ended
 
 
-# --- in -----------------------------------------------------------------------------------------------
+# --- From records ---------------------------------------------------------------------------------------
 
 
 def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
-    """Return the row of the journal for a record. ``about`` are the entries of other actions, by id.
+    """Return the journal row of a record. ``about`` holds the entries of other actions, by id.
 
-    What is the same in the entry of the action that it speaks of is left out.
+    Fields that equal those of the action's own entry are left out.
     """
     entry, act = record.entry, record.act
     other = about.get(entry.action) if entry.action != entry.seq else None
@@ -218,7 +218,7 @@ def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
 
 
 def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
-    """Raise ``StoreError`` if two namespaces have an entry at one moment; ``there`` are the namespaces by moment."""
+    """Raise ``StoreError`` if two namespaces have an entry at the same time; ``there`` are the namespaces by time."""
     seen = dict(there)
     for record in records:
         seq, namespace = record.entry.seq, record.entry.namespace
@@ -230,14 +230,14 @@ def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
 
 
 def opener(row: Sequence[Any]) -> Entry:
-    """Return what a row of seq, tool, tier, run and keys says of an action, as far as ``row_of`` compares it."""
+    """Return the entry that a row of seq, tool, tier, run and keys describes, as far as ``row_of`` compares it."""
     seq, tool, tier, run, keys = row
     names = tuple(Key(key.name, Mode(key.mode)) for key in stored_keys(keys)) if keys else ()
     return Entry(Event.INTERCEPT, "", seq=seq, tool=tool or "", tier=tier, run=run or "", keys=names)
 
 
 def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> list[tuple[str, int, int]]:
-    """Return the rows of ``live``: key, what of sort it is, id."""
+    """Return the rows of ``live``: key, openness, id."""
     return [
         (scoped(record.entry.namespace, key.name), openness(record.act.state), record.entry.seq)
         for record in records
@@ -247,7 +247,7 @@ def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> li
 
 
 def covers_in(records: Iterable[Written | MarkRecord]) -> list[str]:
-    """Return the rows of ``cover``: trees, and what facets belong to."""
+    """Return the rows of ``cover``: trees, and the prefixes of facets."""
     found: set[str] = set()
     for record in records:
         if isinstance(record, MarkRecord):
@@ -261,11 +261,11 @@ def covers_in(records: Iterable[Written | MarkRecord]) -> list[str]:
 
 
 def mark_row(record: MarkRecord, lives: Mapping[int, Life]) -> tuple[Any, ...]:
-    """Return the row of ``mark`` for a record; ``lives`` are the session's acts."""
+    """Return the row of ``mark`` for a record; ``lives`` are the session's actions."""
     mark = record.mark
     acts = [id for id in record.acts if id in lives]
     changed = [
-        lives[id][1] or id if lives[id][0] == "done" else id  # a report dates the change
+        lives[id][1] or id if lives[id][0] == "done" else id  # the report's time is the time of the change
         for id in acts
     ]
     return (
@@ -281,7 +281,7 @@ def mark_row(record: MarkRecord, lives: Mapping[int, Life]) -> tuple[Any, ...]:
 
 
 def befores(records: Iterable[MarkRecord], lives: Mapping[int, Life]) -> dict[int, str]:
-    """Return the keys of the actions in ``lives``, as JSON, where they must name the session's earlier actions."""
+    """Return the keys, as JSON, of those actions in ``lives`` that must name the session's earlier actions."""
     changed: dict[int, list[Stored]] = {}
     for record in records:
         acts = [id for id in record.acts if id in lives]
@@ -296,7 +296,7 @@ def befores(records: Iterable[MarkRecord], lives: Mapping[int, Life]) -> dict[in
 
 
 def ids_of(records: Iterable[MarkRecord]) -> list[int]:
-    """Return the actions that records of marks speak of."""
+    """Return the ids of the actions that mark records name."""
     return sorted({id for record in records for id in (*record.acts, *(by for _, by in record.looks if by))})
 
 
@@ -306,5 +306,5 @@ def print_of(row: Sequence[Any]) -> Print:
 
 
 def session_of(namespace: str, name: str, row: Sequence[Any]) -> SessionRecord:
-    """Return the record of a session; the row says seen, parent and continues."""
+    """Return the record of a session; the row holds seen, parent and continues."""
     return SessionRecord(namespace, name, row[0], row[1] or "", row[2] or "")

@@ -1,4 +1,4 @@
-"""What the SQL stores share as records that can be carried into another store, and back."""
+"""The part of exporting to records, and loading them, that the SQL stores share."""
 
 from __future__ import annotations
 
@@ -14,71 +14,71 @@ from callosum.stores.export import PAGE, Fact, MarkRecord, Page, Print, SessionR
 from callosum.stores.keys import scoped
 
 Many = Callable[[str, Sequence[Any]], object]
-"""Carries a statement out for each of many rows of parameters."""
+"""Runs a statement once for each row of parameters."""
 
 _STAMP: Final = "copy"
 
 
 class SqlExport:
-    """Journal, marks, digests and facts. A store says how it reads and writes, and what else its tables have."""
+    """Journal, marks, digests and facts as records. A store implements how to read and write, and its other tables."""
 
     shared: Mapping[str, str]
     """The statements of ``export.sql`` by name, as the store's driver takes them."""
 
-    # --- what a store says --------------------------------------------------------------------------------
+    # --- Implemented by a store -----------------------------------------------------------------------------
 
     def read(self, query: str, params: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a query."""
         raise NotImplementedError
 
     def writing(self) -> AbstractContextManager[Many]:
-        """One transaction."""
+        """Open one transaction."""
         raise NotImplementedError
 
     def ids(self, ids: Sequence[int]) -> Any:
-        """Return the one parameter that says ids."""
+        """Return ids as the one parameter that the driver takes."""
         raise NotImplementedError
 
     def openness(self, state: State) -> int:
-        """Return what the table of live actions has for a state."""
+        """Return the value of a state in the table of live actions."""
         raise NotImplementedError
 
     def fact(self, value: int) -> Any:
-        """Return what the table of facts has for a value."""
+        """Return the value of a fact in the table of facts."""
         return value
 
-    def settled(self, page: list[Any], after: int) -> list[Any]:  # noqa: ARG002 - for who must read it once more
-        """Return what of a page of the journal nothing can come before any more; ``after`` is where the page begins."""
+    def settled(self, page: list[Any], after: int) -> list[Any]:  # noqa: ARG002 - a store that must read the page again needs it
+        """Return the part of a journal page before which nothing can appear any more; the page begins at ``after``."""
         return page
 
     def reads(self, page: Sequence[Any]) -> rows.Reads:
-        """As ``rows.known_in`` takes it, for a page of marks."""
+        """Return the unreported reads of a page of marks, as ``rows.known_in`` takes them."""
         raise NotImplementedError
 
     def sessions(self, after: str) -> Iterator[Page]:
-        """Return the pages of sessions after a place."""
+        """Return the pages of sessions after a position."""
         raise NotImplementedError
 
     def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
-        """Write sessions over those that are there."""
+        """Write sessions over those with the same name."""
         raise NotImplementedError
 
     def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
-        """Take sessions away."""
+        """Delete sessions."""
         raise NotImplementedError
 
-    # --- out ----------------------------------------------------------------------------------------------
+    # --- To records -----------------------------------------------------------------------------------------
 
     def newest(self) -> int:
-        """As ``Carrier.newest``."""
+        """Return the newest time that an entry has (``StoreExport.newest``)."""
         return int(self.read(self.shared["newest"])[0][0])
 
     def empty(self) -> bool:
-        """As ``Carrier.empty``."""
+        """Return True if nothing was ever decided here (``StoreExport.empty``)."""
         return not any(self.read(self.shared[name]) for name in ("any_entry", "any_mark", "any_session"))
 
     def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
-        """As ``Carrier.scan``."""
+        """Return all records of a sort in pages (``StoreExport.scan``)."""
         match sort:
             case Sort.JOURNAL:
                 return self._journal(int(after or 0))
@@ -111,16 +111,16 @@ class SqlExport:
             yield [rows.print_of(row) for row in page if row[3]], rows.shown(at)
 
     def _among(self, query: str, ids: Sequence[int]) -> list[Any]:
-        """Return what a query says of the journal's rows at these moments."""
+        """Return the rows of a query about these journal entries."""
         return self.read(self.shared[query], (self.ids(ids),)) if ids else []
 
     def _lives(self, ids: Sequence[int]) -> dict[int, rows.Life]:
         return {row[0]: row[1:] for row in self._among("lives", ids)}
 
-    # --- in -----------------------------------------------------------------------------------------------
+    # --- From records ---------------------------------------------------------------------------------------
 
     def load(self, sort: Sort, records: Sequence[Any]) -> None:
-        """As ``Carrier.load``."""
+        """Write records over those with the same key (``StoreExport.load``)."""
         if sort is Sort.JOURNAL:
             self._load_journal(records)
             return
@@ -153,7 +153,7 @@ class SqlExport:
             many(self.shared["put_fact"], params)
 
     def _unlive(self, many: Many, ids: Sequence[int]) -> None:
-        """Take away what says that actions are live, before they are written anew or dropped."""
+        """Delete the rows that say that actions are live, before the actions are written again or deleted."""
         many(self.shared["drop_live"], [(self.ids(ids),)] if ids else [])
         many(self.shared["drop_fact"], [(f"params:{id}",) for id in ids])
 
@@ -166,7 +166,7 @@ class SqlExport:
             many(self.shared["put_cover"], [(name,) for name in rows.covers_in(records)])
 
     def drop(self, sort: Sort, records: Sequence[Any]) -> None:
-        """As ``Carrier.drop``."""
+        """Delete records (``StoreExport.drop``)."""
         with self.writing() as many:
             match sort:
                 case Sort.JOURNAL:
@@ -182,21 +182,21 @@ class SqlExport:
                 case Sort.FACTS:
                     many(self.shared["drop_fact"], [(record.name,) for record in records])
 
-    # --- the stamp ----------------------------------------------------------------------------------------
+    # --- The stamp ------------------------------------------------------------------------------------------
 
     def stamp(self) -> Stamp | None:
-        """As ``Carrier.stamp``."""
+        """Return what ``put_stamp`` wrote last (``StoreExport.stamp``)."""
         found = self.read(self.shared["fact"], (_STAMP,))
         return msgspec.json.decode(bytes(found[0][0]), type=Stamp) if found else None
 
     def put_stamp(self, stamp: Stamp) -> None:
-        """As ``Carrier.put_stamp``."""
+        """Write the stamp (``StoreExport.put_stamp``)."""
         with self.writing() as many:
             many(self.shared["put_fact"], [(_STAMP, msgspec.json.encode(stamp))])
 
 
 def _params(record: Written) -> str:
-    """Where the params of an action are that waits for a person."""
+    """Return the name of the fact that holds the params of an action that waits for a person."""
     return f"params:{record.entry.seq}"
 
 

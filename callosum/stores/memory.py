@@ -1,8 +1,7 @@
-"""A store in this process's memory: the model that the others are compared with.
+"""A store in this process's memory: the model that the other stores are compared with.
 
-Everything is looked up by going through everything, under one lock, and a transaction that fails is
-undone by going back to the dictionaries as they were. So it is slow and easy to believe. Nothing
-outlives the process.
+Everything is found by searching everything, under one lock. A transaction that fails is undone by restoring the
+dictionaries. That is slow and easy to believe. Nothing outlives the process.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ class _Session(Struct, frozen=True):
 
 
 class _Held(Struct):
-    """All that the store holds. ``reads`` are a mark's reads: the moment, and the action that read.
+    """All that the store holds. ``reads`` are a mark's reads: the time, and the action that read.
 
-    ``crowds`` are what these actions were found to be, so a copy begins without.
+    ``crowds`` is derived from these actions, so a copy begins without it.
     """
 
     entries: dict[int, Entry]
@@ -100,7 +99,7 @@ class _Held(Struct):
 
 
 class MemoryStore:
-    """A store for tests and for sessions of one process. ``clock`` and ``probe`` as in the contract."""
+    """A store for tests and for sessions of one process. ``clock`` and ``probe`` are as in the contract."""
 
     transient = True
 
@@ -111,7 +110,7 @@ class MemoryStore:
         self._gates: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    # --- transact --------------------------------------------------------------------------------
+    # --- Transactions ----------------------------------------------------------------------------
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         with self._lock:
@@ -122,14 +121,14 @@ class MemoryStore:
         try:
             view = _Look(self._held, scope, self._now(), self._probe).view()
             return _apply(self._held, scope, step(view), view)
-        except Exception as error:  # noqa: BLE001 - it fails alone, and is handed to the one who asked
+        except Exception as error:  # noqa: BLE001 - it fails alone; the caller gets it as the request's answer
             self._held = before
             return error
 
     def _now(self) -> int:
         return max(self._clock(), max(self._held.entries, default=0) + 1)
 
-    # --- reading ---------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------
 
     def action(self, namespace: str, id: int) -> Action | None:
         with self._lock:
@@ -252,7 +251,7 @@ class MemoryStore:
             ]
         return found[-limit:] if newest else found[:limit]
 
-    # --- upkeep ----------------------------------------------------------------------------------
+    # --- Upkeep ----------------------------------------------------------------------------------
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         with self._lock:
@@ -277,7 +276,7 @@ class MemoryStore:
             return len(calls) + len(prints) + len(marks)
 
     def _last(self, place: _Place) -> int:
-        """Return the last call of the session whose mark it is."""
+        """Return the time of the last call of the mark's session."""
         namespace, session, _ = place
         return self._held.sessions.get((namespace, session), _Session()).seen
 
@@ -291,7 +290,7 @@ class MemoryStore:
         only: Collection[int] | None = None,
     ) -> list[Entry]:
         with self._lock:
-            last = max(self._held.entries, default=0)  # it stays, so that time does not run backwards
+            last = max(self._held.entries, default=0)  # the newest entry stays, so that time does not run backwards
             found = [
                 entry
                 for seq, entry in sorted(self._held.entries.items())
@@ -306,7 +305,7 @@ class MemoryStore:
         return []
 
     def _wanted(self, entry: Entry, horizon: int) -> bool:
-        """Whether an entry, or the action it speaks of, can still be asked for."""
+        """Return True if an entry, or the action it is about, can still be asked for."""
         for act in (self._held.acts.get(entry.seq), self._held.acts.get(entry.action)):
             if act is None or not act.opened:
                 continue
@@ -330,7 +329,7 @@ class MemoryStore:
         return sum(1 for at in self._gates.values() if at > since)
 
     def _matters(self, action: Action, horizon: int) -> bool:
-        """Whether an act of long ago is a change that somebody who goes on looked before, or the look before one."""
+        """Return True if an old action changed a key after an active session read it, or is the read before a change."""
         space = action.namespace
 
         def goes_on(session: str) -> bool:
@@ -355,7 +354,7 @@ class MemoryStore:
         return False
 
     def _newest(self, namespace: str, key: str) -> dict[str, Action]:
-        """Each session's newest act on a key."""
+        """Return each session's newest action on a key."""
         acts = (act.action for _, act in sorted(self._held.acts.items()) if act.opened)
         return {a.session: a for a in acts if a.namespace == namespace and happened(a) and _writes(a, key)}
 
@@ -382,14 +381,14 @@ class MemoryStore:
             return StoreCheck("memory", "this process", 0, entries, len(live), 0, 0, ahead, content_keys=self._keys())
 
     def close(self) -> None:
-        """Has nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
-# --- looking ----------------------------------------------------------------------------------------
+# --- Views ------------------------------------------------------------------------------------------
 
 
 class _Look:
-    """One consistent look at everything, for one scope."""
+    """One consistent view of everything, for one scope."""
 
     def __init__(self, held: _Held, scope: Scope, now: int, probe: Probe) -> None:
         self.held = held
@@ -432,7 +431,7 @@ class _Look:
         )
 
     def fetched(self, continues: str) -> Fetched:
-        """All there is: every action on every key, and every mark."""
+        """Return every action on every key, and every mark."""
         space = self.scope.namespace
         marks = {(key, who): mark for (in_, who, key), mark in self.held.marks.items() if in_ == space}
         fetched = Fetched({}, marks, chain(continues, lambda name: self._session(name).continues))
@@ -442,7 +441,7 @@ class _Look:
         return fetched
 
     def _with_params(self, act: Record) -> Action:
-        """Return an approved question with the params it may run with; nobody is shown the answers of others."""
+        """Return an approved question with the params it may run with. Nobody is shown the answers of others."""
         mine = act.action.approved > 0 and act.action.session == self.scope.session
         return replace(act.action, answer=act.params if mine else b"")
 
@@ -450,7 +449,7 @@ class _Look:
         return self.held.sessions.get((self.scope.namespace, name), _Session())
 
     def last_look(self, key: str) -> int:
-        """When the session last looked at a key, or acted on it, itself or through a tree above."""
+        """Return when the session last read a key or acted on it, directly or through a tree above."""
         fetched, me = self.fetched(""), self.scope.session
         over = covering(key)
         acts = [a.started for name in over for a in fetched.newest(name) if a.session == me and acted(a)]
@@ -475,7 +474,7 @@ class _Look:
         return probed(act.action, self.probe)
 
 
-# --- applying ---------------------------------------------------------------------------------------
+# --- Applying ---------------------------------------------------------------------------------------
 
 
 def _apply(held: _Held, scope: Scope, change: Change, view: View) -> Applied:
@@ -530,7 +529,7 @@ def _settle(held: _Held, settle: Settle) -> None:
             held.marks[place] = replace(held.marks[place], read=max((read[0] for read in reads), default=0))
 
 
-# --- words ------------------------------------------------------------------------------------------
+# --- Helpers ----------------------------------------------------------------------------------------
 
 
 def _names(keys: Iterable[Key]) -> list[str]:
@@ -538,7 +537,7 @@ def _names(keys: Iterable[Key]) -> list[str]:
 
 
 def _dated(action: Action) -> int:
-    """Return the moment of the action as evidence: its report, or else when it can no longer be running."""
+    """Return the time of the action as evidence: its report, otherwise when it can no longer be running."""
     return max(action.id, action.ended or action.expires)
 
 

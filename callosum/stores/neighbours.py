@@ -1,4 +1,4 @@
-"""What other sessions do and did around keys, out of what a store fetched there."""
+"""What other sessions are doing and did around keys, from what a store fetched there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from callosum.stores.view import Fetched, related
 
 
 def around(fetched: Fetched, keys: Iterable[str], mine: Collection[str]) -> list[Action]:
-    """Return what sessions other than ``mine`` do and did on keys and what meets them, each action once."""
+    """Return the actions of sessions other than ``mine`` on these keys and on keys that overlap them, each once."""
     names = sorted(fetched.acts)
     met = (name for key in keys for group in related(Key(key), names) for name in group)
     found: dict[int, Action] = {}
@@ -22,7 +22,7 @@ def around(fetched: Fetched, keys: Iterable[str], mine: Collection[str]) -> list
 
 
 def _shown(actions: Sequence[Action]) -> list[Action]:
-    """Return of actions on one key, newest first, the newest act of each session, and what is live."""
+    """Return the newest action of each session and all live ones. ``actions`` are on one key, newest first."""
     each: dict[str, Action] = {}
     for action in actions:
         if acted(action):

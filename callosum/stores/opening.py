@@ -1,7 +1,7 @@
-"""Opens the store that the settings name: by the scheme of its URL.
+"""Open the store that the settings name, by the scheme of its URL.
 
-``sqlite:///path``, ``postgresql://``, ``redis://``, ``memory:``; without a URL the SQLite file in the state folder. A
-driver is loaded only with the store that needs it.
+The schemes are ``sqlite:///path``, ``postgresql://``, ``redis://`` and ``memory:``; without a URL it is the SQLite file
+in the state folder. A driver is imported only with the store that needs it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from callosum.settings import Settings
 from callosum.stores.base import Store
 
 DATABASE: Final = "gate.db"
-"""The SQLite file in the state folder."""
+"""Name of the SQLite file in the state folder."""
 
 
 def open_store(settings: Settings) -> Store:
-    """Return the store of these settings, opened; what it needs is made if it is absent.
+    """Return the opened store of these settings. Whatever it needs is created if it is absent.
 
-    Raises ``ConfigError`` where the URL cannot be used or its driver is not installed, ``StoreUnavailable`` where
-    the store cannot be reached.
+    Raises ``ConfigError`` if the URL cannot be used or its driver is not installed, and ``StoreUnavailable`` if the
+    store cannot be reached.
     """
     scheme = scheme_of(settings)
     if scheme == "sqlite":
@@ -49,7 +49,7 @@ def open_store(settings: Settings) -> Store:
 
 
 def scheme_of(settings: Settings) -> str:
-    """Return what kind of store it is, in lower case: ``sqlite`` unless a URL says otherwise."""
+    """Return the kind of the store in lower case: ``sqlite`` unless a URL says otherwise."""
     return settings.store.partition(":")[0].lower() or "sqlite"
 
 
@@ -64,7 +64,7 @@ def file_of(settings: Settings) -> Path:
 
 
 def exists(settings: Settings) -> bool:
-    """Whether there is something to look at: a server's store always is, a file may not have been made yet."""
+    """Return True if there may be something to read: always for a server's store; a file may not exist yet."""
     return scheme_of(settings) != "sqlite" or file_of(settings).exists()
 
 

@@ -1,7 +1,7 @@
 """The receipt: the identity of a store and the newest entry it acknowledged, kept outside the store.
 
-A store that was replaced, restored or cut back looks sound from inside. Only what was written down outside it
-tells that acknowledged decisions are missing. The receipt is one small file on the gate's machine::
+A store that was replaced, restored or truncated looks sound from inside. Only a record outside the store can tell that
+acknowledged decisions are missing. The receipt is one small file on the gate's machine::
 
     magic       8 bytes
     identity    16 bytes, the random id of the store; zeros until the store is known
@@ -9,7 +9,7 @@ tells that acknowledged decisions are missing. The receipt is one small file on 
     refused     1 while the store is refused
 
 The file is mapped into memory, so noting an entry costs no system call. It is not synced: the kernel keeps it when a
-process dies, and after a power cut it may claim less than was acknowledged, never more.
+process dies, and after a power failure it may claim less than was acknowledged, never more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from callosum.stores.base import Request
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - Windows: two processes that make one receipt at once are not kept apart
+except ImportError:  # pragma: no cover - Windows: two processes that create a receipt at once are not kept apart
     fcntl = None  # type: ignore[assignment]
 
 IDENTITY: Final = "identity"
@@ -41,14 +41,14 @@ IDENTITY: Final = "identity"
 LEFT: Final = "left"
 """Name of the newest entry that rotation removed, among the store's facts."""
 ACCEPTED: Final = "accepted:"
-"""What precedes the id of a receipt: the moment up to which a person accepted what that receipt misses."""
+"""Prefix of a receipt's id; the fact of that name is the time up to which a person accepted the receipt's losses."""
 ADVICE: Final = "callosum store accept"
 """The command that accepts a changed store."""
 
 _CHECK_EVERY: Final = 1.0
-"""Seconds between two looks at the identity of a store whose connections all last."""
+"""Seconds between two checks of the identity of a store whose connections have not changed."""
 _ASK_AGAIN: Final = 0.2
-"""Seconds between two looks whether a changed store was accepted."""
+"""Seconds between two checks whether a changed store was accepted."""
 _logger: Final = logging.getLogger("callosum")
 _MAGIC: Final = int.from_bytes(b"CALORCP1", "little")
 _SIZE: Final = 64
@@ -64,11 +64,11 @@ def new_identity() -> str:
 
 
 class Kept(Struct, frozen=True):
-    """What a store holds of the things a receipt is compared with.
+    """What a store holds of the things that a receipt is compared with.
 
-    ``identity`` is the store's id. ``entry``: whether the receipt's entry is in the journal. ``left`` is the newest
-    entry that rotation removed, ``accepted`` the moment up to which a person accepted this receipt's losses,
-    ``newest`` the newest entry; each 0 if there is none.
+    ``identity`` is the store's id. ``entry`` is True if the receipt's entry is in the journal. ``left`` is the newest
+    entry that rotation removed, ``accepted`` the time up to which a person accepted this receipt's losses, and
+    ``newest`` the newest entry; each is 0 if there is none.
     """
 
     identity: str
@@ -79,7 +79,7 @@ class Kept(Struct, frozen=True):
 
 
 class Receipt:
-    """A receipt, in a file that all processes of a machine share, or without a ``path`` in this process alone.
+    """A receipt in a file that all processes of a machine share, or, without a ``path``, of this process alone.
 
     Call ``attach`` before anything else; it raises ``OSError``.
     """
@@ -92,7 +92,7 @@ class Receipt:
         self._words[0] = _MAGIC
 
     def attach(self) -> None:
-        """Map the file, unless it is mapped. Make it if it is absent, with what this process knows."""
+        """Map the file if it is not mapped. Create it if it is absent, with what this process knows."""
         if self.path is None:
             return
         try:
@@ -108,7 +108,7 @@ class Receipt:
             if os.fstat(descriptor).st_size < _SIZE:
                 os.pwrite(descriptor, bytes(self._map), 0)
             if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing does not: the map keeps a copy of the descriptor
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: the map keeps a copy of the descriptor
             mapped = mmap.mmap(descriptor, _SIZE)
             found = os.fstat(descriptor)
         finally:
@@ -118,30 +118,30 @@ class Receipt:
         if self.identity == identity:
             self._words[_ENTRY] = max(self._words[_ENTRY], entry)
         self._file = (found.st_dev, found.st_ino)
-        if self._words[0] != _MAGIC:  # whatever it was, it proves nothing
+        if self._words[0] != _MAGIC:  # not a receipt, so it proves nothing
             mapped[_ID] = _UNREADABLE
             self._words[_REFUSED], self._words[0] = 1, _MAGIC
 
     @property
     def identity(self) -> str:
-        """Id of the store that the receipt belongs to; ``""`` if it belongs to none yet."""
+        """Return the id of the store that the receipt belongs to; ``""`` if it belongs to none yet."""
         found = bytes(self._map[_ID])
         return "" if found == _UNKNOWN else found.hex()
 
     @property
     def entry(self) -> int:
-        """Newest entry that was acknowledged; 0 if there is none."""
+        """Return the newest entry that was acknowledged; 0 if there is none."""
         return self._words[_ENTRY]
 
     @property
     def name(self) -> str:
-        """Name of the fact that tells what a person accepted of this receipt's losses."""
+        """Return the name of the fact that holds what a person accepted of this receipt's losses."""
         return ACCEPTED + self.identity
 
     def acknowledge(self, entry: int) -> None:
-        """Note an entry that is on disk. Writes of several processes may cross: the receipt then claims less.
+        """Note an entry that is on disk. If several processes write at once, the receipt may claim less.
 
-        While the store is refused nothing is noted. A newer entry would hide that the one before it is missing.
+        Nothing is noted while the store is refused: a newer entry would hide that the one before it is missing.
         """
         words = self._words
         if not words[_REFUSED]:
@@ -154,13 +154,13 @@ class Receipt:
         self._words[_REFUSED] = 0
 
     def refuse(self) -> None:
-        """Note that the store lost something, whatever it holds by the next comparison."""
+        """Note that the store lost something, whatever it holds at the next comparison."""
         self._words[_REFUSED] = 1
 
     def compare(self, held: Kept, place: str) -> str:
-        """Return why tiers 3 and 4 must be refused on a store that holds this; ``""`` if they need not.
+        """Return why tiers 3 and 4 must be refused on a store that holds this; ``""`` if they need not be.
 
-        A receipt of no store yet becomes that of this one.
+        A receipt that belongs to no store yet is bound to this one.
         """
         mine, entry = self.identity, self.entry
         if not mine:
@@ -180,7 +180,10 @@ class Receipt:
         return reason
 
     def _rotated(self, held: Kept, entry: int) -> bool:
-        """Whether rotation removed the entry. Versions that do not note what left rotate only what is a day old."""
+        """Return True if rotation removed the entry.
+
+        Versions that do not note what rotation removed only rotate entries that are older than a day.
+        """
         old = not self._words[_REFUSED] and held.newest - entry > DAY
         return held.left >= entry or old
 
@@ -191,10 +194,10 @@ def refusal(reason: str) -> StoreChanged:
 
 
 class WatchedStore:
-    """Compare a store that is reached over a network with its receipt: after each reconnect, and now and then.
+    """Compares a store over a network with its receipt: after each reconnect, and at intervals.
 
-    ``held`` asks the store what it holds of the receipt, just for its identity where ``entry`` is False; ``accept``
-    stores that a person accepts what the receipt misses. ``epoch`` changes with every connection that is made.
+    ``held`` asks the store what it holds of the receipt, or only for its identity if ``entry`` is False. ``accept``
+    stores that a person accepts what the receipt misses. ``epoch`` changes with every new connection.
     """
 
     def __init__(
@@ -215,7 +218,7 @@ class WatchedStore:
     def transact(
         self, requests: Sequence[Request], run: Callable[[Sequence[Request]], list[Applied | Exception]]
     ) -> list[Applied | Exception]:
-        """Run a batch; of a changed store only what needs not be durable."""
+        """Run a batch. On a changed store, run only the requests that need not be durable."""
         if not any(scope.durable for scope, _ in requests):
             return run(requests)
         if changed := self.check():
@@ -230,7 +233,7 @@ class WatchedStore:
         return answers
 
     def check(self, *, again: bool = False) -> str:
-        """Return why tiers 3 and 4 are refused, ``""`` if they are not; ``again``: ask the store in any case."""
+        """Return why tiers 3 and 4 are refused, ``""`` if they are not. ``again`` asks the store in any case."""
         epoch, now = self._epoch(), time.monotonic()
         if again or epoch != self._seen or now >= self._next:
             with self._lock:
@@ -244,7 +247,7 @@ class WatchedStore:
         return self.changed
 
     def accept(self, now: int) -> str:
-        """Take the store as it is; returns what was wrong."""
+        """Accept the store as it is. Return what was wrong."""
         was = self.check(again=True)
         if was:
             self._accept(self.receipt.name, max(now, self.receipt.entry))

@@ -1,6 +1,6 @@
-"""What stores keep of an action beside the action, and when an action counts as what.
+"""What stores keep in addition to an action, and predicates that classify actions.
 
-Every store keeps the same facts, each in its own form: rows, blobs or the objects themselves.
+Every store keeps the same facts in its own form: rows, blobs or the objects themselves.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class Record(Struct, frozen=True, gc=False):
     """An action with what only the store knows of it.
 
     ``opened`` is False for a refused call that a person may still approve. ``call`` is the identity under which a
-    repeat finds the action, ``prints`` are the digests under which others do, ``params`` those of a question while it
-    is pending; empty where there are none. ``raw`` is the content as it was found, so that it stays as another version
-    wrote it; empty for one that was made here. ``action`` is as found through its first key; ``alive`` is unset.
+    repeat finds the action, ``prints`` are the digests under which other calls find it, and ``params`` are those of a
+    pending question; each is empty if there is none. ``raw`` is the content as it was stored, so that content of
+    another version stays as it is; it is empty for content made here. ``action`` is as found through its first key;
+    ``alive`` is unset.
     """
 
     action: Action
@@ -43,17 +44,17 @@ class Record(Struct, frozen=True, gc=False):
 
 
 def is_farewell(entry: Entry) -> bool:
-    """Return True if the entry tells that a session ended, and what it said it had done."""
+    """Return True if the entry records that a session ended and what the session said it had done."""
     return entry.event is Event.HOST and bool(entry.body.get("summary"))
 
 
 def probed(action: Action, probe: Probe) -> Action:
-    """Return the action with whether its host process lives, which matters while it is open."""
+    """Return the action with ``alive`` set while it is open: whether its host process is alive."""
     return replace(action, alive=probe(action.host)) if action.host is not None and action.state is _OPEN else action
 
 
 def happened(action: Action) -> bool:
-    """Return True if the action did something, or may have, on whichever of its keys."""
+    """Return True if the action did something, or may have, on any of its keys."""
     return action.state in _ACTED and not action.lock
 
 
@@ -63,5 +64,5 @@ def acted(action: Action) -> bool:
 
 
 def finished(action: Action) -> bool:
-    """Return True if the action was reported done in time: it then counts as its session's look at its keys."""
+    """Return True if the action was reported done in time: it then counts as its session's read of its keys."""
     return action.state is _DONE and 0 < action.ended <= action.expires

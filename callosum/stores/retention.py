@@ -1,11 +1,11 @@
-"""Which entries may leave a journal that is kept in SQL: the part that its stores decide alike.
+"""Decide which entries may leave a journal: the part that the SQL stores share.
 
-A store's statement says of each entry what its row alone tells (``STAYS``, ``LEAVES`` or ``ASKS``). What asks is an
-action that is over; it stays while the marks on its keys say that it matters still. Only the newest act of a
-session on a key can, and then
+A store's statement classifies each entry by its row alone: ``STAYS``, ``LEAVES`` or ``ASKS``. ``ASKS`` is an action
+that is over, and the marks on its keys decide. Only the newest action of a session on a key can still matter:
 
-* as a change, while another session that goes on looked at the key before it: stale has no window;
-* as a look, which a finished write is, while its own session goes on and another has changed the key since.
+* as a change, while another active session read the key before it, because ``stale`` has no time window;
+* as a read (a finished write counts as one), while its own session is active and another session has
+  changed the key since.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from callosum.stores.keys import scoped
 from callosum.stores.rows import content_of, stored_keys
 
 STAYS, LEAVES, ASKS, RECENT = range(4)
-"""What an entry's row alone says. ``RECENT``: it asks, and stays as long as it is the newest on its key."""
+"""What an entry's row alone says. ``RECENT``: the marks decide, and it stays as long as it is the newest on its key."""
 AT_ONCE: Final = 2_500
-"""How many entries are looked at in one statement."""
+"""Number of entries that one statement examines."""
 FOREVER: Final = 2**63 - 1
-"""The moment of a change that has no outcome yet."""
+"""Time of a change that has no outcome yet."""
 
 Rows = list[Sequence[Any]]
 Moments = Mapping[str, Sequence[tuple[str, int]]]
-"""For each key, two sessions at most and a moment of each: enough to tell whether there is one of another session."""
+"""For each key at most two sessions, each with a time: enough to tell whether another session has one."""
 
 
 class Held(Struct, frozen=True, gc=False):
-    """An entry that is its session's newest act on a key, and when that changed it.
+    """An entry that is its session's newest action on a key, and the time at which it changed the key.
 
-    ``looked``: it counts as a look, and its session goes on.
+    ``looked`` is True if it counts as a read and its session is active.
     """
 
     seq: int
@@ -44,9 +44,9 @@ class Held(Struct, frozen=True, gc=False):
 
 
 def places(rows: Iterable[Sequence[Any]]) -> list[tuple[str, str, int, int]]:
-    """Key, session and entry, for each key that was not just read; and 1 if it matters alone there too, else 0.
+    """Return key, session and entry of each key that was not only read, and 1 if the entry matters alone there, else 0.
 
-    Of rows of an entry, what it says, its session, namespace and keys.
+    Each of ``rows`` holds an entry, its classification, its session, its namespace and its keys.
     """
     return [
         (scoped(namespace, key.name), session, seq, int(says == RECENT))
@@ -58,9 +58,10 @@ def places(rows: Iterable[Sequence[Any]]) -> list[tuple[str, str, int, int]]:
 
 
 def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) -> Rows:
-    """Return the rows of the entries that may leave, in order; of rows of an entry and what it says, in order.
+    """Return the rows of the entries that may leave, in order.
 
-    ``looks`` are the oldest by sessions that go on, ``changes`` the newest.
+    ``rows`` hold entries and their classification, in order. ``looks`` are the oldest reads by active sessions,
+    ``changes`` the newest changes.
     """
     newest: set[int] = set()
     needed: set[int] = set()
@@ -74,26 +75,26 @@ def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) 
 
 
 def counting(rows: Iterable[Sequence[Any]], now: int) -> frozenset[int]:
-    """Return the ids of the actions whose commitments still count, of rows of an id and what is stored of content."""
+    """Return the ids of the actions whose commitments still count. Each row holds an id and the stored content."""
     made = ((seq, content_of(content).commitment) for seq, content in rows if content)
     return frozenset(seq for seq, commitment in made if commitment is not None and now < commitment.until)
 
 
 class Pass:
-    """A store's way through its journal in search of what may leave, a segment at a time.
+    """A store's progress through its journal in search of entries that may leave, one segment at a time.
 
-    What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
-    not looked at anew for each segment.
+    Entries that had to stay are not examined again before the end was reached, so that a great many of them do not slow
+    down each segment.
     """
 
     def __init__(self) -> None:
         self._passed = 0
 
     def oldest(self, look: Callable[[int], Rows], free: Callable[[Rows], Rows], until: int, limit: int) -> Rows:
-        """Return the rows of the ``limit`` oldest entries up to ``until`` that may leave, from where it is.
+        """Return the rows of the ``limit`` oldest entries up to ``until`` that may leave, from the last position on.
 
-        ``look`` returns the rows of the next ``AT_ONCE`` entries after a place, each with its place first; ``free``
-        those of them that nobody needs.
+        ``look`` returns the rows of the next ``AT_ONCE`` entries after a position, with the position first in each row.
+        ``free`` returns those of them that nothing needs.
         """
         found: Rows = []
         start = after = self._passed if self._passed < until else 0
@@ -103,7 +104,7 @@ class Pass:
             if len(rows) == AT_ONCE:
                 after = rows[-1][0]
             elif start and not found:
-                start = after = 0  # what was gone past may have become free
+                start = after = 0  # entries that were passed may have become free
             else:
                 break
         self._passed = found[0][0] - 1 if len(found) >= limit > 0 else 0

@@ -1,4 +1,4 @@
-"""Rows of the SQL stores and what they stand for: columns, codecs, names with their namespace."""
+"""Rows of the SQL stores and what they represent: columns, codecs, names with their namespace."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from callosum.stores.statements import SHARED, load
 from callosum.stores.view import waiting
 
 PARTS: Final = load(SHARED, "rows.sql", {})
-"""What statements read: ``action_of``, ``mark_of`` and ``entry_of`` know its columns by their place."""
+"""Parts of statements. ``action_of``, ``mark_of`` and ``entry_of`` know their columns by position."""
 ACTION_WIDTH: Final = 14
 MARK_WIDTH: Final = 6
 NEXT: Final = 256
-"""An action's id is fewer microseconds than this after the moment of its step."""
+"""An action's id is at most this many microseconds after the time of its step."""
 OPENERS: Final = ("intercept", "lock", "queue", "late")
 """The events whose entries can be actions."""
 
@@ -44,7 +44,7 @@ _DONE: Final = State.DONE  # an enum's attributes are slow
 
 
 class Stored(Struct, array_like=True, gc=False):
-    """A key as the journal holds it.
+    """A key as the journal stores it.
 
     ``before`` is the session's previous action on the key, or, for a read, its previous read.
     """
@@ -55,7 +55,7 @@ class Stored(Struct, array_like=True, gc=False):
 
 
 class Extra(Struct, array_like=True, gc=False):
-    """What few actions have."""
+    """Fields that few actions have."""
 
     limit: int = 0
     host: Host | None = None
@@ -64,7 +64,7 @@ class Extra(Struct, array_like=True, gc=False):
 
 
 class Note(Struct, array_like=True, gc=False):
-    """What a mark knows of the last telling."""
+    """What a mark knows of the last notification."""
 
     notified_at: int = 0
     notified_call: bytes = b""
@@ -78,21 +78,21 @@ _NO_EXTRA: Final = Extra()
 _encode_json = msgspec.json.Encoder().encode
 encode = msgspec.msgpack.Encoder().encode
 stored_keys = msgspec.json.Decoder(tuple[Stored, ...]).decode
-_keys_of = msgspec.json.Decoder(tuple[Key, ...]).decode  # without what stands before each
+_keys_of = msgspec.json.Decoder(tuple[Key, ...]).decode  # without the previous action of each key
 content_of = msgspec.msgpack.Decoder(Content).decode
 extra_of = msgspec.msgpack.Decoder(Extra).decode
 _note_of = msgspec.msgpack.Decoder(Note).decode
 
 
 def as_json(value: object) -> str:
-    """JSON as text, as it can be read in any SQL shell."""
+    """Return JSON as text, readable in any SQL shell."""
     return _encode_json(value).decode()
 
 
 def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str | None = None) -> Action:
-    """Return the action in a row whose columns ``action`` begin at ``at``, as found through ``key``.
+    """Return the action in a row whose ``action`` columns begin at ``at``, as found through ``key``.
 
-    An empty ``key`` stands for its first one.
+    An empty ``key`` stands for the action's first key.
     """
     seq, namespace, session, run, tool, tier, state, ended, expires, rule, keys, content, extra, approved = row[
         at : at + ACTION_WIDTH
@@ -136,12 +136,12 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
 
 
 def own_of(session: str, acted: int) -> Action:
-    """Return a session's own newest action on a key: no more than its id."""
+    """Return a session's own newest action on a key, with nothing but its id."""
     return Action(acted, "", session, "", 0, _DONE, acted)
 
 
 def answered(action: Action, body: str | None) -> Action:
-    """Return the action with the answer that was given."""
+    """Return the action with the decision that was given."""
     return replace(action, answer=body.encode() if body else b"")
 
 
@@ -183,7 +183,7 @@ def mark_of(row: Sequence[Any]) -> Mark:
 
 
 def note_of(mark: Mark) -> bytes | None:
-    """Return the blob of a mark's telling, None if nothing was told."""
+    """Return the blob of a mark's notification, None if there was none."""
     if not mark.notified_at:
         return None
     return encode(
@@ -199,44 +199,47 @@ def note_of(mark: Mark) -> bytes | None:
 
 
 def before_of(keys: str | None, name: str) -> int:
-    """Return what a session had done on a key before an action, out of that action's keys."""
+    """Return, from an action's keys, the previous action of its session on the key ``name``."""
     if not keys:
         return 0
     return next((item.before for item in stored_keys(keys) if item.name == name), 0)
 
 
-# --- what views are made of ---------------------------------------------------------------------------
+# --- Used by views -------------------------------------------------------------------------------------
 
 
 def wanted(rows: Sequence[Any], me: str, now: int, held_by: Callable[[list[str]], Sequence[Any]]) -> tuple[str, ...]:
-    """Return the sessions that wait for something this one holds, or for one of those that do.
+    """Return the sessions that wait for something this session holds, directly or through other waiting sessions.
 
-    ``rows`` are all that wait and what this session has open: key with its namespace, session, state, expiry.
-    ``held_by`` returns such rows of what others have open; it is asked where a ring is possible.
+    ``rows`` are all waiters and what this session has open: key with its namespace, session, state, expiry. ``held_by``
+    returns such rows of what others have open; it is only called if a cycle is possible.
     """
     held = [(key, session) for key, session, state, _ in rows if state == "open"]
     queued = [(key, session) for key, session, state, expires in rows if state == "queued" and now < expires]
     names = sorted({session for _, session in queued if session != me})
     if not (held and names):
         return ()
-    if len(names) > 1:  # one that waits for this session may be waited for
+    if len(names) > 1:  # a session that waits for this one may be waited for itself
         held += [(key, session) for key, session, _, _ in held_by(names)]
     return waiting(held, queued, me)
 
 
 Life = Callable[[int], "Sequence[Any] | None"]
-"""Returns state, report and keys of the action that an entry opened, None if it has left."""
+"""Returns state, report and keys of the action that an entry opened, None if the entry has left."""
 
 
 def standing_look(read: int, key: str, life: Life) -> int:
-    """Return a session's newest look at a key, at ``read`` or before, that did not fail; 0 if there is none."""
+    """Return the time of a session's newest read of a key, at ``read`` or before, that did not fail.
+
+    0 if there is none.
+    """
     while read and (row := life(read)) is not None and row[0] in _TAKEN_BACK:
         read = before_of(row[2], key)
     return read
 
 
 def standing(id: int, key: str, life: Life) -> tuple[int | None, int]:
-    """Return a session's newest action on a key, ``id`` or before, that was not taken back, and its moment."""
+    """Return a session's newest action on a key, ``id`` or before, that was not taken back, and its time."""
     while id and (row := life(id)) is not None:
         if row[0] not in _TAKEN_BACK:
             return id, int(row[1] or id)

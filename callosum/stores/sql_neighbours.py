@@ -1,7 +1,7 @@
-"""What a brief looks up in the SQL stores: a session's own keys, and what others do and did on them.
+"""What a brief reads from the SQL stores: a session's own keys, and what others are doing and did on them.
 
-Nothing here takes a turn or writes. Every look is bounded, whatever the store holds: a key's marks and live
-actions are found by their keys, a session's own calls in the journal's last entries.
+Nothing here takes a lock or writes. Every lookup is bounded, whatever the store holds: a key's marks and live actions
+are found by their keys, a session's own calls in the newest journal entries.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.rows import ACTION_WIDTH, action_of
 
 BELOW: Final = 500
-"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
+"""Number of marks, or of live actions, below a tree above which they are not examined one by one."""
 
 
 class SqlNeighbours:
-    """One look around a session. ``sessions``: itself, and those it continues. A store says how it reads."""
+    """One lookup around a session. ``sessions`` are the session and those it continues. A store does the reading."""
 
     def __init__(self, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
         self._namespace = namespace
@@ -27,34 +27,34 @@ class SqlNeighbours:
         self._probe = probe
         self._found: dict[int, Action] = {}
 
-    # --- what a store says ---
+    # --- Implemented by a store ---
 
     def read(self, query: str, params: dict[str, Any]) -> list[Any]:
-        """Return the rows of a statement, by its name."""
+        """Return the rows of the statement with this name."""
         raise NotImplementedError
 
     def on(self, names: list[str]) -> Iterable[Sequence[Any]]:
-        """Key and action of the newest acts and the live actions on keys, of the others."""
+        """Return key and action of other sessions' newest and live actions on these keys."""
         raise NotImplementedError
 
-    # --- what is looked up ---
+    # --- The lookups ---
 
     def touched(self, limit: int, within: int = SEARCHED_ENTRIES) -> list[Action]:
         """Return the sessions' newest calls."""
         return [self._action(row, "") for row in self._rows("touched", within=within, limit=limit)]
 
     def underway(self, floor: int, limit: int) -> list[Action]:
-        """Live actions: the sessions' own, and others' of a tier."""
+        """Return live actions: all of the sessions' own, and others' from a tier up."""
         return [self._action(row, "") for row in self._rows("underway", floor=floor, limit=limit)]
 
     def nearby(self, keys: Sequence[str]) -> list[Nearby]:
-        """Return what others do and did on keys."""
+        """Return what others are doing and did on keys."""
         asked = dict.fromkeys(scoped(self._namespace, key) for key in keys)
         related, below = self._related(asked)
         self._add(self.on(list(dict.fromkeys((*asked, *related)))))
         for low, high in below:
             self._below(low, high)
-        # A look at a tree is a look at all below it.
+        # Reading a tree reads everything below it.
         looks = {action.id: self._with_trees(action.key) for action in self._found.values()}
         names = list(dict.fromkeys(name for group in looks.values() for name in group))
         seen = dict(self._rows("seen", names=names)) if names and self._mine else {}
@@ -63,7 +63,7 @@ class SqlNeighbours:
         return found
 
     def _related(self, asked: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
-        """Return the keys that cover those asked for, and the ranges of keys that those cover."""
+        """Return the keys that cover the given ones, and the ranges of keys that those cover."""
         covers: dict[str, None] = {}
         below: list[tuple[str, str]] = []
         related: list[str] = []

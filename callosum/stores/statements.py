@@ -1,9 +1,9 @@
-"""Named SQL statements, in files that can be read and tried without Python.
+"""Named SQL statements in files that can be read and tried without Python.
 
 A file is a list of statements, each below a line ``-- name: ...``; other lines that begin with ``--`` are comments.
-``{part}`` in a statement stands for the text of one above it, in this file or one that was read before, or for a
-number that Python knows too. ``{{part}}`` is left for the caller: how many of something there are, which SQL cannot
-say otherwise. All of it is put together once, when the module that uses it is imported.
+``{part}`` in a statement stands for the text of an earlier statement, in this file or one read before, or for a number
+from Python. ``{{part}}`` is left for the caller: a number of placeholders, which SQL cannot express otherwise. The text
+is put together once, when the module that uses it is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARED: Final = "callosum.stores"
 def load(package: str, file: str, known: Mapping[str, object]) -> dict[str, str]:
     """Return the statements of a package's file by name; ``known`` are the parts that they may use.
 
-    Raises ``KeyError`` for a part that nothing is known of.
+    Raises ``KeyError`` for an unknown part.
     """
     parts: dict[str, object] = dict(known)
     found: dict[str, str] = {}

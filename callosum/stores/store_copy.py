@@ -1,8 +1,8 @@
-"""Copies all that a gate needs to go on from one store into another, and makes sure that it is all there.
+"""Copy everything that a gate needs from one store into another, and verify that it arrived.
 
-First each sort of records is loaded in order; how far, stands in the target, so that a copy that was interrupted goes
-on from there. Then source and target are compared, all of both, by counts and digests; what differs is copied again,
-until a comparison finds nothing. So it does no harm if the source was written to meanwhile, as long as that ends.
+First each sort of records is loaded in order. The target notes how far, so that an interrupted copy continues from
+there. Then source and target are compared completely, by counts and digests. What differs is copied again until a
+comparison finds no difference. Writes to the source meanwhile do no harm, as long as they end.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from callosum.stores.opening import file_of, open_store, scheme_of
 from callosum.stores.versions import version_of
 
 ROUNDS: Final = 4
-"""How many comparisons may find a difference before the source counts as one that is in use."""
+"""Number of comparisons that may find a difference before the source counts as in use."""
 HELD: Final = 100_000
-"""How many records are held in memory while differences are looked for."""
+"""Number of records that are held in memory while differences are searched."""
 _ALL: Final = "."
 
 
 class Same(Struct, frozen=True):
-    """What a comparison found of one sort: in both the same ``count`` and ``digest``."""
+    """The result of comparing one sort that does not differ: ``count`` and ``digest`` of both stores."""
 
     count: int
     digest: str
 
 
 class Copied(Struct, frozen=True):
-    """What came of a copy. ``verified``: the target holds what the source holds, which nobody wrote to meanwhile.
+    """The result of a copy. ``verified``: the target holds what the source holds, and nothing wrote meanwhile.
 
-    ``loaded``: records that were put in before the comparison, by sort. ``mended``: what comparisons found different.
-    ``first``: the first difference of the last comparison, in words.
+    ``loaded`` counts the records that were loaded before the comparison, by sort; ``mended`` counts those that
+    comparisons found different. ``first`` describes the first difference of the last comparison.
     """
 
     verified: bool
@@ -59,13 +59,13 @@ class Copied(Struct, frozen=True):
 
 
 Tell = Callable[[str, int], None]
-"""Is told what is done (``journal``, ``compare journal``) and how many records of it are."""
+"""Called with the current work (``journal``, ``compare journal``) and the number of records done."""
 
 
 def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
-    """Open the store of these settings as records; with ``create`` it is made if it is absent.
+    """Open the store of these settings as records; ``create`` creates it if it is absent.
 
-    Raises as ``open_store`` does, and ``ConfigError`` for one in memory or one that is absent.
+    Raises as ``open_store`` does, and ``ConfigError`` for a store in memory or an absent one.
     """
     scheme = scheme_of(settings)
     if scheme == "memory":
@@ -77,7 +77,7 @@ def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
             else f"it has version {version.found}: bring it to {version.known} first, with callosum store migrate",
             at="FROM",
         )
-    open_store(settings).close()  # which also says clearly why it cannot be opened
+    open_store(settings).close()  # raises an error that says clearly why it cannot be opened
     if scheme == "sqlite":
         from callosum.stores.sqlite.export import SqliteExport  # noqa: PLC0415 - with its driver
 
@@ -116,7 +116,7 @@ def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _c
 
 
 def _stamp_of(source: StoreExport, target: StoreExport) -> Stamp:
-    """Where to go on: the target's stamp, a new one where it is empty."""
+    """Return the target's stamp, from which to continue, or a new one if the target is empty."""
     if source.name == target.name:
         raise ConfigError(f"source and target are the same store: {source.name}", at="TO")
     found = target.stamp()
@@ -143,13 +143,13 @@ class _Copying:
         target.put_stamp(stamp)
 
     def put(self, *, newest: int = 0, verified: bool = False, at: Mapping[str, str] | None = None) -> None:
-        """Write the stamp: before what it allows, after what it tells of."""
+        """Write the stamp: before the work it permits, and after the work it reports."""
         stamp = self._stamp
         self._stamp = replace(stamp, newest=max(stamp.newest, newest), at={**stamp.at, **(at or {})}, verified=verified)
         self._target.put_stamp(self._stamp)
 
     def load(self, sort: Sort) -> int:
-        """Load what is not there yet of one sort; return how many records."""
+        """Load the records of one sort that are not there yet. Return their number."""
         place = self._stamp.at.get(sort.value, "")
         if place == _ALL:
             return 0
@@ -162,12 +162,12 @@ class _Copying:
             count += len(records)
             self._tell(sort.value, count)
             at = {sort.value: after} if after else {}
-        # The journal grows while gates are at it: the next run goes on from its end.
+        # Gates may extend the journal meanwhile; the next run continues from its end.
         self.put(at=at if sort is Sort.JOURNAL else {sort.value: _ALL})
         return count
 
     def mend(self, sort: Sort) -> tuple[Same, list[str]]:
-        """Compare one sort and copy again what differs; return the differences in words."""
+        """Compare one sort and copy again what differs. Return the differences in words."""
         theirs, ours = _sums(self._source, sort, self._tell), _sums(self._target, sort, self._tell)
         same = Same(theirs.count, theirs.digest)
         found: list[str] = []
@@ -202,7 +202,7 @@ def _sums(carrier: StoreExport, sort: Sort, tell: Tell) -> Sums:
 
 
 def _groups(differing: list[tuple[int, int]]) -> Iterator[set[int]]:
-    """Buckets together, as long as they do not hold too many records."""
+    """Group buckets, as long as a group does not hold too many records."""
     group: set[int] = set()
     size = 0
     for bucket, count in differing:
@@ -216,7 +216,7 @@ def _groups(differing: list[tuple[int, int]]) -> Iterator[set[int]]:
 
 
 def _within(carrier: StoreExport, sort: Sort, buckets: set[int]) -> dict[tuple[Any, ...], Record]:
-    """Return the records of a sort in these buckets, by their place."""
+    """Return the records of a sort in these buckets, by their primary key."""
     return {
         place_of(record): record
         for records, _ in carrier.scan(sort)

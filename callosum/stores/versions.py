@@ -1,4 +1,4 @@
-"""Which version of tables a store has, and the one that this Callosum makes of it."""
+"""Schema versions: the one a store has, and the one that this Callosum migrates it to."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from callosum.stores.opening import file_of, open_store, scheme_of
 
 
 class Version(Struct, frozen=True):
-    """``found``: of what is there, None where nothing is. ``known``: the one that this Callosum brings it to."""
+    """The schema version ``found`` in the store, None if there is no schema, and the one ``known`` to this Callosum."""
 
     found: int | None
     known: int
 
     @property
     def newer(self) -> bool:
-        """Whether bringing it to this version would change anything."""
+        """Return True if a migration would change anything."""
         return self.found is None or self.found < self.known
 
 
 def version_of(settings: Settings) -> Version:
-    """Look without changing anything. Raises as ``open_store`` does."""
+    """Return the versions without changing anything. Raises as ``open_store`` does."""
     scheme = scheme_of(settings)
     if scheme == "sqlite":
         from callosum.stores.sqlite import version as of_sqlite  # noqa: PLC0415 - with its driver
@@ -40,17 +40,17 @@ def version_of(settings: Settings) -> Version:
 
             return Version(of_redis.found(settings.store), of_redis.KNOWN)
     except ImportError:
-        open_store(settings).close()  # which says what must be installed
+        open_store(settings).close()  # raises an error that says what to install
         raise
     raise ConfigError(f"there is nothing to look at in a store of {scheme}: URLs", at="store")
 
 
 def migrate(settings: Settings) -> Version:
-    """Create what is missing and bring the rest to this version, as opening does; return what was there before.
+    """Create what is missing and migrate the rest, as opening does. Return the version from before.
 
-    However many do so at once, it is done once: under SQLite's write lock, the row of the version in PostgreSQL. Then
-    it does what upkeep only the owner of the tables may do. Raises ``StoreError`` where what is there needs a newer
-    Callosum.
+    If several processes migrate at once, it happens once: under SQLite's write lock, or PostgreSQL's lock on the
+    version row. Afterwards it does the upkeep that only the owner of the tables may do. Raises ``StoreError`` if the
+    store needs a newer Callosum.
     """
     before = version_of(settings)
     with closing(open_store(settings)) as store:

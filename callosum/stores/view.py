@@ -1,6 +1,7 @@
-"""From what a store fetched for a scope to the view of its step: what a view means, for every engine.
+"""Build a step's view from what a store fetched for a scope, for every engine.
 
-An engine fetches whatever can matter to the scope in its own way and may bring more; nothing here asks it for anything.
+An engine fetches in its own way everything that can matter to the scope, and possibly more. Nothing here asks it for
+anything.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ _NONE: Final[frozenset[int]] = frozenset()
 class Fetched(Struct, frozen=True):
     """What can matter to the keys of a scope.
 
-    ``acts``: actions by the key through which they are found, then by id. ``marks``: marks of the scope's session and
-    of those it continues, by key and session. ``before``: the sessions that it continues, nearest first. ``more``:
-    by key, open actions by sort; ``acts`` may lack them.
+    ``acts`` holds actions by the key through which they are found, then by id. ``marks`` holds the marks of the scope's
+    session and of those it continues, by key and session. ``before`` holds the sessions that it continues, nearest
+    first. ``more`` holds open actions by key, grouped by sort; ``acts`` may lack them.
 
-    Of each key of the scope, of every tree above it and of what it is a facet of: live actions, the newest
-    act of each other session that acted last and, where that does not count (``counts``), the newest that does; this
-    session's own newest. The same for what lies below a tree that is not only read, and for a key's facets.
+    An engine fetches this for each key of the scope, for every tree above it and for the key it is a facet of: live
+    actions, the newest action of each other session that acted last, the newest one that counts if that one does not
+    (``counts``), and this session's own newest action. It fetches the same for the keys below a tree that is not only
+    read, and for a key's facets.
     """
 
     acts: dict[str, dict[int, Action]]
@@ -60,14 +62,14 @@ class Fetched(Struct, frozen=True):
     more: dict[str, tuple[More, ...]] = {}
 
     def on(self, key: str) -> dict[int, Action]:
-        """Return the actions that were fetched on a key, to add more."""
+        """Return the actions that were fetched on a key, so that more can be added."""
         found = self.acts.get(key)
         if found is None:
             found = self.acts[key] = {}
         return found
 
     def add(self, action: Action) -> None:
-        """Add an action as it is found through ``action.key``."""
+        """Add an action under the key through which it was found, ``action.key``."""
         self.on(action.key)[action.id] = action
 
     def names(self) -> list[str]:
@@ -75,7 +77,7 @@ class Fetched(Struct, frozen=True):
         return sorted({*self.acts, *self.more} if self.more else self.acts)
 
     def sorted_ids(self, key: str) -> AbstractSet[int]:
-        """Return the ids of the actions on a key that are held by sort."""
+        """Return the ids of the actions on a key that are grouped by sort."""
         sorts = self.more.get(key)
         return frozenset().union(*[more.ids for more in sorts]) if sorts else _NONE
 
@@ -124,7 +126,7 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         latest += [action for action in _of_the_newest(every, behind) if action.id not in sorted_]
     mark, is_above = _mark(fetched, me, name), False
     if not mark.read and own is None and fetched.marks:
-        # A look at a tree tells less of a thing than a look at the thing itself.
+        # Reading a tree shows less of a key than reading the key itself.
         looked = _look_from_above(fetched, me, name)
         if looked:
             mark, is_above = replace(mark, read=looked), True
@@ -146,9 +148,9 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
 
 
 def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest: list[Action]) -> tuple[More, ...]:
-    """Return the open actions by sort, and take them out of what is shown.
+    """Return the open actions grouped by sort, and remove them from ``live`` and ``latest``.
 
-    An action that is found through several of the keys is shown in full instead, through each of them.
+    An action that is found through several of the keys stays, and is shown in full through each of them.
     """
     sorts = [(name, more) for name in names for more in fetched.more.get(name, ())]
     if not sorts:
@@ -175,9 +177,9 @@ def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest:
 
 
 def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the keys that a view of a key is made of: itself and what covers it, and of ``names`` what it covers.
+    """Return the keys that make up the view of a key: itself and what covers it, and those of ``names`` that it covers.
 
-    Whoever only looks at a tree is not shown what lies in it, which may be a million keys.
+    A session that only reads a tree is not shown the keys in it, which may be a million.
     """
     name = key.name
     if not names or (len(names) == 1 and names[0] == name):
@@ -193,16 +195,17 @@ def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str
 
 
 def counts(action: Action, asking: Mode, floor: int) -> bool:
-    """Return True if a session's older acts on the key need not be seen behind this one."""
+    """Return True if this action hides its session's older actions on the key."""
     return action.tier >= floor and not asking is action.mode is _APPEND
 
 
 def _sorted_out(
     actions: dict[int, Action], me: str, asking: Mode, floor: int, live: list[Action], sorted_: AbstractSet[int]
 ) -> tuple[list[Action], dict[tuple[str, str], Action], Action | None]:
-    """Sort out the actions on one key, by id; those that are live are added to ``live`` unless they are ``sorted_``.
+    """Sort the actions on one key, by id; add live ones to ``live`` unless they are in ``sorted_``.
 
-    Return each other session's newest act, by key and session the newest that counts behind it, and the own newest.
+    Return each other session's newest action, the newest one that counts behind it by key and session, and the own
+    newest.
     """
     first: list[Action] = []
     hidden: dict[tuple[str, str], Action] = {}
@@ -214,7 +217,7 @@ def _sorted_out(
         if state in _LIVE and id not in sorted_:
             live.append(action)
         if state not in _ACTED or action.lock or action.mode is _READ:
-            continue  # as ``acted`` has it
+            continue  # the same action as ``acted``
         session = action.session
         if session == me:
             own = own or action
@@ -228,7 +231,7 @@ def _sorted_out(
 
 
 def _of_the_newest(first: list[Action], hidden: dict[tuple[str, str], Action]) -> list[Action]:
-    """Return the acts that changed last, with those that they hide."""
+    """Return the actions that changed last, with those that they hide."""
     if len(first) > LATEST:
         first = sorted(first, key=_changed, reverse=True)[:LATEST]
     if hidden:
@@ -237,7 +240,7 @@ def _of_the_newest(first: list[Action], hidden: dict[tuple[str, str], Action]) -
 
 
 def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = None) -> Mark:
-    """Return a session's mark on a key, with what the sessions know that it continues and its looks at the whole."""
+    """Return a session's mark on a key, with what it inherits from sessions it continues and reads of the whole."""
     marks = fetched.marks
     mark = marks.get((name, me), NO_MARK)
     read = mark.read
@@ -255,7 +258,7 @@ def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = N
 
 
 def _look_from_above(fetched: Fetched, me: str, name: str) -> int:
-    """Return the session's last look at a tree that sees the key."""
+    """Return the session's last read of a tree that shows the key."""
     marks = fetched.marks
     looks = [mark.read for tree in above(name) if (mark := marks.get((tree, me))) and sees(tree, name)]
     return max(looks, default=0)
@@ -269,7 +272,7 @@ def _id(action: Action) -> int:
     return action.id
 
 
-# --- the rest of a view -------------------------------------------------------------------------------
+# --- The rest of a view --------------------------------------------------------------------------------
 
 
 def chain(first: str, link: Callable[[str], str]) -> tuple[str, ...]:
@@ -282,7 +285,10 @@ def chain(first: str, link: Callable[[str], str]) -> tuple[str, ...]:
 
 
 def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tuple[Action, ...]:
-    """Return the acts that have one of the scope's digests on one of its keys; ``actions`` come with their digests."""
+    """Return the actions that have one of the scope's digests on one of its keys.
+
+    Each of ``actions`` comes with its digests.
+    """
     prints, names = set(scope.prints), {key.name for key in scope.keys}
     found = []
     for action, theirs in actions:
@@ -294,10 +300,10 @@ def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tu
 
 
 def waiting(held: Iterable[tuple[str, str]], queued: Iterable[tuple[str, str]], me: str) -> tuple[str, ...]:
-    """Return the sessions that wait for something this one holds, or for one of those that do, through trees too.
+    """Return the sessions that wait for something this session holds, directly or through others, trees included.
 
-    ``held`` are the keys of what this session and those that wait have open, ``queued`` those for which any wait: each
-    with its session.
+    ``held`` are the keys that this session and the waiters have open, and ``queued`` the keys that anyone waits for,
+    each with its session.
     """
     waits, holds = list(queued), list(held)
     found: set[str] = set()
@@ -310,7 +316,7 @@ def waiting(held: Iterable[tuple[str, str]], queued: Iterable[tuple[str, str]], 
 
 
 def meant(actions: Iterable[Action], find: Find) -> Action | None:
-    """Return the action that a report without an id means, out of a session's unreported and unknown ones."""
+    """Return the action that a report without an id means, among a session's unreported and unknown actions."""
     fits = sorted((a for a in actions if _fits(a, find)), key=_id, reverse=find.digest is None)
     running = (a for a in fits if a.state in (State.OPEN, State.DONE) and not a.ended)
     lost = (a for a in fits if a.state is State.UNKNOWN)

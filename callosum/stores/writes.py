@@ -1,4 +1,4 @@
-"""From a step's change to what becomes of the records it is about: what a change means, for every engine."""
+"""What a step's change means for the stored records, for every engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from callosum.stores.records import TAKEN_BACK, Record
 
 
 def opened(id: int, entry: Entry, opening: Opening) -> Action:
-    """Return the action that is opened with an entry, as it is found through its first key."""
+    """Return the action that an entry opens, as found through its first key."""
     keys = entry.keys
     key, mode = (keys[0].name, keys[0].mode) if keys else ("", Mode.WRITE)
     return Action(
@@ -53,9 +53,9 @@ def opened(id: int, entry: Entry, opening: Opening) -> Action:
 
 
 def kept(id: int, change: Change, scope: Scope) -> Record | None:
-    """Return what the change's last entry is kept as: an action, or a refused call that may still be approved.
+    """Return the record of the change's last entry: an action, or a refused call that may still be approved.
 
-    Return None if it is an entry and nothing more.
+    Return None if the entry opens nothing.
     """
     entry, opening = change.entries[-1], change.open
     if opening is None:
@@ -73,7 +73,7 @@ def kept(id: int, change: Change, scope: Scope) -> Record | None:
 
 
 def settled(record: Record, settle: Settle) -> Record:
-    """Return the record of an action that was moved on; a refused call becomes an action by it."""
+    """Return the record after an action's state changed. A refused call becomes an action by it."""
     before = record.action
     after = replace(
         before,
@@ -87,17 +87,17 @@ def settled(record: Record, settle: Settle) -> Record:
 
 
 def revised(record: Record, revision: Revision) -> Record:
-    """Return the record of an action of whose content something else is remembered."""
+    """Return the record after a revision of the action's remembered content."""
     return replace(record, action=replace(record.action, content=revision.content), raw=b"")
 
 
 def takes_back(record: Record, settle: Settle) -> bool:
-    """Return True if what the action left is undone: it is nobody's newest any more, and its look was none."""
+    """Return True if what the action did is undone: it is no session's newest action, and its read does not count."""
     return settle.state in TAKEN_BACK and record.action.state is not State.QUEUED
 
 
 def is_late(settle: Settle) -> bool:
-    """Return True if the action is done so long after it began that upkeep may have forgotten where it is found."""
+    """Return True if the action ended so long after it began that upkeep may have deleted the rows that find it."""
     return settle.state is State.DONE and settle.ended - settle.action.id > HOUR
 
 
