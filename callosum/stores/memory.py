@@ -329,7 +329,7 @@ class MemoryStore:
         return sum(1 for at in self._gates.values() if at > since)
 
     def _matters(self, action: Action, horizon: int) -> bool:
-        """Return True if an old action changed a key after an active session read it, or is the read before a change."""
+        """Return True if an old action changed a key after an active session read it, or is such a read."""
         space = action.namespace
 
         def goes_on(session: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writing a step's change, inside its transaction."""
+"""Write a step's change, inside its transaction."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _OPEN_ROW: Final = "(?, 1, ?)"  # sqlite3 is slow to bind null and bytes (it loo
 
 @lru_cache(256)
 def _of_many(statement: str, part: str, count: int) -> str:
-    """Return a statement with its one gap filled by a part for each of so many rows or values."""
+    """Return a statement whose one gap is filled with ``count`` times ``part``."""
     return statement.format(",".join([part] * count))
 
 
 class SqliteWriter(Struct, gc=False):
-    """Writes one change for one scope, after a look at it; ``now`` is the view's."""
+    """Writes one change for one scope, after its view was read; ``now`` is the view's."""
 
     execute: Execute
     known: ConnectionCache
@@ -67,7 +67,7 @@ class SqliteWriter(Struct, gc=False):
     now: int
 
     def write(self, change: Change) -> Applied:
-        """Apply everything; entries are numbered from the view's now."""
+        """Apply the change. Entries are numbered from the view's now."""
         for settle in change.settles:
             self._settle(settle)
         for revision in change.revisions:
@@ -94,7 +94,7 @@ class SqliteWriter(Struct, gc=False):
             self.known.last = seq
         return Applied(change, (now,) if seq == now else tuple(range(now, seq + 1)), now)
 
-    # --- entries ---
+    # --- Entries ---
 
     def _note(self, seq: int, entry: Entry) -> None:
         """Write an entry about an action, whose tool, tier and keys are the action's."""
@@ -135,7 +135,7 @@ class SqliteWriter(Struct, gc=False):
         )
 
     def _open(self, seq: int, entry: Entry, opening: Opening, moves: tuple[Move, ...]) -> None:
-        """Write an entry that becomes an action, with all that lets others find it."""
+        """Write an entry that becomes an action, with everything that lets other calls find it."""
         state, keys = opening.state, entry.keys
         acts = state is _DONE or state is _OPEN_STATE
         if keys is self.scope.keys:
@@ -154,7 +154,7 @@ class SqliteWriter(Struct, gc=False):
                 stored.append((key.name, key.mode._value_, own.id if own is not None else 0))
                 writes.append((name, place.mark))
         self._row(seq, entry, opening, names[0] if names else None, stored, self.scope.call if acts else None)
-        if acts and opening.host is None:  # whether a host lives is looked up each time
+        if acts and opening.host is None:  # whether a host process is alive must be looked up each time
             self.known.add_action(opened(seq, entry, opening))
         if opening.params is not None:
             self.execute(SQL["set_fact"], (f"params:{seq}", opening.params))
@@ -206,7 +206,7 @@ class SqliteWriter(Struct, gc=False):
             self.execute(_ADD_ACTION, row)
 
     def _cover(self, name: str) -> None:
-        """Note a key that covers others: a tree, or what a facet belongs to."""
+        """Note a key that covers others: a tree, or the prefix of facets."""
         in_use = self.known.covers
         for cover in covers(name):
             if in_use is not None and cover in in_use:
@@ -214,10 +214,10 @@ class SqliteWriter(Struct, gc=False):
             if self.execute(SQL["add_cover"], (cover,)).rowcount:
                 self.known.add_cover(cover)
 
-    # --- marks ---
+    # --- Marks ---
 
     def _marks(self, moves: tuple[Move, ...], acted: int, writes: Sequence[tuple[str, Mark]]) -> None:
-        """One row a key: what the session now knows and, for writes, its newest action."""
+        """Write one row per key: what the session now knows and, for writes, its newest action."""
         namespace = self.scope.namespace
         told = {scoped(namespace, move.key): move.mark for move in moves} if moves else {}
         if acted:
@@ -263,7 +263,7 @@ class SqliteWriter(Struct, gc=False):
             name = scoped(action.namespace, revision.also)
             self.execute(_of_many(SQL["add_prints"], _ROW, 1), (name, COMMITTED, action.id))
 
-    # --- settling ---
+    # --- Settling ---
 
     def _settle(self, settle: Settle) -> None:
         action, state = settle.action, settle.state
@@ -308,7 +308,7 @@ class SqliteWriter(Struct, gc=False):
             self._take_back(action)
 
     def _late(self, action: Action, ended: int) -> None:
-        """Date the change of a late report by the report, and restore marks that were forgotten meanwhile."""
+        """Date the change of a late report by the report, and restore marks that upkeep deleted meanwhile."""
         for key in action.keys if not action.lock else ():
             if key.mode is _READ:
                 continue

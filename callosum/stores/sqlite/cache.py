@@ -1,14 +1,13 @@
-"""What a connection knows of the file without asking again.
+"""What a connection knows about the file without asking again.
 
-A process that works alone on its file finds there what it has just written. SQLite tells in one cheap
-look whether anybody else has committed since (``pragma data_version``), so what was seen and what was
-written is kept until then, and what a transaction would read again is taken from here. Among several
-that write, each forgets whenever another has committed, and reads as if there were nothing here.
+A process that works alone on its file reads back what it has just written. SQLite tells cheaply whether another
+connection has committed since (``pragma data_version``). Until then, everything that was read and written is kept, and
+what a transaction would read again comes from here. If several processes write, each forgets everything whenever
+another has committed.
 
-Kept are only facts that make most reads needless: the newest entry, keys on which nobody but one session
-was ever about, the actions this connection opened, and, once it has been left alone for a while, the trees and
-facets in use, which are few. Whoever changes anything of that in another way than
-by ``Apply`` says ``forget``.
+Only facts that make most reads unnecessary are kept: the newest entry, keys that only one session has ever touched, the
+actions this connection opened and, once it has been alone for a while, the trees and facets in use, which are few. Code
+that changes any of this without ``SqliteWriter`` must call ``forget``.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 MOST_KEYS: Final = 4096
 MOST_ACTIONS: Final = 256
 CALM: Final = 8
-"""After so many transactions in a row without a commit of another connection the covers are read as a whole."""
+"""Number of transactions in a row without another connection's commit after which all covers are read."""
 _VERSION: Final = "pragma data_version"
 
 
 class Alone(Struct, frozen=True, gc=False):
-    """A key of which only ``session`` has a mark, if anybody has; no tree in use covers it, nor has it facets.
+    """A key that only this session has marked. No tree in use covers it and it has no facets.
 
-    If it is a facet, nobody has a mark of the whole.
-    ``acted`` is the session's newest action there, None if it has none; ``there`` whether it has a row.
+    If the key is a facet, no session has marked its whole. ``acted`` is the session's newest action there, None if it
+    has none; ``there`` is True if the session has a row.
     """
 
     session: str
@@ -45,11 +44,11 @@ class Alone(Struct, frozen=True, gc=False):
 
 
 class ConnectionCache:
-    """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
+    """Facts of one connection. They hold inside a transaction after ``refresh`` was called in it.
 
-    ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
-    (actions as they were opened, nothing settled since) by id. ``covers`` are all rows of that table, None if they
-    must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
+    ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, and ``opened``
+    (actions as they were opened, not settled since) by id. ``covers`` holds all rows of that table, None if they must
+    be asked for. ``crowds`` hold what never changes, so they outlast commits of others. All are bounded.
     """
 
     __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "opened")
@@ -60,7 +59,7 @@ class ConnectionCache:
         self._forget_facts()
 
     def forget(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         self.crowds.forget()
         self._forget_facts()
 
@@ -68,18 +67,18 @@ class ConnectionCache:
         self.last = -1
         self.keys: dict[str, Alone] = {}
         self._wholes: set[str] = set()
-        """Keys of which a facet is among ``keys``."""
+        """Keys that have a facet among ``keys``."""
         self.opened: dict[int, Action] = {}
         self.covers: set[str] | None = None
         self._calm = 0
 
     @property
     def alone(self) -> bool:
-        """Whether no other connection has committed for many transactions."""
+        """Return True if no other connection has committed for many transactions."""
         return self._calm >= CALM
 
     def refresh(self, execute: Execute) -> None:
-        """Forgets everything if another connection has committed since the last time."""
+        """Forget everything if another connection has committed since the last call."""
         (version,) = execute(_VERSION).fetchone()
         if version != self._version:
             self._version = version
@@ -91,7 +90,7 @@ class ConnectionCache:
                 self.covers = {name for (name,) in rows} if len(rows) <= MOST_COVERS else None
 
     def add_key(self, name: str, alone: Alone) -> None:
-        """Note who is alone on a key."""
+        """Note that a session is alone on a key."""
         if len(self.keys) >= MOST_KEYS:
             self.forget_keys()
         self.keys[name] = alone
@@ -100,7 +99,7 @@ class ConnectionCache:
             self._wholes.add(whole)
 
     def forget_keys(self, name: str = "") -> None:
-        """Forget who is alone on a key and its facets, or on all keys."""
+        """Forget which session is alone on a key and its facets, or on all keys."""
         if not name or name in self._wholes:
             self.keys.clear()
             self._wholes.clear()
@@ -108,7 +107,7 @@ class ConnectionCache:
             self.keys.pop(name, None)
 
     def add_cover(self, name: str) -> None:
-        """Note a cover that was not in use before. Keys that it covers are no longer somebody's alone."""
+        """Note a cover that was not in use before. No session is alone any more on the keys that it covers."""
         self.forget_keys()
         if self.covers is not None:
             self.covers.add(name)
@@ -126,7 +125,7 @@ class ConnectionCache:
             del self.keys[name]
 
     def add_action(self, action: Action) -> None:
-        """Note an action that was opened, in place of the oldest if there are many."""
+        """Note an action that was opened, in place of the oldest one if there are many."""
         opened = self.opened
         if len(opened) >= MOST_ACTIONS:
             del opened[next(iter(opened))]

@@ -1,7 +1,7 @@
-"""The clock of a SQLite store: the wall clock on which the processes that work on the file agree.
+"""The clock of a SQLite store: the wall clock on which the processes that share the file agree.
 
 The store keeps one pair of wall clock and boot clock, with the id of the boot. A process of the same boot whose own
-pair differs uses the store's, so that one wrong clock ends no leases and makes none that last too long.
+pair differs uses the store's. So one wrong clock ends no leases early and makes none last too long.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TOLERANCE: Final = 2 * SECOND
 
 
 class AgreedClock:
-    """Now, in microseconds since 1970. Between two calls of ``agree`` it follows the boot clock, which nobody sets.
+    """The time in microseconds since 1970. Between two calls of ``agree`` it follows the boot clock, which nobody sets.
 
-    ``probe`` is a file to which the machine's own time can be asked: it gets it as the time of its last change.
+    ``probe`` is a file that tells the machine's own time: touching it sets the time of its last change.
     """
 
     def __init__(self, probe: Path) -> None:
@@ -41,11 +41,11 @@ class AgreedClock:
         return time.time_ns() // 1000 if offset is None else time.clock_gettime_ns(BOOT_CLOCK) // 1000 + offset
 
     def agree(self, execute: Execute) -> None:
-        """Compare this process's clock with the store's, and follow the right one. Not within a transaction."""
+        """Compare this process's clock with the store's and follow the right one. Do not call it in a transaction."""
         boot = boot_id()
         if not boot:
             return
-        with suppress(sqlite3.Error):  # a file that cannot be read or written now has its own error later
+        with suppress(sqlite3.Error):  # a file that cannot be read or written now raises its own error later
             stored, leased, last = execute(SQL["clock"]).fetchone()
             mine = time.time_ns() // 1000 - _boot()
             theirs = _offset_of(stored, boot)
@@ -62,7 +62,7 @@ class AgreedClock:
                 self.apart = 0
 
     def _machine(self, mine: int) -> int:
-        """Return the machine's difference of wall and boot clock, where that of this process alone is wrong."""
+        """Return the machine's difference of wall and boot clock, if only this process's difference is wrong."""
         try:
             os.utime(self._probe)
             found = self._probe.stat().st_mtime_ns // 1000 - _boot()
@@ -76,7 +76,7 @@ def _boot() -> int:
 
 
 def _offset_of(stored: object, boot: str) -> int | None:
-    """Return the difference of wall and boot clock that the store keeps, None if it keeps none of this boot."""
+    """Return the difference of wall and boot clock that the store keeps, None if it has none for this boot."""
     words = stored.split() if isinstance(stored, str) else []
     if len(words) != 3 or words[0] != boot or not (words[1] + words[2]).isdecimal():
         return None

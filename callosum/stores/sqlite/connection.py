@@ -1,10 +1,10 @@
-"""Opening the file, and taking turns with other writers.
+"""Open the file, and take turns with other writers.
 
-Turns: ``BEGIN IMMEDIATE`` without SQLite's busy handler, which lets some writers starve for over a
-second. Only when the file is busy, writers line up behind a lock on a side file (the kernel frees it
-when a process dies), and the first in line polls.
+Writers use ``BEGIN IMMEDIATE`` without SQLite's busy handler, which lets some writers starve for over a second. Only
+when the file is busy, writers queue for a lock on a side file (the kernel frees it when a process dies), and the first
+one in the queue polls.
 
-A file that is not ours, or of another schema, is refused before anything is written into it.
+A file of another program or with another schema is refused before anything is written into it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from callosum.stores.sqlite.statements import SQL
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - Windows: writers retry without lining up
+except ImportError:  # pragma: no cover - Windows: writers retry without a queue
     fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("callosum")
@@ -41,48 +41,48 @@ Execute = Callable[..., sqlite3.Cursor]
 APPLICATION_ID: Final = 0x43414C4F  # "CALO"
 SCHEMA: Final = 1
 BUSY_SECONDS: Final = 10.0
-"""How long a transaction waits for its turn before ``StoreUnavailable``."""
+"""Seconds that a transaction waits for its turn before it raises ``StoreUnavailable``."""
 LOOK_EVERY: float = 0.5
-"""How often it is checked that the file is still there, in seconds."""
+"""Seconds between two checks that the file is still there."""
 LOG_LIMIT: Final = 16 * 1024 * 1024
-"""Size in bytes at which the write-ahead log is cut back, even if that takes a wait for readers."""
+"""Size in bytes at which the write-ahead log is truncated, even if that means waiting for readers."""
 _LOG_EVERY: Final = 256
-"""After how many transactions of a connection the log's size is looked at."""
+"""Number of a connection's transactions between two checks of the log's size."""
 _TEND_AFTER: Final = 400
-"""After how many requests the log is moved into the file by who tends it: some megabytes."""
+"""Number of requests, some megabytes, after which ``tend`` moves the log into the file."""
 _CACHE: Final = -16_000
-"""Pages that a connection keeps, in kB (negative, as SQLite has it)."""
+"""Size of a connection's page cache in kB (negative, as SQLite expects it)."""
 _SMALL_CACHE: Final = -1000
 _LOG_WAIT: Final = 300
-"""How long readers are waited for when the log is cut back, in milliseconds."""
+"""Milliseconds to wait for readers when the log is truncated."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
-_PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
-_PAIRS: Final = struct.Struct("<QQQQ")  # what was committed last by whoever waited, and what is synced
+_PAIR: Final = struct.Struct("<QQ")  # the file's inode, and the entry
+_PAIRS: Final = struct.Struct("<QQQQ")  # what waiting processes committed last, and what is synced
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
 _SYNC_SECONDS: Final = 1.0
 _SETTLED: Final = 50_000_000
 """Nanoseconds after which a folder's next change surely has another time: file systems count in coarse steps."""
 _ASK_AGAIN: Final = 0.2
-"""Seconds between two looks whether a changed store was accepted."""
+"""Seconds between two checks whether a changed store was accepted."""
 _LET_GO: Final = 1.0
-"""Seconds to wait for other threads to end what they do with their connections before a damaged log is put back."""
+"""Seconds to wait until other threads stop using their connections, before a damaged log is put back."""
 _LET_GO_SOON: Final = 0.02
-"""The same before a database is opened for writing."""
+"""Seconds to wait for the same before a database is opened for writing."""
 _POLL_SYNC: Final = 0.0001
 _POLL_SOON: Final = 0.0005
 _POLL_MOST: Final = 0.002
 _PATIENT: Final = 0.1
-"""After so many seconds in line it is looked only every ``_POLL_MOST``: until then a turn is let lie for less."""
+"""Seconds in the queue after which the file is polled only every ``_POLL_MOST``; before that more often."""
 _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
 
 class Busy(Exception):
-    """Another connection has the file just now."""
+    """Another connection has the file now."""
 
 
 class _Forks:
-    """Counts how often this process was forked off: a connection must not cross a fork."""
+    """Counts the forks before this process, because a connection must not cross a fork."""
 
     count = 0
 
@@ -96,9 +96,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class SqliteConnection:
-    """One thread's connection, its one cursor's ``execute``, what it knows, and in which process it was opened.
+    """One thread's connection: its cursor's ``execute``, what it knows, and the process in which it was opened.
 
-    One cursor serves all statements: every one of them is read to its end before the next.
+    One cursor runs all statements, because each is read to its end before the next.
     """
 
     __slots__ = (
@@ -124,22 +124,22 @@ class SqliteConnection:
 
     connection: sqlite3.Connection
     execute: Execute
-    """Both are there once ``born`` is not negative."""
+    """Both are set once ``born`` is not negative."""
 
     def __init__(self) -> None:
         self.known = ConnectionCache()
         self.born = -1
         self.changes = 0
-        """How often the files had been found changed when this was opened."""
+        """Number of times that the files had been found changed when this connection was opened."""
         self.busy = False
-        """Whether its thread uses the connection, so that no other thread may close it."""
+        """True while its thread uses the connection, so that no other thread may close it."""
         self.inode = 0
         self.folder: tuple[int, int] | None = None
-        """The folder's inode and last change when its files were seen to be those that are open."""
+        """Inode and last change of the folder when its files were last seen to be the open ones."""
         self.entry = 0
-        """Newest entry that the last durable transaction wrote or saw."""
+        """Newest entry that the last durable transaction wrote or read."""
         self.upto = 0
-        """Up to which entry this connection synced by itself."""
+        """Entry up to which this connection itself synced."""
         self.watch: LogWatch | None = None
         self.looked: float = 0
         self.begun = 0
@@ -151,14 +151,14 @@ class SqliteConnection:
 
 
 class _Here(threading.local):
-    """This thread's link; a plain object behind it, as every look into thread-local data costs."""
+    """This thread's connection. It is a plain object, because every access to thread-local data is expensive."""
 
     def __init__(self) -> None:
         self.link = SqliteConnection()
 
 
 class SqliteConnections:
-    """One connection a thread, reopened after fork."""
+    """One connection per thread, reopened after a fork."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -170,9 +170,9 @@ class SqliteConnections:
         self._guard = threading.RLock()
         self._tended = False
         self._replaced = 0
-        """How often the path was found to lead to another file than the one that was open."""
+        """Number of times that the path was found to lead to another file than the open one."""
         self._changes = 0
-        """How often that, or a change of the log, was found since this process began."""
+        """Number of times that this, or a change of the log, was found in this process."""
         self._upto = (0, 0)
         self._full = False
         self.receipt = Receipt(Path(f"{path}.receipt"))
@@ -181,28 +181,27 @@ class SqliteConnections:
         """Why calls of tiers 3 and 4 are refused; empty if they are not."""
         self._asked = 0.0
         self.written = 0
-        """How many requests were tried since the log was tended."""
+        """Number of requests since the log was last moved into the file."""
 
     def get(self) -> sqlite3.Connection:
-        """Return this thread's connection, opening (and making) the file if need be. Not within a transaction.
+        """Return this thread's connection; open it, and create the file, if necessary. Do not call it in a transaction.
 
-        ``rest`` tells that it is used no more.
+        ``rest`` ends its use.
         """
         link = self._here.link
-        link.busy = True  # before the look at the generation: who closes idle connections begins a new one first
+        link.busy = True  # before the check of the generation, because a thread that closes idle connections first begins a new one
         self._look(link)
         if self._is_left(link):
             self._connect(link)
         if self._tended and not (link.tended or link.small):
-            link.small = True  # one thread writes, the others only look now and then
+            link.small = True  # one thread writes; the others only read now and then
             link.execute(f"pragma cache_size = {_SMALL_CACHE}")
         return link.connection
 
     def begin(self, *, wait: bool = True) -> SqliteConnection:
-        """Start a write transaction, in turn, and return what runs its statements.
+        """Start a write transaction in turn. Return the connection that runs its statements.
 
-        ``rest`` tells that it is over. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without
-        ``wait``.
+        ``rest`` ends it. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
         """
         link = self._here.link
         link.busy = True
@@ -223,7 +222,7 @@ class SqliteConnections:
             if not wait:
                 raise Busy from None
             self._line_up(link)
-        if self._is_left(link):  # after the look above: the log that it would write to may be gone
+        if self._is_left(link):  # after the check above, because the log it would write to may be gone
             execute("rollback")
             return self.begin(wait=wait)
         return link
@@ -233,9 +232,9 @@ class SqliteConnections:
         self._here.link.busy = False
 
     def _cut_log(self, execute: Execute, limit: int = LOG_LIMIT) -> None:
-        """Cuts the write-ahead log back if it grew too large.
+        """Truncate the write-ahead log if it grew too large.
 
-        SQLite's own checkpoints cannot start it anew while readers overlap without a gap.
+        SQLite's own checkpoints cannot restart it while readers overlap without a gap.
         """
         try:
             if Path(f"{self.path}-wal").stat().st_size <= limit:
@@ -249,10 +248,10 @@ class SqliteConnections:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
 
     def tend(self) -> None:
-        """Move what is committed from the log into the file, from a thread of its own.
+        """Move committed pages from the log into the file, from a thread of its own.
 
-        From the first time on, committing no longer does so. While others commit, the log's end cannot
-        be reached from here; ``begin`` does the little that is left once the log is large.
+        After the first call, commits no longer do so. While others commit, this thread cannot reach the log's end;
+        ``begin`` does the small rest once the log is large.
         """
         self._tended = True
         if self.written < _TEND_AFTER:
@@ -265,7 +264,7 @@ class SqliteConnections:
         if not link.tended:
             link.tended = True
             execute("pragma wal_autocheckpoint = 0").fetchall()
-            # The thread that never waits writes nearly all there is; the others only now and then.
+            # The thread that never waits writes nearly everything; the others write only now and then.
             execute(f"pragma cache_size = {_CACHE if served else _SMALL_CACHE}")
         if self._full:
             self._full = False
@@ -277,9 +276,9 @@ class SqliteConnections:
             self._cut_log(execute, LOG_LIMIT * 8)
 
     def _look(self, link: SqliteConnection) -> None:
-        """Look now and then whether the path still leads to the file that is open: what another gets is lost.
+        """Check now and then that the path still leads to the open file, because what another file gets is lost.
 
-        Who finds that it does not finds it for all threads: each of them connects anew, between transactions.
+        A thread that finds another file finds it for all threads: each of them reconnects between transactions.
         """
         now = time.monotonic()
         if now - link.looked < LOOK_EVERY:
@@ -289,14 +288,14 @@ class SqliteConnections:
             return
         if self._is_there(link):
             with suppress(OSError):
-                self.receipt.attach()  # where somebody removed it, it is written anew
+                self.receipt.attach()  # writes the receipt again if it was removed
             if link.watch is None or self._look_at_log(link):
                 self.clock.agree(link.execute)
             return
         self._leave(link, f"{self.path} was removed or replaced while in use")
 
     def _leave(self, link: SqliteConnection, why: str) -> bool:
-        """Have every thread connect anew, each before its next transaction. Return False if that was said before."""
+        """Make every thread reconnect before its next transaction. Return False if that was already requested."""
         with self._guard:
             if self._is_left(link):
                 return False
@@ -306,7 +305,7 @@ class SqliteConnections:
             return True
 
     def _is_left(self, link: SqliteConnection) -> bool:
-        """Return whether this connection is to be used no more: it may have open what was removed."""
+        """Return True if this connection must not be used any more, because it may have a removed file open."""
         return link.born != _Forks.count + self._replaced
 
     def _is_there(self, link: SqliteConnection) -> bool:
@@ -315,13 +314,13 @@ class SqliteConnections:
         except OSError:
             return False
 
-    # --- what was acknowledged stays ---
+    # --- What was acknowledged stays ---
 
     def check_files(self, link: SqliteConnection) -> None:
-        """Make sure, before an acknowledgement, that what was committed went where others find it.
+        """Check, before an acknowledgement, that what was committed is where other processes find it.
 
-        Raises ``StoreChanged`` if the database or its log was removed, replaced or cut off under the connection, and
-        ``StoreUnavailable`` if another thread found that since the transaction began: what became of it is not known.
+        Raises ``StoreChanged`` if the database or its log was removed, replaced or truncated under the connection, and
+        ``StoreUnavailable`` if another thread found that since the transaction began: its fate is unknown.
         """
         if link.changes != self._changes:
             raise StoreUnavailable(self._anew())
@@ -339,10 +338,10 @@ class SqliteConnections:
         return f"{self.path} was opened anew meanwhile"
 
     def _folder_state(self) -> tuple[int, int] | None:
-        """Return what differs once a file of the folder was removed or replaced; None if it has only just changed.
+        """Return a value that differs once a file of the folder was removed or replaced; None if it changed just now.
 
-        Asked in place of the log at each acknowledgement. Linux gives a file whose times were asked for a new time at
-        its next write, and then the sync after it takes a third longer.
+        Each acknowledgement checks this instead of the log: after the times of a file were read, Linux gives it a new
+        time at its next write, and the sync after that takes a third longer.
         """
         try:
             found = os.stat(self._folder)  # noqa: PTH116 - half the time of a Path's

@@ -1,4 +1,4 @@
-"""The SQLite store as records that can be carried into another store, and back."""
+"""Export the SQLite store as records that another store can load, and load such records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from callosum.stores.statements import SHARED, load
 
 
 class SqliteExport(SqlExport):
-    """The store in the file ``path``; it is made if it is absent."""
+    """The store in the file ``path``, which is created if it is absent."""
 
     shared = load(
         SHARED,
@@ -68,7 +68,7 @@ class SqliteExport(SqlExport):
     def openness(self, state: State) -> int:
         return 0 if state is State.UNKNOWN else 1
 
-    def reads(self, page: Sequence[Any]) -> rows.Reads:  # noqa: ARG002 - a query costs no journey: one for each look
+    def reads(self, page: Sequence[Any]) -> rows.Reads:  # noqa: ARG002 - a query is cheap here, so there is one for each read
         return lambda session, moment: self.read(SQL["reads"], (moment, moment + NEXT, session))
 
     def sessions(self, after: str) -> Iterator[Page]:

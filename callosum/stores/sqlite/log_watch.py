@@ -1,13 +1,13 @@
-"""Watch the write-ahead log: whether it was removed or cut off while a connection relies on it.
+"""Watch the write-ahead log: detect that it was removed or truncated while a connection relies on it.
 
-SQLite finds its frames by an index in shared memory and never asks whether the file still has them. A log that
-somebody truncated goes on growing behind a hole, and everything in it is gone once the processes end.
+SQLite finds its frames by an index in shared memory and never checks whether the file still has them. A log that
+something truncated keeps growing behind a hole, and everything in it is lost once the processes end.
 
 A log is a header and frames, each of which repeats two numbers of the header (salts)::
 
     header | frame 0 | frame 1 | ... | the last one | frames of an older log, with other salts
 
-Once all of it is in the database, SQLite begins anew with another header and writes over the older frames.
+Once all of it is in the database, SQLite starts again with another header and overwrites the older frames.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Final
 
 _HEADER: Final = 32
 _FRAME: Final = 24
-"""Bytes of a frame's header, in front of its page."""
+"""Length in bytes of a frame's header, which precedes its page."""
 _PAGE: Final = slice(8, 12)
-"""Where the log's header has the size of a page."""
+"""Position of the page size in the log's header."""
 _SALTS: Final = slice(16, 24)
 _FRAME_SALTS: Final = 8
-"""Where a frame's header has the salts, which are eight bytes."""
+"""Position of the salts in a frame's header. They are eight bytes."""
 
 
 class LogWatch:
-    """What one connection saw last of the log that is open as ``file``."""
+    """What one connection last saw of the log that is open as ``file``."""
 
     __slots__ = ("_count", "_grew", "_header", "_left", "_salts", "_stride", "emptied", "file", "inode")
 
@@ -36,24 +36,24 @@ class LogWatch:
         self._header = self._salts = b""
         self._stride = _FRAME
         self._count = 0
-        """How many frames were there, from the first one on without a gap."""
+        """Number of frames without a gap, from the first one on."""
         self._grew = 1
-        """How many frames had come at the last look that found some: mostly as many come again."""
+        """Number of new frames at the last check that found some; mostly the same number comes again."""
         self._left = 0
-        """How many frames fitted in at the first look: a crash of the machine may leave some behind a gap."""
+        """Number of frames that fitted in at the first check. A crash of the machine may leave some behind a gap."""
         self.emptied = False
-        """Whether the log was found empty after it had something: a checkpoint did that, or somebody else."""
+        """True if the log was found empty after it had content: a checkpoint did that, or something else."""
 
     def is_whole(self) -> bool:
-        """Return whether everything is still there that was there at the last look, and look anew.
+        """Return True if everything from the last check is still there, and check again.
 
-        An empty log counts as whole: a checkpoint may have just moved all of it into the database.
+        An empty log counts as whole, because a checkpoint may have just moved all of it into the database.
         """
         while True:
             header = os.pread(self.file, _HEADER, 0)
             if self._look(header):
                 return True
-            if os.pread(self.file, _HEADER, 0) == header:  # else the log began anew meanwhile
+            if os.pread(self.file, _HEADER, 0) == header:  # otherwise the log started again meanwhile
                 return False
 
     def _look(self, header: bytes) -> bool:
@@ -71,19 +71,19 @@ class LogWatch:
             return False
         if fitting > max(count, self._left) and self._has(fitting - 1):  # it grew: the last frame is at its end
             self._count = fitting
-            return self._has(count)  # else there is a gap
+            return self._has(count)  # otherwise there is a gap
         if fitting != count and header:
             self._count = self._far(count)
         return True
 
     def _far(self, count: int) -> int:
-        """Return the number of frames, of which ``count`` are known; there may be thousands more."""
+        """Return the number of frames. ``count`` are known; there may be thousands more."""
         first, step = count, self._grew
         if self._has(count + step - 1):
             count, step = count + step, 1
             while self._has(count + step - 1):
                 count, step = count + step, step * 2
-        end = count + step - 1  # this frame is not there, nor is any behind it
+        end = count + step - 1  # this frame is absent, and so are all after it
         while count < end:
             middle = (count + end) // 2
             if self._has(middle):
@@ -94,11 +94,11 @@ class LogWatch:
         return count
 
     def _has(self, number: int) -> bool:
-        """Return whether there is a frame of this log, and not one of an older log or nothing."""
+        """Return True if there is a frame of this log, rather than one of an older log or nothing."""
         return os.pread(self.file, 8, _HEADER + number * self._stride + _FRAME_SALTS) == self._salts
 
     def take(self) -> bytes:
-        """Return all that is in the log, and leave it empty."""
+        """Return the whole log and leave it empty."""
         found = os.pread(self.file, os.fstat(self.file).st_size, 0)
         os.ftruncate(self.file, 0)
         return found

@@ -1,4 +1,4 @@
-"""What a brief looks up in a SQLite store."""
+"""What a brief reads from a SQLite store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callosum.stores.sqlite.statements import SQL
 
 
 class SqliteNeighbours(sql_neighbours.SqlNeighbours):
-    """One look around a session."""
+    """One lookup around a session."""
 
     def __init__(self, execute: Execute, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
         super().__init__(namespace, sessions, probe)
@@ -24,7 +24,7 @@ class SqliteNeighbours(sql_neighbours.SqlNeighbours):
         return self._execute(SQL[query], given).fetchall()
 
     def on(self, names: list[str]) -> Iterable[Sequence[Any]]:
-        """One statement for each sort of what is there: mostly there is little."""
+        """Use one statement for each sort of rows: mostly there are few."""
         for name, is_live, is_known, is_crowded in self._rows("which", names=names):
             queries = [("live_on", 1), ("live_on", 0)] if is_live else []
             if is_known:

@@ -1,4 +1,4 @@
-"""Put a saved database in the place of a gate's."""
+"""Replace a gate's database by a saved one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from callosum.errors import StoreError
 from callosum.stores.sqlite.connection import explained, refuse_foreign
 
 ASIDE: Final = ".before-restore"
-"""What is added to the name of the database that was there."""
+"""Suffix for the name of the database that was there."""
 
 
 def replace_file(backup: Path, path: Path) -> None:
-    """Copy ``backup`` to ``path``; what was there is kept under the same name with ``ASIDE`` behind it.
+    """Copy ``backup`` to ``path``. The previous file is kept under its name with the suffix ``ASIDE``.
 
-    Raises ``StoreError`` if the backup is no database of Callosum, or if an earlier one is still kept aside.
+    Raises ``StoreError`` if the backup is not a database of Callosum, or if an earlier file is still kept aside.
     """
     if not backup.is_file():
         raise StoreError(f"there is no file {backup}")
@@ -35,7 +35,8 @@ def replace_file(backup: Path, path: Path) -> None:
             source.backup(target)
         for end in ("-wal", "-shm"):
             Path(f"{fresh}{end}").unlink(missing_ok=True)
-        # The log belongs to the database: both go aside, the log first, so that no crash leaves it to another.
+        # The log belongs to the database, so both go aside. The log goes first, so that no crash leaves it to another
+        # database.
         for end in ("-wal", ""):
             if Path(f"{path}{end}").exists():
                 Path(f"{path}{end}").rename(f"{aside}{end}")

@@ -13,7 +13,7 @@ from callosum.stores.sql_neighbours import BELOW
 from callosum.stores.statements import load
 
 CROWD: Final = 16
-"""With more marks than this a key is crowded: its marks stand in an index by their change."""
+"""Number of marks above which a key is crowded: its marks then have an index by their change."""
 MOST_COVERS: Final = 1000
 
 SQL: Final = load(
@@ -33,11 +33,11 @@ SQL: Final = load(
         "left": LEFT,
         "most_body": MAX_KEPT,
         "most_covers": MOST_COVERS + 1,
-        "most_live": 250,  # live rows that `underway` looks at
+        "most_live": 250,  # live rows that `underway` reads
         "most_marks": CROWD + 1,
         "nearby": MAX_NEARBY_SESSIONS,
         "recent_asks": RECENT,
-        "searched": 20_000,  # entries among which a report without an id is looked for, where no index helps
+        "searched": 20_000,  # entries among which a report without an id is searched, where no index helps
         "shown_below": 24,
         "stays": STAYS,
     },

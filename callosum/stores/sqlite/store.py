@@ -1,9 +1,9 @@
-"""The store over one SQLite file.
+"""The store in one SQLite file.
 
-Durability: every commit survives ``kill -9`` at any point (``PRAGMA synchronous = NORMAL``). A batch with
-a durable scope is answered only after the write-ahead log is synced too, which is what
-``synchronous = FULL`` does inside the commit; done after it, nobody waits for the disk while the file
-is locked. What is not durable may lose its last moments in a power cut.
+Durability: every commit survives ``kill -9`` at any point (``PRAGMA synchronous = NORMAL``). A batch with a durable
+scope is answered only after the write-ahead log was synced too. ``synchronous = FULL`` would sync inside the commit;
+syncing after it means that nothing waits for the disk while the file is locked. What is not durable may lose its last
+moments in a power failure.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from callosum.stores.sqlite.view import SqliteCache, SqliteView
 
 
 def _newest(answers: list[Applied | Exception], last: int) -> int:
-    """Up to which moment a batch must be on disk: what it wrote, and where it wrote nothing all that it has seen.
+    """Return the entry up to which a batch must be on disk: what it wrote, or, if it wrote nothing, all it has read.
 
-    ``last`` is the newest entry. Who waits in line looks again and again: where nobody has written, nothing is synced.
+    ``last`` is the newest entry. Waiters poll again and again: if nothing was written, nothing is synced.
     """
     return max((_written(one, last) for one in answers if isinstance(one, Applied)), default=0)
 
@@ -58,7 +58,7 @@ def _written(applied: Applied, last: int) -> int:
 
 
 class _Swept:
-    """How far this process has come in forgetting."""
+    """Progress of this process in deleting what is no longer needed."""
 
     def __init__(self) -> None:
         self.call = 0
@@ -69,8 +69,8 @@ class _Swept:
 class SqliteStore:
     """A store in one SQLite file.
 
-    ``path`` is created (with its folder, private to the user) if it is absent. A file that is not
-    ours, or of another schema, is refused and left as it is. ``clock`` and ``probe`` are for tests.
+    ``path`` is created (with its folder, private to the user) if it is absent. A file of another program or with
+    another schema is refused and left unchanged. ``clock`` and ``probe`` are for tests.
     """
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None, probe: Probe = alive) -> None:
@@ -82,14 +82,14 @@ class SqliteStore:
         self._swept = _Swept()
         self._pass = Pass()
         self._damaged = False
-        """Whether a damaged page was met, so that a proof looks at all of them."""
+        """True after a damaged page was found, so that ``prove`` checks all pages."""
         self._connections.get()
         self._connections.rest()
 
     def close(self) -> None:
         self._connections.close()
 
-    # --- transact ---
+    # --- Transactions ---
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         try:
@@ -138,7 +138,7 @@ class SqliteStore:
         return answers
 
     def _committed(self, requests: Sequence[Request], *, wait: bool = True) -> tuple[list[Applied | Exception], int]:
-        """Run and commit a batch; return with the answers up to which entry it must be synced (0: need not)."""
+        """Run and commit a batch. Return the answers and the entry up to which it must be synced (0: need not be)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
         try:
@@ -152,7 +152,7 @@ class SqliteStore:
                             answers.append(refusal(self._connections.changed))
                             continue
                         if not durable:
-                            self._connections.prepare_sync(link)  # before anything is committed that needs it
+                            self._connections.prepare_sync(link)  # before the commit of anything that needs it
                             durable = True
                     look = SqliteView(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
@@ -169,7 +169,7 @@ class SqliteStore:
                 execute("commit" if wrote else "rollback")
             except BaseException:
                 self._connections.undo()
-                self._memory.sessions.clear()  # may hold what was just undone
+                self._memory.sessions.clear()  # may hold what was just rolled back
                 raise
         except (sqlite3.Error, OSError) as error:  # as in `_explained`, which costs more
             raise self._explain(error) from error
@@ -177,12 +177,12 @@ class SqliteStore:
             self._connections.rest()
         if durable:
             link.entry = max(known.last, 0)
-        # Up to the newest entry that was written or seen: an answer must be on disk, and so what it goes by.
+        # Up to the newest entry that was written or read: an answer must be on disk, and so must what it depends on.
         return answers, _newest(answers, known.last) if durable else 0
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn the driver's errors into ours. A file that could only be read is opened anew, for that may change."""
+        """Turn the driver's errors into Callosum's. Reopen a file that could only be read, because that may change."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -198,7 +198,7 @@ class SqliteStore:
             self._connections.examine(error)
         return explain(error, self.path)
 
-    # --- reading ---
+    # --- Reading ---
 
     @contextmanager
     def _reading(self) -> Iterator[Execute]:
@@ -319,11 +319,10 @@ class SqliteStore:
         found = [entry_of(row) for row in rows]
         return found[::-1] if newest else found
 
-    # --- upkeep: each part goes on from where it stopped, so that a round costs its budget and not the
-    # size of the table ---
+    # --- Upkeep: each part continues where it stopped, so that a round costs its budget and not the size of the table ---
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
-        """As in ``Store``. Looks first, and takes the file from who writes only for what is to be forgotten."""
+        """Delete as ``Store.maintain`` does. Read first, and lock the file only to delete."""
         before = horizon - HOUR
         with self._explained():
             execute = self._connections.get().execute
@@ -355,7 +354,7 @@ class SqliteStore:
         return [(seq,) for seq, remembered in rows if remembered]
 
     def _old_prints(self, execute: Execute, horizon: int, budget: int) -> list[tuple[str, bytes, int, int]]:
-        """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
+        """Return digests of actions that no window reaches. An action without an outcome stays until it has one."""
         rows = execute(SQL["prints"], (horizon, *self._swept.print, budget)).fetchall()
         self._swept.print = rows[-1][:3] if len(rows) == budget else ("", b"", 0)
         old = [row for row in rows if row[3]]
@@ -363,15 +362,16 @@ class SqliteStore:
         return [(*row[:3], horizon) for row in old if row[1] != COMMITTED or row[2] not in stays]
 
     def _counting(self, execute: Execute, ids: Collection[int]) -> frozenset[int]:
-        """Those of these actions whose commitments still count."""
+        """Return those of these actions whose commitments still count."""
         rows = execute(SQL["contents"], (as_json(sorted(ids)),)).fetchall() if ids else ()
         return counting(rows, self._clock())
 
     def _old_marks(self, execute: Execute, before: int, budget: int) -> list[tuple[str, str, int, int]]:
-        """Mark live as long as their session's last call plus the longest window.
+        """Return the marks of sessions whose last call is older than the longest window.
 
-        A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
-        look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
+        A change outlives its session as long as another active session read the key before it (or wrote, where that
+        counts as a read), because ``stale`` has no time window. It also stays while it has no outcome, so that others
+        find the outcome once it arrives.
         """
         rows = execute(SQL["next_marks"], (before, *self._swept.mark, budget)).fetchall()
         self._swept.mark = rows[-1][:2] if len(rows) == budget else ("", "")
@@ -399,7 +399,9 @@ class SqliteStore:
                 if free:
                     link.execute(SQL["set_left"], (LEFT, max(free)))
                 link.known.forget()
-                link.execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
+                link.execute(
+                    "commit"
+                )  # not synced: the caller keeps its copy, and readers skip an entry that appears twice
             except BaseException:
                 self._connections.undo()
                 raise
@@ -443,7 +445,7 @@ class SqliteStore:
         return [row[0] for row in rows]
 
     def _needless(self, execute: Execute, rows: Rows, horizon: int) -> Rows:
-        """Those of these entries that nobody needs."""
+        """Return those of these entries that nothing needs."""
         before = horizon - HOUR
         held = [
             Held(seq, name, session, found[0], bool(found[1]))

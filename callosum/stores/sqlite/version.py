@@ -1,4 +1,4 @@
-"""Which version the tables in a file have, without touching it."""
+"""The schema version of a file, read without changing the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KNOWN = SCHEMA
 
 
 def found(path: Path) -> int | None:
-    """Return the version of the tables, None without tables. Raises ``StoreError`` for another program's file."""
+    """Return the schema version, None without tables. Raises ``StoreError`` for another program's file."""
     if not path.exists() or path.stat().st_size == 0:
         return None
     address = f"{path.absolute().as_uri()}?mode=ro"

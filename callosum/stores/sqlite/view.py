@@ -1,10 +1,10 @@
-"""Building a step's view, inside its transaction.
+"""Build a step's view, inside its transaction.
 
-Most calls meet nobody, so one statement asks for all that is nearly always empty (the earlier answer
-for this call, trees and facets in use, live actions, acts of the same content), and what it does not
-find is not looked up again. One more statement a key brings the marks with each session's newest
-action there. What the connection knows already (``known``) is not asked for. No statement reads more
-rows than ``LATEST``, except for live actions: all are seen, but of very many on a key most as numbers (``crowd``).
+Most calls conflict with nothing, so one statement asks for everything that is nearly always empty: the earlier decision
+on this call, trees and facets in use, live actions, actions with the same content. What it does not find is not looked
+up again. One more statement per key returns the marks with each session's newest action there. What the connection
+already knows (``known``) is not asked for. No statement reads more than ``LATEST`` rows, except for live actions: all
+are read, but of very many on a key most only as numbers (``crowd``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
 _CLOSED_OR_NOT: Final = (SQL["marks"], SQL["closed_marks"])
 _OF_CROWD: Final = (SQL["crowd_marks"], SQL["closed_crowd_marks"])
-"""Both by whether what is open is left out: a crowd holds it."""
+"""The statements for many sessions, by whether open actions are left out because a crowd holds them."""
 _LIVE_IDS: Final = SQL["live_ids"]
 _STAMPS: Final = SQL["stamps"]
 _EARLIER: Final = SQL["earlier"]
@@ -64,21 +64,21 @@ _NOTHING: Final = (None, 0, 0, 0)
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 _FOUND: Final = SQL["found"]
 _FEW: Final = 3
-"""How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
+"""Number of other sessions' newest actions that are read if older ones cannot matter; one more is read as well."""
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _NOTHING_YET: Final = Fetched({}, {})
-"""What was fetched of keys where nobody else is: most calls need no more."""
-_PARENT, _CONTINUES = 1, 2  # of the columns of a session
+"""What is fetched for keys that no other session touches: most calls need no more."""
+_PARENT, _CONTINUES = 1, 2  # indexes of columns of a session
 _WALK: Final = 64
-"""How many of a session's own actions on a key may hide the newest that counts."""
+"""Maximum number of a session's own actions on a key that may hide the newest one that counts."""
 
 
 class SqliteCache:
     """What a process may remember between transactions: facts that hardly ever change.
 
-    ``observe``: until when the gate only observes, at most a second old. ``sessions``: when a session
-    was last noted, its parent and whom it continues, at most a minute old.
+    ``observe`` is the time until which the gate only observes, at most a second old. ``sessions`` holds when a session
+    was last noted, its parent and the session it continues, at most a minute old.
     """
 
     def __init__(self) -> None:
@@ -89,11 +89,11 @@ class SqliteCache:
 
 
 class SqliteView(Struct, gc=False):
-    """One step's look at the store. ``names`` are the scope's keys with their namespace, once it has looked.
+    """One step's view of the store. ``names`` are the scope's keys with their namespace, once they have been read.
 
-    ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
-    ``overtaken``: whether somebody changed a key of the action that was found after it began, so that the order
-    of changes must be corrected at its end; None if nobody has looked.
+    ``crowded`` are those of them that many sessions know. ``fresh``: the session need not be noted again.
+    ``overtaken``: another session changed a key of the found action after it began, so that the order of changes must
+    be corrected when it ends; None if that was not checked.
     """
 
     execute: Execute
@@ -110,7 +110,7 @@ class SqliteView(Struct, gc=False):
     stamped: tuple[str, list[Stamp]] = ("", [])
 
     def view(self, clock: Clock) -> View:
-        """Return all that the scope asks for."""
+        """Return everything that the scope asks for."""
         scope = self.scope
         if scope.find is not None and not scope.keys:
             return self._of_a_report(scope.find, clock)
@@ -127,7 +127,7 @@ class SqliteView(Struct, gc=False):
                 if used is None:
                     covers += above(name)
                 elif used:
-                    covering |= used.intersection(above(name))  # in use, and over this key
+                    covering |= used.intersection(above(name))  # in use and above this key
         wholes = [name[: name.index("|")] for name in names if "|" in name]
         earlier, in_use, live, twins = self._prelude(covers, names + wholes if scope.live or prints else ())
         now = clock()
@@ -184,10 +184,10 @@ class SqliteView(Struct, gc=False):
         )
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
-        """Asks for the earlier entry of this call and for what is mostly empty, in one statement.
+        """Ask for the earlier entry of this call and for what is mostly empty, in one statement.
 
-        Returns the entry's ``seq`` or None, and whether there are covers in use, live actions on the keys, and acts
-        with the scope's prints. Also sees to it that the newest entry is known.
+        Returns the entry's ``seq`` or None, and whether there are covers in use, live actions on the keys, and actions
+        with the scope's digests. Afterwards the newest entry is known.
         """
         scope, known = self.scope, self.known
         new = known.last < 0
@@ -215,12 +215,12 @@ class SqliteView(Struct, gc=False):
         rows = self.execute(SQL["covering"], (as_json(covers),)).fetchall()
         return frozenset([name for (name,) in rows])
 
-    # --- one key ---
+    # --- One key ---
 
     def _key(
         self, key: Key, name: str, covering: frozenset[str], live: bool, predecessors: tuple[str, ...]
     ) -> KeyView | None:
-        """Return the view of a key that nobody else is at; None where somebody may be, after fetching what is there."""
+        """Return the view of a key if only this session uses it. Otherwise fetch what is there and return None."""
         related = [other for other in above(name) if other in covering] if covering else []
         if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
             related.append(whole)
@@ -256,7 +256,7 @@ class SqliteView(Struct, gc=False):
         return None
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
-        """Return other sessions' marks on a key, newest change first, as far as they can matter, and this session's."""
+        """Return other sessions' marks on a key as far as they matter, newest change first, and this session's mark."""
         me = self.scope.session
         rows = self.execute(_CLOSED_OR_NOT[self.asker is not None], (name, me)).fetchall()
         if not rows:
@@ -276,9 +276,10 @@ class SqliteView(Struct, gc=False):
         return rows, mine
 
     def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
-        """Return the same for a key with many sessions, which has its marks in an index by their change.
+        """Return the same for a key with many sessions, whose marks have an index by their change.
 
-        Such a key has a mark of nobody (``""``). Few keys are such, so that others need not keep the index up.
+        Such a key also has a mark of no session (``""``). There are few such keys, so the others need not maintain the
+        index.
         """
         me = self.scope.session
         if not known:
@@ -294,18 +295,18 @@ class SqliteView(Struct, gc=False):
         return self.execute(SQL["is_marked"], (name,)).fetchone() is not None
 
     def is_crowd(self, name: str) -> bool:
-        """Whether a key that the scope does not name is crowded."""
+        """Return True if a key that the scope does not name is crowded."""
         return self.execute(SQL["is_crowd"], (name,)).fetchone() is not None
 
     def _relatives(self, key: Key, name: str, related: list[str]) -> None:
-        """Fetch what trees above, keys below and facets hold."""
+        """Fetch what is stored for trees above, keys below and facets."""
         scope, fetched = self.scope, self.fetched
         space, me = scope.namespace, scope.session
-        # Who only looks at a tree is not told of what lies in it, which may be a million keys.
+        # A session that only reads a tree is not shown the keys in it, which may be a million.
         below = [span(name)] if name[-1] == "/" and key.mode is not Mode.READ else []
         for other in related:
             if other == name + "|":
-                if name[-1] != "/":  # a tree's facets lie in it
+                if name[-1] != "/":  # a tree's facets lie inside it
                     below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
@@ -328,15 +329,15 @@ class SqliteView(Struct, gc=False):
                     fetched.marks.setdefault((shown, me), Mark(row[1 + ACTION_WIDTH]))
 
     def _all_matter(self, asking: Mode) -> bool:
-        """Whether acts older than the newest few can be evidence.
+        """Return True if actions older than the newest few can be evidence.
 
-        Not against an append below tier 3 whose content nobody looks up: nothing is ``recent``, ``stale`` or
-        ``duplicate`` to it.
+        They cannot for an append below tier 3 whose content is not compared: nothing is ``recent``, ``stale`` or
+        ``duplicate`` for it.
         """
         return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
     def _live(self, name: str, shown: str) -> Crowd | None:
-        """Fetch what is live on a key; return what is open there, if that is held by sort."""
+        """Fetch the live actions on a key. Return the open ones if they are grouped by sort."""
         asker = self.asker
         if asker is None:
             self._add_live(self.execute(SQL["live"], (name,)).fetchall(), shown)
@@ -364,14 +365,14 @@ class SqliteView(Struct, gc=False):
         return crowd
 
     def _stamps(self, ids: Sequence[int]) -> list[Stamp]:
-        """Return what can change of open actions."""
+        """Return what can change about open actions."""
         asked = as_json(ids)
-        if asked != self.stamped[0]:  # a call's keys mostly meet the same actions
+        if asked != self.stamped[0]:  # the keys of a call mostly have the same open actions
             self.stamped = asked, self.execute(_STAMPS, (asked,)).fetchall()
         return self.stamped[1]
 
     def _add_live(self, rows: Sequence[Any], shown: str) -> None:
-        """Add live actions, unless they are there as acts."""
+        """Add live actions that are not there yet."""
         on = self.fetched.on(shown) if rows else {}
         for row in rows:
             if row[0] not in on:
@@ -390,9 +391,9 @@ class SqliteView(Struct, gc=False):
         return replace(action, answer=row[0]) if row else action
 
     def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
-        """Add each session's newest action, and behind it the newest that counts, if that is an older one.
+        """Add each session's newest action and, if that does not count, the newest older one that does.
 
-        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
+        The columns of an action begin at ``at``; for an action in the ``crowd`` they are empty.
         """
         floor = self.scope.floor if asking is not Mode.READ else 0
         closed = [row for row in rows if row[at] is not None]
@@ -408,7 +409,7 @@ class SqliteView(Struct, gc=False):
                     self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
 
     def _walk(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
-        """Add a session's newest action that counts, ``before`` or an older one."""
+        """Add a session's newest action that counts: ``before`` or an older one."""
         for _ in range(_WALK):
             found = self.execute(SQL["by_id"], (before,)).fetchone() if before else None
             if found is None:
@@ -418,10 +419,10 @@ class SqliteView(Struct, gc=False):
                 on[action.id] = action
                 return
 
-    # --- sessions ---
+    # --- Sessions ---
 
     def _session(self, now: int) -> tuple[str, tuple[str, ...]]:
-        """Return this session's parent, and the sessions whose marks it inherits; notes if it is new."""
+        """Return this session's parent and the sessions whose marks it inherits. Note whether the session is new."""
         scope = self.scope
         name = scoped(scope.namespace, scope.session)
         known = self.memory.sessions.get(name)
@@ -460,13 +461,13 @@ class SqliteView(Struct, gc=False):
         return memory.observe
 
     def _wanted(self, now: int) -> tuple[str, ...]:
-        """Return the sessions that wait for something this one holds, through trees too."""
+        """Return the sessions that wait for something this session holds, trees included."""
         me = self.scope.session
         space = self.scope.namespace
         rows = self.execute(SQL["queues"], (space, me)).fetchall()
         return wanted(rows, me, now, lambda names: self.execute(SQL["held"], (space, as_json(names))).fetchall())
 
-    # --- the same content ---
+    # --- The same content ---
 
     def _twins(self, names: Sequence[str], prints: tuple[bytes, ...]) -> tuple[Action, ...]:
         twins = SQL["twins"].format(prints=_places(4, len(prints)))
@@ -477,7 +478,7 @@ class SqliteView(Struct, gc=False):
                     found.setdefault(row[1], action_of(row, 1, bare(row[0], self.scope.namespace), self.probe))
         return tuple(found[id] for id in sorted(found, reverse=True))
 
-    # --- reports ---
+    # --- Reports ---
 
     def _of_a_report(self, find: Find, clock: Clock) -> View:
         now = clock()
@@ -497,7 +498,7 @@ class SqliteView(Struct, gc=False):
         return View(now, (), None, action, superseded=superseded)
 
     def _opened(self, id: int) -> Action | None:
-        """Return the action of this id as this connection opened it, if nobody can have been at its keys since."""
+        """Return the action as this connection opened it, if no other session can have touched its keys since."""
         action = self.known.opened.get(id)
         if action is None or action.namespace != self.scope.namespace:
             return None
@@ -527,12 +528,12 @@ class SqliteView(Struct, gc=False):
         return action, last
 
     def _is_changed(self, action: Action, key: Key) -> bool:
-        """Whether another session changed a key of an action after it began."""
+        """Return True if another session changed a key of the action after it began."""
         name = scoped(action.namespace, key.name)
         return bool(self.execute(SQL["is_changed"], (name, action.id, action.session)).fetchone()[0])
 
     def _earlier(self, id: int) -> Action | None:
-        """Return the action that this call opened before, with the answer that was given."""
+        """Return the action that this call opened before, with the decision that was given."""
         action, _ = self._found(id)
         (body,) = self.execute(SQL["body"], (id,)).fetchone()
         return answered(action, body) if action is not None else None
@@ -551,14 +552,14 @@ class SqliteView(Struct, gc=False):
 
 
 def alone_of(session: str, mine: Any) -> Alone:
-    """Return what is known of a key on which there is no row but this session's, if any."""
+    """Return what is known about a key that has no row but possibly this session's."""
     if mine is None:
         return Alone(session, NO_MARK, None, there=False)
     return Alone(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
 
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
-    """Return the statement of ``SqliteView._prelude`` for so many names; with ``last`` also for the newest entry."""
+    """Return the statement of ``SqliteView._prelude`` for these counts; ``last`` also asks for the newest entry."""
     over, mine, same = _places(2, covers), _places(2 + covers, keys), _places(2 + covers + keys, prints)
     return ", ".join(
         (
@@ -572,5 +573,5 @@ def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str
 
 
 def _places(first: int, count: int) -> str:
-    """So many parameters of a statement, the first with this number."""
+    """Return ``count`` placeholders of a statement, numbered from ``first``."""
     return ",".join([f"?{number}" for number in range(first, first + count)])
