@@ -189,7 +189,7 @@ class SqliteConnections:
         ``rest`` ends its use.
         """
         link = self._here.link
-        link.busy = True  # before the check of the generation, because a thread that closes idle connections first begins a new one
+        link.busy = True  # before the next check: closing idle connections starts a new generation first
         self._look(link)
         if self._is_left(link):
             self._connect(link)
@@ -351,9 +351,9 @@ class SqliteConnections:
         return (found.st_ino, found.st_mtime_ns) if settled else None
 
     def _look_at_log(self, link: SqliteConnection, *, suspect: bool = False, there: bool = False) -> bool:
-        """Return whether nothing was lost with the log; all connections are left where it was removed or cut off.
+        """Return True if nothing was lost with the log. If it was removed or truncated, drop all connections.
 
-        ``suspect``: SQLite missed a part of it. ``there``: its name is known to lead to the file that is open.
+        ``suspect``: SQLite missed a part of it. ``there``: its name is known to lead to the open file.
         """
         watch = link.watch
         if watch is None or self._is_left(link):
@@ -368,7 +368,7 @@ class SqliteConnections:
         if whole and there and self._moved(link):
             return True
         if whole and not there:
-            with self._guard:  # nobody opens the database anew before all of the log is in it
+            with self._guard:  # no other process may open the database before all of the log is in it
                 if not self._leave(link, f"{log} was removed while in use"):
                     return False
                 if self._moved(link):
@@ -376,8 +376,8 @@ class SqliteConnections:
         self.changed = f"{log} was removed or cut off while in use, with acknowledged decisions in it"
         self.receipt.refuse()
         self._leave(link, self.changed)
-        # The last connection to close moves the log into the database, holes as well. So there must be nothing to
-        # move; afterwards what is left of the log is put back, and SQLite takes from it what is sound.
+        # The last connection to close moves the log into the database, holes included. So nothing may be left to move.
+        # Afterwards the rest of the log is put back, and SQLite takes from it what is sound.
         left = watch.take()
         self._close_idle(link, _LET_GO)
         if there:
@@ -385,7 +385,7 @@ class SqliteConnections:
         return False
 
     def examine(self, error: sqlite3.Error) -> None:
-        """Look whether the log was cut off, after an error that can come of that. Raises ``StoreChanged``."""
+        """Check whether the log was truncated, after an error that this can cause. Raises ``StoreChanged``."""
         short = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ
         link = self._here.link
         if link.born < 0 or not (short or is_damage(error)):
@@ -395,7 +395,7 @@ class SqliteConnections:
             raise refusal(self.changed) from error
 
     def _moved(self, link: SqliteConnection) -> bool:
-        """Move the log into the database through a connection that has it open; return whether it was all there."""
+        """Move the log into the database through a connection that has it open. Return True if it was complete."""
         if link.connection.in_transaction:
             return False
         busy, link.busy = link.busy, True
@@ -412,7 +412,7 @@ class SqliteConnections:
             link.busy = busy
 
     def may_acknowledge(self, execute: Execute) -> bool:
-        """Return whether calls of tiers 3 and 4 are taken; looks again now and then whether a person accepted."""
+        """Return True if calls of tiers 3 and 4 are accepted; check now and then whether a person accepted it."""
         if not self.changed:
             return True
         now = time.monotonic()
@@ -434,7 +434,7 @@ class SqliteConnections:
         self.changed = changed
 
     def accept(self, now: int) -> str:
-        """Take the store as it is, for every process; returns what was wrong, ``""`` if nothing was."""
+        """Accept the store as it is, for every process. Return what was wrong, ``""`` if nothing was."""
         link = self.begin()
         upto = max(now, self.receipt.entry)
         try:
@@ -454,7 +454,7 @@ class SqliteConnections:
     def _identify(self, execute: Execute) -> None:
         """Give the file an id if it has none, and compare it with the receipt."""
         if execute(SQL["fact"], (IDENTITY,)).fetchone() is None:
-            # On disk before the receipt names it: what a power cut takes must not look like another store.
+            # On disk before the receipt names it, so that a power failure does not make it look like another store.
             execute("pragma synchronous = full")
             execute(f"pragma busy_timeout = {BUSY_SECONDS * 1000:.0f}")
             try:
@@ -468,17 +468,17 @@ class SqliteConnections:
         self._compare(execute)
 
     def sync(self, seq: int) -> None:
-        """Put all commits up to entry ``seq`` on disk: syncs the log, as ``synchronous = FULL`` would.
+        """Put all commits up to entry ``seq`` on disk: sync the log, as ``synchronous = FULL`` would.
 
-        Done after the commit, so that nobody waits for the disk while the file is locked, and once for
-        all who wait: a small file tells up to which entry somebody has committed and synced. Who finds
-        itself covered by a sync that began after its commit is done. What a checkpoint has moved
-        meanwhile is on disk already: it syncs the log before and the file after.
+        This happens after the commit, so that nothing waits for the disk while the file is locked, and once for all
+        that wait: a small file says up to which entry a process has committed and synced. A process whose entry is
+        covered by a sync that began after its commit is done. What a checkpoint moved meanwhile is on disk already,
+        because it syncs the log before and the file after.
         """
         link = self._here.link
         self.prepare_sync(link)
         self.check_files(link)
-        if fcntl is None or link.known.alone:  # nobody else is there to share a sync with
+        if fcntl is None or link.known.alone:  # no other process could share the sync
             if link.upto < seq:
                 self._to_disk(link)
                 link.upto = seq
@@ -505,7 +505,7 @@ class SqliteConnections:
             fcntl.flock(file, fcntl.LOCK_UN)
 
     def _wait_to_sync(self, link: SqliteConnection, seq: int) -> bool:
-        """Wait for whoever syncs. Returns whether it is this thread's turn; if not, the entry is on disk."""
+        """Wait for the process that syncs. Return True if it is this thread's turn; otherwise the entry is on disk."""
         deadline = time.monotonic() + _SYNC_SECONDS
         pause = _POLL_SYNC
         while True:
@@ -514,7 +514,7 @@ class SqliteConnections:
             except BlockingIOError:
                 if self._is_synced(link, seq):
                     return False
-                if time.monotonic() > deadline:  # who syncs was stopped: each for itself
+                if time.monotonic() > deadline:  # the process that syncs was stopped, so each syncs for itself
                     self._to_disk(link)
                     return False
                 time.sleep(pause)
@@ -523,10 +523,10 @@ class SqliteConnections:
                 return True
 
     def to_sync(self, seq: int) -> Callable[[], None]:
-        """Return what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
+        """Return a function that syncs the log up to entry ``seq``: one system call, for a thread beside this one.
 
-        Each further call would wait for the interpreter's lock anew, which a busy thread gives up only now
-        and then. So what others are told is written here, the next time: at worst they sync once more.
+        Each further call would wait again for the interpreter's lock, which a busy thread rarely gives up. So the note
+        for other processes is written here, next time: at worst they sync once more.
         """
         link = self._here.link
         self.prepare_sync(link)
@@ -543,7 +543,7 @@ class SqliteConnections:
         return sync
 
     def prepare_sync(self, link: SqliteConnection) -> None:
-        """Open what a sync needs, unless it is open. Raises ``OSError``, and leaves the connection as it was."""
+        """Open what a sync needs, unless it is open. Raises ``OSError`` and then leaves the connection unchanged."""
         if link.synced >= 0:
             return
         synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -571,18 +571,18 @@ class SqliteConnections:
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""
         link = self._here.link
-        link.known.forget()  # may hold what is just undone
+        link.known.forget()  # may hold what is rolled back now
         if link.born >= 0:
-            with suppress(sqlite3.ProgrammingError):  # it was closed: there is nothing left to undo
+            with suppress(sqlite3.ProgrammingError):  # it was closed, so there is nothing to roll back
                 if link.connection.in_transaction:
                     link.execute("rollback")
 
     def reopen(self) -> None:
-        """Have every thread open the file anew before its next transaction, once it can be written.
+        """Make every thread reopen the file before its next transaction, once it can be written.
 
-        A connection that was opened for reading stays so. So does the log's index, which all connections of a process
-        share: a new connection can write only after the last old one was closed. So those of threads that do nothing
-        just now are closed here.
+        A connection that was opened for reading stays read-only. So does the log's index, which all connections of a
+        process share: a new connection can write only after the last old one was closed. Connections of idle threads
+        are therefore closed here.
         """
         files = (self._file, self._log, f"{self.path}-shm")
         if not all(os.access(file, os.W_OK) for file in files if os.path.lexists(file)):
@@ -595,10 +595,10 @@ class SqliteConnections:
         self._close_idle(link, _LET_GO_SOON)
 
     def _close_idle(self, link: SqliteConnection, seconds: float) -> None:
-        """Close the connections of this process, after they were left, but for those that stay in use so long.
+        """Close the connections of this process after they were dropped, except those that stay in use for ``seconds``.
 
-        ``link`` is this thread's. Another thread's may be closed while it is idle alone: SQLite's objects for a
-        statement under way would be freed under it.
+        ``link`` is this thread's connection. Another thread's connection is closed only while it is idle: otherwise
+        SQLite's objects for a running statement would be freed.
         """
         ends = time.monotonic() + seconds
         with self._guard:
@@ -628,7 +628,7 @@ class SqliteConnections:
             self._links.clear()
 
     def _connect(self, link: SqliteConnection) -> None:
-        """Open the file for this thread, in place of what it has open in this process."""
+        """Open the file for this thread, replacing what it has open in this process."""
         place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
         changes = self._changes
         with self._guard:
@@ -662,16 +662,16 @@ class SqliteConnections:
         self._forget_the_dead()
 
     def _open_file(self) -> tuple[sqlite3.Connection, int, LogWatch | None]:
-        """Return a connection to the file, made if it is absent, the file's inode, and the log as it is from now on.
+        """Return a connection to the file (created if absent), the file's inode, and a watch of the log from now on.
 
-        The log is looked at before the store is compared with the receipt: what is cut off afterwards is missed later.
-        None if it cannot be opened for writing just now.
+        The log is examined before the store is compared with the receipt, so that what is truncated afterwards is
+        noticed. The watch is None if the log cannot be opened for writing now.
         """
         if self.path.exists() and self.path.stat().st_size > 0:
             self._free_log()
             refuse_foreign(self.path)
         else:
-            # Private from the first moment; the log and the index take over the file's mode.
+            # Private from the first moment: the log and the index take over the file's mode.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(
             self.path, isolation_level=None, cached_statements=512, check_same_thread=False, timeout=BUSY_SECONDS
@@ -692,7 +692,7 @@ class SqliteConnections:
         return connection, inode, watch
 
     def _free_log(self) -> None:
-        """Make log and index writable where the database is: SQLite made them like it, perhaps read-only."""
+        """Make log and index writable if the database is: SQLite created them with its mode of that time."""
         mode = self.path.stat().st_mode & 0o777
         for end in ("-wal", "-shm"):
             beside = Path(f"{self.path}{end}")
@@ -702,7 +702,7 @@ class SqliteConnections:
 
     @contextmanager
     def _alone(self, side: int) -> Iterator[None]:
-        """One process at a time opens the file: a file that is being made answers "locked" at once."""
+        """Let one process at a time open the file, because a file that is being created answers "locked" at once."""
         deadline = time.monotonic() + BUSY_SECONDS
         while fcntl is not None:
             try:
@@ -710,7 +710,7 @@ class SqliteConnections:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    break  # who holds it was stopped; SQLite's own locks still stand
+                    break  # the process that holds it was stopped; SQLite's own locks still protect the file
                 time.sleep(_POLL_LINE)
         try:
             yield
@@ -733,7 +733,7 @@ class SqliteConnections:
             os.close(file)
 
     def _disconnect(self, place: tuple[int, int]) -> None:
-        """Close a thread's connection and leave its other files open: a sync of that thread may be at work on them."""
+        """Close a thread's connection but not its other files: a sync of that thread may be using them."""
         cursor = self._open.pop(place, None)
         if cursor is not None:
             connection: sqlite3.Connection = cursor.connection
@@ -762,21 +762,21 @@ class SqliteConnections:
             )
             raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
         self._use_log(execute)
-        execute("pragma synchronous = normal")  # and `sync` where a commit must survive a power cut
+        execute("pragma synchronous = normal")  # `sync` adds the rest if a commit must survive a power failure
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")
         execute(f"pragma cache_size = {_CACHE}")
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
 
     def _use_log(self, execute: Execute) -> None:
-        """Put the file into WAL mode, which it then keeps, if it is not: a copy by ``vacuum into`` comes without.
+        """Put the file into WAL mode, which it then keeps. A copy by ``vacuum into`` is not in that mode.
 
-        Nobody may be at the file for that moment. Raises ``StoreUnavailable`` if somebody is for
-        ``BUSY_SECONDS``, and ``StoreError`` where SQLite cannot keep such a log at all.
+        Nothing else may use the file at that moment. Raises ``StoreUnavailable`` if something does for
+        ``BUSY_SECONDS``, and ``StoreError`` if SQLite cannot keep such a log at all.
         """
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
-            execute("pragma user_version").fetchall()  # a look at the file: another process may have done it
+            execute("pragma user_version").fetchall()  # reads the file, because another process may have done it
             (mode,) = execute("pragma journal_mode").fetchone()
             if mode == "wal":
                 return
@@ -798,7 +798,7 @@ class SqliteConnections:
                 )
 
     def _line_up(self, link: SqliteConnection) -> None:
-        """Wait for its turn: first for the side file, then, as the only one, for the database."""
+        """Wait for a turn: first for the side file, then, as the only process, for the database."""
         began = time.monotonic()
         execute, side = link.execute, link.side
         pause = _POLL_LINE
@@ -841,11 +841,10 @@ def _statements() -> Iterator[str]:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Look at the header before SQLite may write anything into a file that is not ours.
+    """Check the header before SQLite may write into a file of another program.
 
-    Through SQLite itself, never with a descriptor of our own: closing one takes all of this process's locks
-    off the file (POSIX), and another process that closes would then take itself for the last, and remove
-    the log under us.
+    This uses SQLite and never a descriptor of its own. Closing a descriptor releases all locks of this process on the
+    file (POSIX); another process that closes would then take itself for the last one and remove the log.
     """
     left = "it was left as it is; move it away or name another state folder"
     if path.stat().st_size < 512:  # SQLite's smallest page; it takes a shorter file for an empty database
@@ -861,12 +860,15 @@ def refuse_foreign(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Asks SQLite: until the first checkpoint our mark is in the log alone. Empty counts as ours."""
+    """Return True if the file is Callosum's or empty.
+
+    SQLite is asked, because until the first checkpoint the mark is only in the log.
+    """
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
     )
     try:
-        connection.execute("begin")  # both looks at one moment: another process may be making the file
+        connection.execute("begin")  # both checks at one moment, because another process may be creating the file
         (owner,) = connection.execute("pragma application_id").fetchone()
         found = connection.execute("select 1 from sqlite_master limit 1").fetchone()
     finally:
@@ -874,27 +876,27 @@ def _is_ours(path: Path) -> bool:
     return bool(owner == APPLICATION_ID or (not owner and found is None))
 
 
-# --- faults -------------------------------------------------------------------------------------------
+# --- Faults -------------------------------------------------------------------------------------------
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds what this one wants."""
+    """Return True if another connection holds what this one needs."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the file is damaged."""
+    """Return True if the file is damaged."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_readonly(error: sqlite3.Error) -> bool:
-    """Whether the connection cannot write."""
+    """Return True if the connection cannot write."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+    """Turn the driver's errors into Callosum's."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -902,7 +904,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """Return the driver's error in our words; it stays in ``__cause__``."""
+    """Return the driver's error as Callosum's; it stays in ``__cause__``."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_damage(error):
         return StoreError(

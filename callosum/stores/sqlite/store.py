@@ -319,7 +319,7 @@ class SqliteStore:
         found = [entry_of(row) for row in rows]
         return found[::-1] if newest else found
 
-    # --- Upkeep: each part continues where it stopped, so that a round costs its budget and not the size of the table ---
+    # --- Upkeep: each part continues where it stopped, so a round costs its budget, not the size of the table ---
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         """Delete as ``Store.maintain`` does. Read first, and lock the file only to delete."""
@@ -399,9 +399,8 @@ class SqliteStore:
                 if free:
                     link.execute(SQL["set_left"], (LEFT, max(free)))
                 link.known.forget()
-                link.execute(
-                    "commit"
-                )  # not synced: the caller keeps its copy, and readers skip an entry that appears twice
+                # not synced: the caller keeps its copy, and readers skip an entry that appears twice
+                link.execute("commit")
             except BaseException:
                 self._connections.undo()
                 raise
