@@ -1,7 +1,7 @@
-"""The boot clock: a clock that nobody sets, shared by all processes of one machine.
+"""The boot clock: a clock that cannot be set, shared by all processes of one machine.
 
 Wall clocks jump, and each process of a container may see its own. A moment on the boot clock means the
-same to every process that names the same boot id, so it serves for deadlines and for comparing clocks.
+same to every process with the same boot id, so it serves for deadlines and for comparing clocks.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _LINUX: Final = sys.platform.startswith("linux")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 BOOT_CLOCK: Final = time.CLOCK_BOOTTIME if _LINUX else time.CLOCK_MONOTONIC
-"""The clock of ``boot_now``, for those to whom a call of a function counts."""
+"""The clock of ``boot_now``, for code that must avoid the cost of a function call."""
 
 _boot_id: str | None = None
 
 
 def boot_id() -> str:
-    """Return the id of this boot of this machine, or ``""`` where the system does not tell it.
+    """Return the id of this boot of this machine, or ``""`` if the system does not provide it.
 
     Two processes that return the same id, other than ``""``, read the same clock in ``boot_now``.
     """

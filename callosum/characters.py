@@ -1,9 +1,9 @@
-r"""Characters that nobody sees, that turn the direction of a text, or that a terminal obeys: one list for all.
+r"""Characters that are invisible, change the direction of a text or control a terminal, in one list for all modules.
 
-``tokens`` says about how many tokens of a model a text is.
+``tokens`` estimates how many tokens of a model a text takes.
 
-The list holds Unicode's categories Cc, Cf, Cs, Co, Zl and Zp, its property Default_Ignorable_Code_Point, and what
-shows as nothing although it is a letter or a symbol there (U+2800). A test compares it with ``unicodedata``.
+The list holds Unicode's categories Cc, Cf, Cs, Co, Zl and Zp, its property Default_Ignorable_Code_Point, and
+letters and symbols that are displayed as nothing (U+2800). A test compares it with ``unicodedata``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ HIDDEN: Final = (
     r"\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufffb"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # as they are, since JSON
-    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # Schema knows no escape for them
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # unescaped, since JSON
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # Schema has no escape for them
 )
 """The list, as the inside of a character class of Python and of JSON Schema."""
 SIXTHS: Final = 6
-"""``measure`` counts in so many parts of a token."""
+"""Number of parts of a token in which ``measure`` counts."""
 _HIDDEN: Final = re.compile(f"[{HIDDEN}]")
 
 
 def is_shown(text: str) -> bool:
-    """Return whether every character of ``text`` is one that a reader sees as it is."""
+    """Return True if every character of ``text`` is displayed as it is."""
     if text.isascii():
         return text.isprintable()
     return _HIDDEN.search(text) is None
 
 
 def with_hidden(text: str, shown: Callable[[str], str]) -> str:
-    """Return ``text`` with what ``shown`` returns in place of hidden and unassigned characters and odd blanks."""
+    """Return ``text`` with hidden and unassigned characters and unusual blanks replaced by what ``shown`` returns."""
     text = _HIDDEN.sub(lambda match: shown(match[0]), text)
     return text if text.isprintable() else "".join([char if char.isprintable() else shown(char) for char in text])
 
@@ -56,9 +56,9 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def tokens(text: str) -> int:
-    """Return about how many tokens a text is, rather too many than too few.
+    """Return the approximate number of tokens of a text, rather too many than too few.
 
-    An estimate without any model's vocabulary: a token for three ASCII characters, or for two bytes of
+    This is an estimate without any model's vocabulary: a token for three ASCII characters, or for two bytes of
     anything else. English prose has four characters a token or more; paths, ids and numbers about three; other
     scripts one to two tokens a character.
     """
@@ -66,7 +66,7 @@ def tokens(text: str) -> int:
 
 
 def measure(text: str) -> int:
-    """Return the same in sixths of a token, which add up exactly: of two texts, of the lines of one."""
+    """Return the estimate in sixths of a token. They add up exactly over two texts, or over the lines of one."""
     size = len(text.encode("utf-8", "replace"))
     plain = size if size == len(text) else len(text.encode("ascii", "ignore"))
     return 2 * plain + 3 * (size - plain)

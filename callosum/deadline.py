@@ -1,11 +1,11 @@
-"""Deadlines of requests: how a client states one, and how a gate tells that one has passed.
+"""Deadlines of requests: how a client states one, and how a gate finds that one has passed.
 
 A client that gives up leaves its request behind: in a socket's buffer, in a queue, in a gate that was
 stopped. A gate that decides such a request later opens an action that nobody will report. So a request
 says how long its client waits, in two fields:
 
-``deadline``   ``"<boot id>:<seconds on the boot clock>"``. It holds on the machine with that boot id,
-               whatever delayed the request. A gate on another machine ignores it.
+``deadline``   ``"<boot id>:<seconds on the boot clock>"``. It is valid on the machine with that boot id,
+               however long the request was delayed. A gate on another machine ignores it.
 ``timeoutMs``  Milliseconds from the arrival of the request, for every other gate.
 
 This module is imported by hook processes, so it stays light.
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from typing import Final
 
 MAX_TIMEOUT_MS: Final = 86_400_000
-"""Largest ``timeoutMs``, in milliseconds: a day."""
+"""Maximum ``timeoutMs``, in milliseconds: a day."""
 PATTERN: Final = r"^[0-9A-Za-z-]*[0-9A-Za-z][0-9A-Za-z-]*:[0-9]+(\.[0-9]+)?$"
-"""What a ``deadline`` looks like."""
+"""Pattern of a valid ``deadline``."""
 LONGEST: Final = 128
-"""Longest ``deadline``, in characters."""
+"""Maximum length of a ``deadline``, in characters."""
 
 
 def stamp(seconds: float) -> tuple[str | None, int]:
     """Return ``deadline`` and ``timeoutMs`` for a request whose client waits ``seconds`` from now.
 
-    ``deadline`` is None where the system does not tell its boot id.
+    ``deadline`` is None if the system has no boot id.
     """
     boot = boot_id()
     milliseconds = min(max(int(seconds * 1000), 1), MAX_TIMEOUT_MS)
@@ -44,7 +44,7 @@ def expires_at(deadline: str | None, timeout_ms: int | None, arrived: float | No
     ``arrived`` is the request's arrival on the boot clock (default: now).
 
     Raises:
-        ConfigError: At ``deadline`` or ``timeoutMs`` if the field cannot be read.
+        ConfigError: ``deadline`` or ``timeoutMs`` cannot be read; ``at`` names the field.
     """
     if timeout_ms is not None and not (type(timeout_ms) is int and 1 <= timeout_ms <= MAX_TIMEOUT_MS):
         raise _refused(f"expected 1 to {MAX_TIMEOUT_MS} milliseconds, got {timeout_ms!r}", "timeoutMs")
@@ -75,8 +75,8 @@ def _refused(message: str, at: str) -> Exception:
 class Expiry:
     """Tells whether a request has expired: its deadline has passed, or its client has disconnected.
 
-    ``ends`` is on the boot clock, None for a request without a deadline. ``disconnected`` asks the
-    connection, None where there is none. ``now`` is for tests.
+    ``ends`` is on the boot clock, None for a request without a deadline. ``disconnected`` checks the
+    connection, None if there is none. ``now`` is for tests.
     """
 
     __slots__ = ("_disconnected", "_ends", "_now")
@@ -97,5 +97,5 @@ class Expiry:
         return self._ends is not None and self._now() > self._ends
 
     def passed(self) -> bool:
-        """Return True if nobody waits for the answer any more."""
+        """Return True if no client waits for the answer any more."""
         return self.late() or (self._disconnected is not None and self._disconnected())

@@ -1,9 +1,9 @@
-"""``guard()`` and ``gated()``: running a tool under the gate, in the process that runs the tool.
+"""``guard()`` and ``gated()``: run a tool under the gate, in the process that runs the tool.
 
 ::
 
     with guard(gate, Call("mira", "send_mail", {"to": "alice@example.com"})):
-        send(...)                      # runs only if the gate lets it; its outcome is reported
+        send(...)                      # runs only if the gate allows it; its outcome is reported
 
     @guard(gate, instance="mira")      # the same around a function, sync or async
     def send_mail(to: str, text: str) -> None: ...
@@ -11,9 +11,8 @@
     tool = gated(send_mail, gate=gate, instance="mira", blocked=lambda decision: decision.warning)
 
 While the tool runs its lease is renewed, and it is tied to this process: if the process dies the
-lease ends with it. What the tool raises decides the outcome: a timeout or a lost connection is
-``unknown`` (it may have happened), anything else is ``failed``. A guard is the only place where a
-verdict is raised (``Blocked``).
+lease ends with it. An exception of the tool decides the outcome: a timeout or a lost connection is
+``unknown`` (it may have happened), anything else is ``failed``. Only a guard raises a verdict (``Blocked``).
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Name = str | Callable[[], str | None] | None
-"""A name, or a function that is asked for it at each call (a context variable's ``get``)."""
+"""A name, or a function that returns it at each call (a context variable's ``get``)."""
 
 UNNAMED: Final = "agent"
 """Instance of a guarded call that names none. The session, which is the process, keeps two programs apart."""
 RENEW_AT: Final = 3
-"""A lease is renewed when a third of its time is over."""
+"""A lease is renewed after this fraction of its time."""
 _LOST: Final = (
     "timeout",
     "connectionreset",
@@ -66,17 +65,17 @@ _LOST: Final = (
     "brokenpipe",
     "disconnect",
 )
-"""What the libraries that speak over a network call it when they do not know how a request ended."""
+"""Exception class names that network libraries use when they do not know how a request ended."""
 _CHAIN: Final = 16
-"""How many errors are followed of those from which one was raised."""
+"""Maximum number of causes of an exception that are followed."""
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """Says what an exception out of a tool means: ``failed`` only if it is a definite refusal.
+    """Return the outcome that an exception of a tool means: ``failed`` only if it is a definite refusal.
 
-    Timeouts, cut connections, cancellation and the end of the process leave it open whether the act
+    Timeouts, cut connections, cancellation and the end of the process leave it open whether the action
     happened: ``unknown``; so does an error that was raised from one of these. A refused connection never
-    reached anybody: ``failed``.
+    reached the other side: ``failed``.
     """
     link: object = error
     for _ in range(_CHAIN):
@@ -84,12 +83,12 @@ def outcome_of_error(error: BaseException) -> Outcome:
             break
         if _is_lost(link):
             return Outcome.FAILED if _was_refused(link) else Outcome.UNKNOWN
-        link = link.__cause__ or vars(link).get("reason")  # urllib's errors have a reason
+        link = link.__cause__ or vars(link).get("reason")  # urllib wraps the error in ``reason``
     return Outcome.FAILED
 
 
 def result_of_error(error: BaseException) -> dict[str, str]:
-    """Return what the journal keeps of an exception out of a tool."""
+    """Return what the journal stores of an exception of a tool."""
     return {"error": f"{type(error).__name__}: {error}"[:1000]}
 
 
@@ -105,7 +104,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _was_refused(error: BaseException) -> bool:
-    """Whether a lost connection is one that was never made, by the errors behind it."""
+    """Return True if a lost connection was never made, according to the errors that caused it."""
     if "timeout" in _names(error):
         return False
     link: BaseException | None = error
@@ -119,24 +118,24 @@ def _was_refused(error: BaseException) -> bool:
 
 
 class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(...)`
-    """Runs a block or a function under the gate; raises ``Blocked`` where the gate says no.
+    """Runs a block or a function under the gate; raises ``Blocked`` if the verdict is no.
 
-    As a context manager (sync or async) give it a ``call``; ``decision`` then holds the answer. ``result`` may be set
-    to what shall be journalled, ``outcome`` to how it ended where no exception tells. As a decorator give ``instance``
-    and what else names the actor; the tool is the function's name and its params are the arguments. Without a
-    ``session`` (or where it is empty) the process is the session: its pid and start time, so that two runs of a program
-    are two actors.
+    As a context manager (sync or async) it takes a ``call``; ``decision`` then holds the decision. Set ``result`` to
+    what is to be journalled, and ``outcome`` to how the call ended if no exception shows it. As a decorator it takes
+    ``instance`` and the other names of the actor; the tool is the function's name and its params are the arguments.
+    Without a ``session`` (or if it is empty) the process is the session: its pid and start time, so that two runs of a
+    program are two actors.
 
-    A call that runs with a warning is handed to ``warned`` before it runs (in a worker thread, if the guard is async);
-    without ``warned`` the warning is logged. What ``warned`` raises keeps the call from running.
+    A call that runs with a warning is passed to ``warned`` before it runs (in a worker thread, if the guard is async);
+    without ``warned`` the warning is logged. An exception of ``warned`` keeps the call from running.
 
-    A call whose ``call_id`` came before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
+    A call whose ``call_id`` was used before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
 
-    A function that takes a path and a text (``write_file(path, content)``) can run with another text: where another
+    A function that takes a path and a text (``write_file(path, content)``) can run with another text: if another
     session has changed the file since this one read it, the gate merges the two (docs/merging.md). A block runs merged
-    if its call says ``rewrite``, and then uses ``params``.
+    if its call sets ``rewrite``, and then uses ``params``.
 
-    If the store is away, tiers 0 to 2 run all the same and are journalled once it is back; tiers 3
+    If the store is unreachable, calls of tiers 0 to 2 run and are journalled once it is back; tiers 3
     and 4 raise ``GateUnavailable`` without running.
     """
 
@@ -183,16 +182,16 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What the tool is to run with: the call's params, or those into which the gate merged another's changes.
+        """Return the params to run the tool with: the call's own, or those with another's changes merged in.
 
-        The gate merges only into a call with ``rewrite``, whose block uses these.
+        The gate merges only into a call with ``rewrite``, whose block must use these.
         """
         if self._call is None:
             raise TypeError("guard() has params only while it runs a block")
         replaced = self.decision.params if self.decision is not None else None
         return self._call.params if replaced is None else replaced
 
-    # --- a block ---
+    # --- Block ---
 
     def __enter__(self) -> Self:
         if self._call is None:
@@ -235,7 +234,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             self._tell_later(call, replace(decision, warning=report.warning))
 
     def _tell_later(self, call: Call, decision: Decision) -> None:
-        """Hand on what the report brought to light; the tool has run, so nothing can stop it any more."""
+        """Raise or log what the report revealed; the tool has run, so nothing can stop it any more."""
         try:
             self._warn(call, decision)
         except Exception:
@@ -247,7 +246,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         try:
             return await asyncio.to_thread(self._enter)
         except asyncio.CancelledError:
-            # The thread goes on asking: whoever of the two comes later gives back what the gate has opened.
+            # The thread continues its request: the later of the two gives back what the gate has opened.
             with self._turn:
                 self._left = True
                 entered = self._entered
@@ -274,11 +273,11 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     ) -> None:
         import asyncio
 
-        # Shielded, and no task: a cancelled tool is reported, also where the loop ends and cancels all its tasks.
+        # Shielded, and not a task: a cancelled tool is reported even if the loop ends and cancels all its tasks.
         leaving = functools.partial(contextvars.copy_context().run, self.__exit__, kind, error, trace)
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, leaving))
 
-    # --- a function ---
+    # --- Function ---
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if self._call is not None:
@@ -343,13 +342,13 @@ _MAKERS: Final[Mapping[str, str]] = {
     "agents": "function_tool",
     "pydantic_ai": "Tool",
 }
-"""What makes a tool of a function, by the package of the tool's class."""
+"""How to get a function from a tool, by the package of the tool's class."""
 _INSIDE: Final = ("func", "function", "fn", "coroutine")
-"""Where frameworks keep the function of a tool."""
+"""Attributes in which frameworks keep the function of a tool."""
 
 
 def _no_function(tool: object) -> str:
-    """Say what to wrap in place of an object that cannot be called, such as a framework's tool."""
+    """Return what to wrap instead of an object that cannot be called, such as a framework's tool."""
     kind = type(tool)
     package = (kind.__module__ or "").partition(".")[0]
     found = f"expected a function, got {'an' if kind.__name__[:1] in 'AEIOU' else 'a'} {kind.__name__}"
@@ -381,11 +380,11 @@ def gated(
 ) -> Callable[P, R]:
     """Return ``tool`` with the gate around it; sync stays sync, async stays async.
 
-    ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into
-    what the tool returns (for frameworks that hand the text to the model); without it ``Blocked`` is
-    raised. ``warned`` is given the decision of a call that runs with a warning (default: a line in the log). ``pause``
-    makes a warning a pause that the agent confirms by repeating the call (set it where nobody shows
-    ``Decision.warning`` to the model). ``wait`` and ``timeout`` are in seconds.
+    ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into the
+    tool's return value (for frameworks that pass the text to the model); without it ``Blocked`` is
+    raised. ``warned`` gets the decision of a call that runs with a warning (default: it is logged). ``pause``
+    makes a warning a pause that the agent confirms by repeating the call (set it if
+    ``Decision.warning`` is never shown to the model). ``wait`` and ``timeout`` are in seconds.
     """
     around = guard(
         gate,
@@ -404,10 +403,10 @@ def gated(
 
 
 class AsyncGate(AsyncMethods):
-    """The async face of any gate: the same methods, each run in a worker thread.
+    """The async interface of any gate: the same methods, each run in a worker thread.
 
-    A decision is one short transaction, but it may wait for other processes or for a turn in the
-    queue; the event loop must not.
+    A decision is one short transaction, but it may wait for other processes or in the queue of a key, and the event
+    loop must not wait.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -421,7 +420,7 @@ class AsyncGate(AsyncMethods):
 
 
 def _over(decision: Decision) -> str:
-    """Return what an agent reads whose call came again after it was carried out."""
+    """Return the text for an agent that repeats a call which was already carried out."""
     when = time.strftime("%H:%M:%S", time.localtime(decision.id / SECOND))
     if decision.state is State.UNKNOWN:
         return f"[Callosum] This very call began at {when}, and nobody knows how it ended ({decision.id})."
@@ -431,7 +430,7 @@ def _over(decision: Decision) -> str:
     )
 
 
-# --- asking and reporting ------------------------------------------------------------------------------
+# --- Requests and reports ---
 
 
 def _ask(gate: Gate, call: Call) -> Decision:
@@ -460,7 +459,7 @@ def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result
             namespace=call.namespace,
         )
     except (StoreUnavailable, GateUnavailable) as error:
-        # The tool has run. Its lease runs out and the next session is told "unknown", which is safe.
+        # The tool has run. Its lease ends by itself and the next session is shown "unknown", which is safe.
         logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
         return None
 
@@ -472,7 +471,7 @@ class _Renewer:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Renews nothing: at the beginning, and in a forked child, where what is held is the parent's to renew."""
+        """Drop all leases: at the start, and in a forked child, because the parent renews what it holds."""
         self._wake = threading.Condition()
         self._due: list[tuple[float, int]] = []
         self._held: dict[int, tuple[Gate, Call, float]] = {}
@@ -486,7 +485,7 @@ class _Renewer:
         with self._wake:
             if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(target=self._run, name="callosum-renewer", daemon=True)
-                thread.start()  # may fail: then nothing is held that nobody would drop
+                thread.start()  # may fail, so it runs first: otherwise a lease would be kept that nothing removes
                 self._thread = thread
             self._held[decision.id] = (gate, call, ttl)
             first = time.monotonic() + ttl / RENEW_AT
@@ -526,11 +525,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renewer.begin_anew)
 
 
-# --- functions -----------------------------------------------------------------------------------------
+# --- Functions ---
 
 
 def _rewritten(decision: Decision | None, signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Return the arguments that a function runs with: texts that the gate replaced, and otherwise its own."""
+    """Return the arguments to run a function with: texts that the gate replaced, and otherwise the function's own."""
     if decision is None or decision.params is None:
         return args, kwargs
     bound = signature.bind(*args, **kwargs)
@@ -569,11 +568,12 @@ _INJECTED: Final = re.compile(
     r"|Injected\w+|(fastmcp|mcp)\.[\w.]*Context)\b"
 )
 """Annotations of arguments that a framework fills in and the model never sees: pydantic-ai, OpenAI Agents, LangChain,
-Google ADK, MCP."""
+Google ADK, MCP.
+"""
 
 
 def _injected(signature: inspect.Signature) -> frozenset[str]:
-    """Return the names of the arguments that the framework injects, by their annotations: they are no params."""
+    """Return the names of the arguments that the framework injects, by their annotations; they are not params."""
     return frozenset(
         name
         for name, one in signature.parameters.items()
@@ -585,7 +585,7 @@ def _injected(signature: inspect.Signature) -> frozenset[str]:
 def _params(
     signature: inspect.Signature, injected: frozenset[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments by name; ``self`` and what a framework injects are left out, ``**kwargs`` are spread."""
+    """Return the arguments by name; ``self`` and injected arguments are left out, ``**kwargs`` are spread."""
     bound = signature.bind(*args, **kwargs)
     params: dict[str, Any] = {}
     for name, value in bound.arguments.items():

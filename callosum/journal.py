@@ -1,16 +1,16 @@
-"""The whole journal: what the store holds, and what was rotated out of it into compressed segments.
+"""The whole journal: the store's entries, and older ones that were rotated into compressed segments.
 
 A segment is ``<state>/journal/<first>-<last>.jsonl.gz``: entries in order, one a line, named by the
 ``seq`` of its first and its last. Rotation copies before it deletes::
 
-    take(...)                     which entries may leave: nobody can ask for them any more
+    take(...)                     choose the entries that may leave: no request can need them any more
     write .<name>.part, fsync     a crash here leaves a part that the next rotation removes
     rename to <name>, fsync       from here on the entries are in both, and readers drop the second
-    take(delete, only=copied)     what became free to leave meanwhile is not deleted, only what was copied
+    take(delete, only=copied)     only what was copied is deleted, not what became free to leave meanwhile
 
-So an entry may be there twice for a while, and is never in neither. Two processes that rotate at once
-meet at a lock file, and the second goes its way. Entries of live actions and of remembered calls stay
-in the store when older ones leave, so segments may overlap; a reader merges them.
+So an entry may be in both for a while, and is always in at least one. If two processes rotate at once,
+the lock file lets one of them through, and the other skips its rotation. Entries of live actions and of remembered
+calls stay in the store when older ones leave, so segments may overlap; a reader merges them.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ logger = logging.getLogger("callosum")
 
 FOLDER: Final = "journal"
 ENDS: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE))
-"""Entries that say how an action ended."""
+"""Events whose entries say how an action ended."""
 BATCH: Final = 2500
-"""Entries of one segment: about a megabyte before compression, some 20 ms of work."""
+"""Number of entries in one segment: about a megabyte before compression, some 20 ms of work."""
 _PAGE: Final = 500
 _FULL: Final = 0.8
-"""A journal that grew too large is rotated until it takes this part of its size."""
+"""Part of its maximum size to which a journal that grew too large is rotated."""
 _SLACK: Final = 1.1
-"""Entries leave once a segment can be filled, or once they are this much older than they may be."""
+"""Seconds that entries may stay beyond their maximum age while they do not fill a segment."""
 _LONGEST_LINE: Final = 64_000_000
-"""Most bytes of one entry that are read from a segment; a request, and so an entry, has far fewer."""
+"""Maximum size of one entry that is read from a segment, in bytes; a request, and so an entry, is far smaller."""
 _REST: Final = 600.0
-"""After a rotation that found nothing to move, the next look comes so many seconds later."""
+"""Seconds between a rotation that had nothing to move and the next check."""
 _NAME: Final = re.compile(r"(\d+)-(\d+)\.jsonl\.gz")
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Entry).decode
 
 
-# --- lines --------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 def line_of(entry: Entry) -> bytes:
-    """Return an entry as one line of JSON, without the line's end: its wire form and the time ``at``."""
+    """Return an entry as one line of JSON without the line end: its wire form and the time ``at``."""
     at = datetime.fromtimestamp(entry.seq // SECOND, UTC).replace(microsecond=entry.seq % SECOND)
     return b'{"at":"%s",' % at.isoformat(timespec="microseconds").replace("+00:00", "Z").encode() + _encode(entry)[1:]
 
 
 def shown_keys(entry: Entry) -> tuple[str, ...]:
-    """Return the names of an entry's keys, without the hidden one of a call without keys."""
+    """Return the names of an entry's keys, without the hidden key of a call without keys."""
     return tuple(key.name for key in entry.keys if not key.name.startswith(NO_KEY))
 
 
 def export(entries: Iterable[Entry], path: Path) -> int:
-    """Write entries as JSONL to a new file, compressed if its name ends in ``.gz``; return how many.
+    """Write entries as JSONL to a new file, compressed if its name ends in ``.gz``; return their number.
 
-    Raises ``FileExistsError`` rather than write over a file, ``OSError`` if it cannot be written.
+    Raises ``FileExistsError`` if the file exists, ``OSError`` if it cannot be written.
     """
     count = 0
     with path.open("xb") as raw:
@@ -90,13 +90,13 @@ def export(entries: Iterable[Entry], path: Path) -> int:
     return count
 
 
-# --- choosing -----------------------------------------------------------------------------------------
+# --- filtering ---
 
 
 class EntryFilter(Struct, frozen=True, kw_only=True):
-    """Which entries are wanted; what is None (or 0) does not count.
+    """A filter for entries; a field that is None (or 0) is not checked.
 
-    In ``session``, ``tool`` and ``key`` a ``*`` stands for anything; ``key`` looks at all keys of an
+    In ``session``, ``tool`` and ``key`` a ``*`` matches any text; ``key`` is compared with all keys of an
     entry. ``tier`` is the lowest. ``since`` and ``until`` are moments, both included.
     """
 
@@ -111,7 +111,7 @@ class EntryFilter(Struct, frozen=True, kw_only=True):
     until: int | None = None
 
     def passes(self, entry: Entry) -> bool:
-        """Whether the entry is wanted."""
+        """Return True if the entry passes the filter."""
         return (
             entry.seq >= self.since
             and (self.until is None or entry.seq <= self.until)
@@ -129,7 +129,7 @@ ALL: Final = EntryFilter()
 
 
 def fits(pattern: str | None, text: str) -> bool:
-    """Whether the text is the pattern, in which ``*`` stands for anything; None fits all."""
+    """Return True if the text matches the pattern, in which ``*`` matches any text; None matches everything."""
     if pattern is None or pattern == text:
         return True
     first, *parts = pattern.split("*")
@@ -145,7 +145,7 @@ def fits(pattern: str | None, text: str) -> bool:
     return text.endswith(last) and len(text) - len(last) >= place
 
 
-# --- reading ------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def entry_at(store: Store, seq: int) -> Entry | None:
@@ -155,17 +155,17 @@ def entry_at(store: Store, seq: int) -> Entry | None:
 
 
 class Segment(NamedTuple):
-    """A file of rotated entries. ``first`` and ``last`` are the ``seq`` of its first and last."""
+    """A file of rotated entries. ``first`` and ``last`` are the ``seq`` of its first and last entry."""
 
     first: int
     last: int
     path: Path
 
     def read(self, after: int = 0) -> Iterator[Entry]:
-        """Yield its entries with a greater ``seq``, a line at a time.
+        """Yield the entries with a greater ``seq``, a line at a time.
 
-        Raises ``StoreError`` where the file is damaged: empty, torn, or not what rotation writes. What comes before
-        the damage has been yielded by then.
+        Raises ``StoreError`` where the file is damaged: empty, truncated, or not what rotation writes. Entries before
+        the damage have been yielded by then.
         """
         seq = 0
         try:
@@ -182,7 +182,7 @@ class Segment(NamedTuple):
 
 
 class Journal:
-    """A store's journal with its segments as one stream in order, none twice.
+    """A store's journal and its segments as one ordered stream without duplicates.
 
     A damaged segment is logged once, and the stream continues with the others. ``state`` is the state folder, which
     need not exist. ``sleep`` is for tests.
@@ -195,9 +195,9 @@ class Journal:
         self._damaged: set[Path] = set()
 
     def segments(self) -> list[Segment]:
-        """Return the segments, the oldest first entry first."""
+        """Return the segments, the one with the oldest first entry first."""
         try:
-            names = os.listdir(self.folder)  # noqa: PTH208  names are all that is needed
+            names = os.listdir(self.folder)  # noqa: PTH208  names are enough
         except OSError:
             return []
         found = [(match, name) for name in names if (match := _NAME.fullmatch(name))]
@@ -206,9 +206,8 @@ class Journal:
     def read(self, wanted: EntryFilter = ALL, *, after: int = 0) -> Iterator[Entry]:
         """Yield the entries with a ``seq`` greater than ``after``, oldest first.
 
-        It ends with the newest there is at the time. Every entry is seen, whether it is rotated before,
-        after or while it is read: a page of the store is read first, and then the segments that
-        there are by then, so what has left the store is in one of them.
+        The stream ends with the newest entry at the time. No entry is missed if rotation runs at the same time: a page
+        of the store is read before the list of segments, so an entry that has left the store is in one of them.
         """
         after = max(after, wanted.since - 1)
         namespace, session = wanted.namespace, wanted.session
@@ -226,12 +225,12 @@ class Journal:
             after = max(after, end)
 
     def entry(self, seq: int) -> Entry | None:
-        """Return the entry with this ``seq``; None if there is none, or none any more."""
+        """Return the entry with this ``seq``; None if there never was one or it is gone."""
         found = entry_at(self.store, seq)
         return found or next((entry for entry in self._rotated(seq - 1, seq) if entry.seq == seq), None)
 
     def last(self, count: int, wanted: EntryFilter = ALL) -> list[Entry]:
-        """Return the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""
+        """Return the newest ``count`` entries that pass the filter, oldest first; none for a ``count`` below 1."""
         if count < 1:
             return []
         simple = wanted.session is None or "*" not in wanted.session
@@ -254,9 +253,9 @@ class Journal:
         interval: float = 0.2,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[Entry]:
-        """Yield entries as they come, none twice; end when ``stop()`` is true.
+        """Yield new entries as they are written, without duplicates, until ``stop()`` is true.
 
-        ``after`` None starts with the next one. ``interval`` is how long to rest, in seconds, when
+        ``after`` None starts with the next entry. ``interval`` is the number of seconds to sleep when
         there is nothing new.
         """
         if after is None:
@@ -272,7 +271,7 @@ class Journal:
                 self._sleep(interval)
 
     def _rotated(self, after: int, end: int | None) -> Iterator[Entry]:
-        """Rotated entries with ``after < seq <= end``, in order; segments are opened when it is their turn."""
+        """Yield rotated entries with ``after < seq <= end``, in order; a segment is opened once its entries are due."""
         waiting = deque(
             segment for segment in self.segments() if segment.last > after and (end is None or segment.first <= end)
         )
@@ -296,7 +295,7 @@ class Journal:
                 heapq.heappop(heap)
 
     def _readable(self, segment: Segment, after: int) -> Iterator[Entry]:
-        """Yield the entries of a segment up to where it is damaged, if it is."""
+        """Yield the entries of a segment, up to where it is damaged if it is."""
         try:
             yield from segment.read(after)
         except StoreError as error:
@@ -306,7 +305,7 @@ class Journal:
 
 
 def _merged(*streams: Iterable[Entry]) -> Iterator[Entry]:
-    """Entries of ordered streams in order; of those with one ``seq`` the first."""
+    """Merge ordered streams into one ordered stream; of entries with the same ``seq`` only the first is yielded."""
     last = -1
     for entry in heapq.merge(*streams, key=attrgetter("seq")):
         if entry.seq != last:
@@ -314,16 +313,16 @@ def _merged(*streams: Iterable[Entry]) -> Iterator[Entry]:
             last = entry.seq
 
 
-# --- rotation -----------------------------------------------------------------------------------------
+# --- rotation ---
 
 
 class Rotation:
     """Moves entries that are too old, or too many, from a store into segments.
 
     ``state`` is the state folder. ``age`` is in seconds, ``size`` in bytes (of the store's live data).
-    What the gate may still need stays, whatever its age: so a store can stay larger than ``size``.
-    Ages are told by the store's time, whatever this machine's clock says. ``now`` gives moments; it is for tests, as
-    ``batch`` is.
+    Entries that the gate may still need stay at any age, so a store can stay larger than ``size``.
+    Ages are measured by the store's clock, not this machine's. ``now`` returns the current moment; it and ``batch`` are
+    for tests.
     """
 
     def __init__(
@@ -345,14 +344,14 @@ class Rotation:
         self._rest_until = 0.0
         self._too_large = False
         self.busy = False
-        """Whether another process (or thread) was rotating when this one last tried."""
+        """True if another process (or thread) was rotating when this one last tried."""
 
     def run(self, horizon: int, *, rounds: int = 1) -> int:
-        """Write at most ``rounds`` segments; return how many entries moved, 0 if another rotates now.
+        """Write at most ``rounds`` segments; return the number of entries moved, 0 if another process rotates now.
 
-        ``horizon`` is the moment before which nothing counts as evidence, as ``Store.maintain`` has it.
-        Cheap where there is nothing to do. Raises ``StoreError`` if the store or the folder fails; what
-        was written until then stands.
+        ``horizon`` is the moment before which nothing counts as evidence, as for ``Store.maintain``.
+        Cheap if there is nothing to do. Raises ``StoreError`` if the store or the folder fails; what
+        was written until then is kept.
         """
         if time.monotonic() < self._rest_until:
             return 0
@@ -369,7 +368,7 @@ class Rotation:
         return moved
 
     def run_all(self, horizon: int) -> int:
-        """Move everything that no decision needs any more, whatever its age; return how many entries moved.
+        """Move all entries that no decision needs any more, at any age; return the number of entries moved.
 
         ``horizon`` and errors are those of ``run``.
         """
@@ -379,7 +378,7 @@ class Rotation:
         return moved
 
     def _due(self) -> int | None:
-        """Up to which moment entries are to leave; None if none is."""
+        """Return the moment up to which entries are to leave; None if none is."""
         now = self._now()
         if self._store.size() > self._size * (_FULL if self._too_large else 1):
             self._too_large = True
@@ -392,7 +391,7 @@ class Rotation:
         return old
 
     def _move(self, until: int, horizon: int, *, all: bool = False) -> int:
-        """Write one segment; ``all``: also one that is not full and whose entries are young."""
+        """Write one segment. ``all``: also one that is not full and whose entries are young."""
         try:
             with self._alone() as alone:
                 self.busy = not alone
@@ -413,7 +412,7 @@ class Rotation:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Hold the lock file, without waiting; False if another process (or thread) has it, or there are no locks."""
+        """Take the lock file without waiting; yield False if another process or thread has it, or there are none."""
         if not locks.WORKS:
             yield False
             return
@@ -421,13 +420,13 @@ class Rotation:
         with locks.locked(self._folder / ".lock") as alone:
             if alone:
                 for part in self._folder.glob(".*.part"):
-                    part.unlink()  # of a rotation that died; its entries are still in the store
+                    part.unlink()  # left by a rotation that died; its entries are still in the store
             yield alone
 
     def _write(self, entries: list[Entry]) -> None:
         name = f"{entries[0].seq}-{entries[-1].seq}.jsonl.gz"
         path = self._folder / name
-        if path.exists():  # of a rotation that died before it deleted: nothing of it may be lost
+        if path.exists():  # left by a rotation that died before it deleted: nothing in it may be lost
             entries = _with(Segment(entries[0].seq, entries[-1].seq, path), entries)
         part = self._folder / f".{name}.part"
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -441,7 +440,7 @@ class Rotation:
 
 
 def _with(segment: Segment, entries: list[Entry]) -> list[Entry]:
-    """Return the entries together with those of the segment; a damaged one is kept under another name."""
+    """Return the entries merged with those of the segment; a damaged segment is kept under another name."""
     found: list[Entry] = []
     try:
         found.extend(segment.read())
@@ -453,7 +452,7 @@ def _with(segment: Segment, entries: list[Entry]) -> list[Entry]:
 
 
 def _sync(folder: Path) -> None:
-    """Make a rename in the folder survive power loss, where folders can be synced."""
+    """Make a rename in the folder survive power loss, on systems where folders can be synced."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""The gate's operations: one table of what can be asked, over HTTP, over JSON-RPC and in Python.
+"""The gate's operations: one table for HTTP, JSON-RPC and Python.
 
 ::
 
@@ -7,10 +7,10 @@
                 ├── stdio        its JSON-RPC methods, one for each struct of ``rpc``
                 └── clients      how a request is sent and its reply read
 
-    gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── it, or the wire
+    gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── in process, or the wire
 
-To add an operation, add its request to ``wire``, its row and its keywords here, what serves it to
-``gate/operations.py``, and whose token may ask for it to ``server/app.py``.
+To add an operation, add its request to ``wire``, its row and its keywords here, its implementation to
+``gate/operations.py``, and the tokens that may use it to ``server/app.py``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ R = TypeVar("R")
 class GateOperation(NamedTuple):
     """One row: an endpoint, and the JSON-RPC methods that do the same.
 
-    ``body`` and ``query`` are what the endpoint takes, ``answer`` what it replies with. ``example`` is a body. ``rpc``
-    are the requests of JSON-RPC, and of a gate's ``handle``; the method is named by ``GateRequest.operation``.
-    ``approver``: only a person may ask. ``again``: a client whose request may have been carried out may send it again.
+    ``body`` and ``query`` are the structs that the endpoint takes, ``answer`` is the struct of its reply.
+    ``example`` is a body. ``rpc`` holds the request types of JSON-RPC, which a gate's ``handle`` takes too;
+    ``GateRequest.operation`` names the method. ``approver``: only a person may use it. ``again``: a client may send
+    the request again when it does not know whether it was carried out.
     """
 
     method: str
@@ -197,39 +198,38 @@ OPERATIONS: Final = (
 )
 
 BY_NAME: Final[Mapping[str, GateOperation]] = {kind.operation: row for row in OPERATIONS for kind in row.rpc}
-"""The row of each operation that can be asked for by a request."""
+"""The row of each request type."""
 METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {kind.operation: kind for row in OPERATIONS for kind in row.rpc}
-"""The JSON-RPC methods, each with what it takes."""
+"""The JSON-RPC methods, each with its request type."""
 FOR_APPROVERS: Final = frozenset(kind.operation for row in OPERATIONS if row.approver for kind in row.rpc)
-"""The operations that only a person may ask for."""
+"""The operations that only a person may use."""
 
 
-# --- in Python ---------------------------------------------------------------------------------------
+# --- Python interface --------------------------------------------------------------------------------
 
 
 class Gate(Protocol):
-    """What every gate does, embedded or over a wire.
+    """The interface of every gate, embedded or over a wire.
 
-    ``instance`` and ``session`` name the actor (``Call.actor``); ``namespace`` is who shares a
+    ``instance`` and ``session`` name the actor (``Call.actor``); sessions in one ``namespace`` share a
     memory. Ids are those of ``Decision.id``. All methods raise ``StoreUnavailable`` (or
-    ``GateUnavailable``) if the gate cannot answer, ``ConfigError`` on input that cannot be used.
+    ``GateUnavailable``) if the gate cannot answer, and ``ConfigError`` for invalid input.
 
-    ``handle`` takes any request; the other methods are the same with keywords. A class that inherits from this one
-    need only define ``handle``.
+    ``handle`` takes any request; the other methods do the same with keywords. A subclass need only define it.
     """
 
     def handle(self, request: GateRequest[R]) -> R:
-        """Carries out a request, such as ``wire.Renew``, and returns its reply."""
+        """Carry out a request, such as ``wire.Renew``, and return its reply."""
         raise NotImplementedError
 
     def intercept(self, call: Call) -> Decision:
-        """Decides a call before it runs. A "no" is a value: look at ``Decision.proceed``.
+        """Decide a call before it runs. A "no" is a value: check ``Decision.proceed``.
 
-        Idempotent by call id for a day where the call was let through; a "no" is judged afresh.
+        Idempotent by call id for a day if the call was let through; a call that was refused is decided again.
         Waits up to ``call.wait`` seconds while another session holds a key.
 
         Raises:
-            Unconfirmed: The store could not confirm that the decision survives. Do not run the tool. If
+            Unconfirmed: The store could not confirm that the decision was written durably. Do not run the tool. If
                 ``id`` is set, the decision may be in force: cancel it with ``complete``.
             Expired: ``call.deadline`` or ``call.timeout_ms`` has passed. Nothing is open.
         """
@@ -252,7 +252,7 @@ class Gate(Protocol):
         """Report how an action ended, found by id, else by tool and params, else by key.
 
         Without id and tool, ``context_key`` None means the newest action without a key. A result
-        with an ``error`` is ``failed``; otherwise ``outcome`` says, default ``done``.
+        with an ``error`` is ``failed``; otherwise ``outcome`` counts, by default ``done``.
         """
         return self.handle(
             wire.Complete(
@@ -263,7 +263,7 @@ class Gate(Protocol):
                 params=params,
                 action=action,
                 result=result,
-                outcome=outcome,  # type: ignore[arg-type]  # the gate says which words it takes
+                outcome=outcome,  # type: ignore[arg-type]  # the gate checks the outcome and names the valid ones
                 session=session,
                 namespace=namespace,
             )
@@ -303,7 +303,7 @@ class Gate(Protocol):
         by: str = "",
         force: bool = False,
     ) -> Report:
-        """Frees this actor's leases on the key; with ``force`` (a person, named by ``by``) all."""
+        """Release this actor's leases on the key; with ``force`` (a person, named by ``by``), all leases."""
         return self.handle(
             wire.ReleaseAt(
                 instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
@@ -325,32 +325,32 @@ class Gate(Protocol):
     def resolve(
         self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        """End an ``unknown`` action: somebody looked, and it happened or it did not.
+        """End an ``unknown`` action after a check showed that it happened, or that it did not.
 
-        A person may end any; ``by`` is that person's name. Where no person is proven, ``by`` names the session that
-        has looked (``instance/session``), and it may end those of its own instance below tier 4.
+        A person may end any action; ``by`` is that person's name. Where no person is proven, ``by`` names the session
+        that has checked (``instance/session``), and it may end those of its own instance below tier 4.
         """
         return self.handle(wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace))
 
     def approve(
         self, id: int, *, by: str = "", channel: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        """Let a call that was asked or blocked run once, within an hour, as it was shown; ``note`` is journalled."""
+        """Let a call with verdict ask or block run once, within an hour, as it was shown; ``note`` is journalled."""
         return self.handle(wire.Approve(id=id, by=by, channel=channel, note=note, namespace=namespace))
 
     def deny(
         self, id: int, *, by: str = "", channel: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        """Refuse a call that was asked. The agent reads ``note`` when it makes the call again."""
+        """Refuse a call whose verdict was ask. The agent reads ``note`` when it makes the call again."""
         return self.handle(wire.Deny(id=id, by=by, channel=channel, note=note, namespace=namespace))
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
-        """Show live leases and recent actions, of one key or of all."""
+        """Return live leases and recent actions, on one key or on all."""
         return self.handle(wire.ReadStatus(context_key=context_key or None, namespace=namespace))
 
 
 class AsyncMethods:
-    """The methods of a gate as coroutines. A subclass says where they run."""
+    """The methods of a gate as coroutines. A subclass decides where they run."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -364,13 +364,13 @@ class AsyncMethods:
         self.status = self._awaited(gate.status)
 
     async def handle(self, request: GateRequest[R]) -> R:
-        """Carries out a request and returns its reply, as ``Gate.handle`` does."""
+        """Carry out a request and return its reply, as ``Gate.handle`` does."""
         if isinstance(request, Call):
             return await self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
         return await self._run(partial(self._gate.handle, request))
 
     async def intercept(self, call: Call) -> Decision:
-        """Decides a call before it runs, as ``Gate.intercept`` does."""
+        """Decide a call before it runs, as ``Gate.intercept`` does."""
         return await self._run(partial(self._gate.intercept, call))
 
     def _awaited(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
@@ -381,18 +381,18 @@ class AsyncMethods:
         return call
 
     async def _run(self, method: Callable[[], R]) -> R:
-        """Call the method beside the event loop, and return what it returns."""
+        """Call the method without blocking the event loop, and return its result."""
         raise NotImplementedError
 
 
 @runtime_checkable
 class Standby(Protocol):
-    """What a gate does for a call that it cannot decide just now."""
+    """What a gate does with a call that it cannot decide at the moment."""
 
     def fallback(self, call: Call, error: Exception) -> Decision:
-        """Lets a call of tier 0 to 2 go on; raises ``GateUnavailable`` from ``error`` for a graver one."""
+        """Let a call of tier 0 to 2 run; raise ``GateUnavailable`` from ``error`` for a higher tier."""
         ...
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Keep a call that ran so, and how it ended, to journal it once that is possible."""
+        """Keep a call that ran without a decision, and its outcome, to journal it once that is possible."""
         ...

@@ -1,14 +1,15 @@
 """Find out from a host's own transcript whether a call was refused in the host's permission dialog.
 
-No hook tells of a person's "no" until the next prompt, if at all; until then the refused call holds its lease. But the
-host writes the refusal into its transcript at once. So the gate reads it there when another call meets the action.
+No hook reports a person's "no" until the next prompt, if at all; until then the refused call holds its lease. But the
+host writes the refusal into its transcript at once. So the gate reads it there when another call conflicts with the
+action.
 
-What counts is what the host itself writes about this very tool-use id (``refused`` in ``callosum.programs``), never
+Only what the host itself writes about this very tool-use id counts (``refused`` in ``callosum.programs``), never
 what a tool printed: a tool's text is one JSON string in a result, and cannot become a field beside it.
 
 A transcript is read only if it is a regular file of this user, below the host's own folder, reached without symbolic
 links, on the machine on which the action was opened; at most ``MAX_BYTES`` from its end, and once a second per action.
-Whoever can write such a file runs as this user and could change the gate's store as well.
+Anyone who can write such a file runs as this user and could change the gate's store as well.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ MAX_BYTES: Final = 8_000_000
 _MAX_LINE: Final = 100_000
 """Length in bytes above which a line is passed over; a refusal takes about two thousand."""
 _MAX_LINES: Final = 40
-"""Number of lines naming the call that are looked at, newest first."""
+"""Maximum number of lines naming the call that are checked, newest first."""
 _MAX_FOLDERS: Final = 2000
 """Number of folders that are searched for a session's transcript."""
 _INTERVAL: Final = 1.0
-"""Seconds between two looks for the same action."""
+"""Seconds between two checks of the same action."""
 _REMEMBERED: Final = 1000
-"""Number of actions whose last look is remembered."""
+"""Number of actions whose last check is remembered."""
 _SLACK: Final = 5 * SECOND
 """How far the host's clock may be behind the store's, in microseconds."""
 
@@ -56,9 +57,9 @@ Line = Mapping[str, Any]
 
 
 class Refusals:
-    """Tell whether a host's transcript says that a call was refused before it ran.
+    """Finds out from a host's transcript whether a call was refused before it ran.
 
-    ``ticks`` gives seconds that never run backwards.
+    ``ticks`` returns seconds that never run backwards.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Refusals:
     def __call__(self, action: Action, call_id: str) -> bool:
         """Return True if the transcript of the action's session says that this call was refused.
 
-        False also where nothing can be known: no such transcript, another machine, a look less than a second ago.
+        Return False also if that cannot be checked: no such transcript, another machine, or checked a second ago.
         """
         found = HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
         if found is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
@@ -105,13 +106,13 @@ class Refusals:
         return True
 
 
-# --- reading --------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def _matching(root: Path, pattern: str) -> Iterator[str]:
-    """Yield the files below ``root`` that fit, the last by name first.
+    """Yield the files below ``root`` that match, in descending order of their names.
 
-    ``*`` is any folder, or how the name of a file begins.
+    ``*`` matches any folder, or the rest of a file's name.
     """
     *folders, name = pattern.split("/")
     level = [""]
@@ -126,9 +127,9 @@ def _matching(root: Path, pattern: str) -> Iterator[str]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names in a folder, last first, for folders named by dates."""
+    """Return the names in a folder in descending order, because folders are named by dates."""
     try:
-        return sorted(os.listdir(folder), reverse=True)  # noqa: PTH208 - names are all that is needed
+        return sorted(os.listdir(folder), reverse=True)  # noqa: PTH208 - names are enough
     except OSError:
         return []
 

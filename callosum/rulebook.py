@@ -1,7 +1,7 @@
-"""Where the rules come from: the user's file before the default set, read again when it changes.
+"""Load the rules: the user's file before the default set, read again when it changes.
 
-A file that turns bad while the gate runs is reported and the last good rules stay in force; at the
-start there are no last good rules, so it is refused.
+A file that becomes invalid while the gate runs is reported and the last good rules stay in force. At the
+start there are no last good rules, so an invalid file is refused.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 LOOK_EVERY: Final = 1.0
-"""How often the file is looked at, in seconds."""
+"""Seconds between two checks of the file."""
 _KEY_FILE: Final = "content.key"
 
 
 class Rulebook:
-    """The rules in force. ``path`` need not exist: then the default set stands alone.
+    """The rules in force. ``path`` need not exist: then only the default set applies.
 
     ``standing`` is the file of standing approvals, which need not exist either; each counts until its end.
     ``options`` are more arguments of ``RuleSet.parse``, see ``options_of``.
-    ``error`` is the fault of the newest version of the file, None if it is sound.
-    Raises ``ConfigError`` with the place if the file is bad at the start.
+    ``error`` is the fault of the newest version of the file, None if it is valid.
+    Raises ``ConfigError`` with the field if the file is invalid at the start.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Rulebook:
             named |= _spellings(self.path, RULES)
         self._protected = named
         self.secrets = SecretDigests(secret)
-        """Replaces secrets in keys and names by digests of this gate's content key."""
+        """Replaces secrets in keys and names by digests made with this gate's content key."""
         self._stamp = _stamp_of(self.path)
         self._standing_stamp = _stamp_of(standing)
         self._ends = 0.0
@@ -73,14 +73,14 @@ class Rulebook:
 
     @property
     def fingerprint(self) -> str:
-        """What tells one content key from another without telling the key; ``""`` where there is none."""
+        """Identifies the content key without revealing it; ``""`` if there is none."""
         return blake2b(b"content.key", key=self._secret, digest_size=8).hexdigest() if self._secret else ""
 
     @classmethod
     def of(cls, settings: Settings, *, secret: bytes = b"") -> Self:
         """Return the rules of a gate with these settings.
 
-        What ``protected_of`` names is protected, and need not exist.
+        The paths that ``protected_of`` returns are protected, and need not exist.
         """
         return cls(
             path_of(settings),
@@ -91,9 +91,9 @@ class Rulebook:
         )
 
     def current(self) -> RuleSet:
-        """Return the rules in force, after a look at the files if the last one is a second old.
+        """Return the rules in force. The files are checked again if the last check is a second old.
 
-        A standing approval that has ended is not among them, however long ago that look was.
+        A standing approval that has ended is left out, however long ago the files were checked.
         """
         if self._ends and time.time() >= self._ends:
             with self._reading:
@@ -107,9 +107,9 @@ class Rulebook:
         return self._rules
 
     def reload(self) -> bool:
-        """Read the file if it changed; return whether that brought new rules.
+        """Read the file if it changed; return True if that gave new rules.
 
-        What the file held when it was called is in force when it returns, whoever has read it.
+        On return the content that the file had at the call is in force, even if another thread read it.
         """
         with self._reading:
             return self._reload()
@@ -133,7 +133,7 @@ class Rulebook:
         return not changed or self.error is None
 
     def _approve(self) -> None:
-        """Lay the standing approvals over the rules; a file that cannot be read approves nothing."""
+        """Put the standing approvals over the rules; a file that cannot be read approves nothing."""
         self._ends = 0.0
         if self._standing is None:
             return
@@ -165,7 +165,7 @@ class Rulebook:
 
 
 def _stamp_of(path: Path | None) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is none."""
+    """Return a file's signature, which changes when the file does; None if there is no file."""
     if path is None:
         return None
     try:
@@ -179,15 +179,15 @@ def _stamp_of(path: Path | None) -> tuple[int, int, int] | None:
 
 
 def path_of(settings: Settings) -> Path:
-    """Return where the user's rules are, which need not exist."""
+    """Return the path of the user's rules, which need not exist."""
     return settings.rules or Path(settings.state) / "tiers.json"
 
 
 def protected_of(settings: Settings) -> dict[str, str]:
-    """Return what no agent may change or speak to, with what each path is, in words.
+    """Return the paths that no agent may change or connect to, each with a description.
 
-    These are the state folder, the sockets at which a gate listens, the settings file in use, and the package itself
-    where an installer put it. Each stands there as it is spelled and with its links resolved.
+    These are the state folder, the sockets on which a gate listens, the settings file in use, and the package itself
+    if an installer put it there. Each is listed as it is spelled and with its links resolved.
     """
     found = _spellings(Path(settings.state), STATE)
     found |= _spellings(Path(socket_path(settings.state)), SOCKET)
@@ -205,7 +205,7 @@ _PLACES_OF_PACKAGES: Final = frozenset(("site-packages", "dist-packages"))
 
 
 def _spellings(path: Path, what: str) -> dict[str, str]:
-    """Return the absolute spellings of a path: as given, with links resolved, and from ``~`` if it lies there."""
+    """Return the absolute spellings of a path: as given, with links resolved, and from ``~`` if it is below it."""
     given = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib resolves no ``..`` by spelling
     found = dict.fromkeys((given, os.path.realpath(given)), what)
     home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111
@@ -216,7 +216,7 @@ def _spellings(path: Path, what: str) -> dict[str, str]:
 
 
 def options_of(settings: Settings) -> dict[str, Any]:
-    """Return what the settings say of judging calls, as arguments of ``RuleSet.parse``."""
+    """Return the settings that affect classification, as arguments of ``RuleSet.parse``."""
     found: dict[str, Any] = {"fold_plus_tags": settings.keys_fold_plus_tags}
     if settings.shell:
         found["shell_policy"] = ShellPolicy(**settings.shell)  # type: ignore[arg-type]  # by the names of its fields
@@ -226,7 +226,7 @@ def options_of(settings: Settings) -> dict[str, Any]:
 
 
 def kept_secret(folder: Path) -> bytes:
-    """Return the content key of a state folder, empty if it has none yet or only others may read it."""
+    """Return the content key of a state folder; empty if there is none yet or only another user may read it."""
     try:
         return (folder / _KEY_FILE).read_bytes()
     except OSError:
@@ -236,7 +236,7 @@ def kept_secret(folder: Path) -> bytes:
 def content_secret(folder: Path) -> bytes:
     """Return the key for the hashes of contents, 32 bytes, made once and kept in the state folder.
 
-    Two processes that make it at once end up with one. An unreadable folder raises ``ConfigError``.
+    Two processes that make it at once end up with the same key. An unreadable folder raises ``ConfigError``.
     """
     path = folder / _KEY_FILE
     try:

@@ -1,19 +1,19 @@
-"""The spool: what no gate could be told of when it happened, in a file of the state folder until a gate takes it in.
+"""The spool: a file of the state folder with records that no gate could receive when they happened.
 
 ::
 
-    hook, client, guard ── add ──> late.jsonl ── take ──> a gate, which enters it before its next decision
+    hook, client, guard ── add ──> late.jsonl ── take ──> a gate, which journals it before its next decision
                                        └─ each writes whole lines under a shared lock
 
-One record a line, in the words of the wire (``wire.LateCall``): a call that ran, a report, a cancellation. It holds
+One record a line, in the wire format (``wire.LateCall``): a call that ran, a report, a cancellation. It holds
 keys, digests and a redacted summary, never raw params.
 
-All processes of a state folder share the file. It is there as long as something waits, also while somebody takes it in:
-a gate that finds none knows that everything is entered which was written before. One process takes at a time, and the
-others wait for it. It removes the file when it has entered the last line; if it dies before that, the next one enters
-the last page again, which changes nothing.
+All processes of a state folder share the file. It exists while records are pending, also while a process reads it:
+if a gate finds no file, everything written before has been journalled. One process reads at a time, and the
+others wait for it. It removes the file when it has accepted the last line; if it dies before that, the next process
+reads the last page again, which changes nothing.
 
-Standard library alone, and little of it: a hook process starts with this.
+This module imports little, and only from the standard library: a hook process starts with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     Accept = Callable[[Sequence[bytes]], Sequence[bytes] | None]
-    """Takes a page of lines and returns those that must stay in the file for another client."""
+    """Accepts a page of lines and returns those that must stay in the file for another client."""
 
 FILE: Final = "late.jsonl"
 """File name of the spool in the state folder."""
@@ -65,7 +65,7 @@ _IDENTITY: Final = ("namespace", "instance", "session", "callId")
 
 
 def _warn(message: str, *values: object) -> None:
-    import logging  # noqa: PLC0415 - takes a hook process as long as all else here
+    import logging  # noqa: PLC0415 - takes a hook process as long as everything else here
 
     logging.getLogger("callosum").warning(message, *values)
 
@@ -85,14 +85,14 @@ class Spool:
         """Attributes of a file that could not be read; it is not tried again until it changes."""
 
     def waiting(self) -> bool:
-        """Return whether the file exists, which means that records are pending. The content is not checked."""
+        """Return True if the file exists, which means that records are pending. The content is not checked."""
         return os.access(self.path, os.F_OK)
 
     def left(self) -> bool:
-        """Return whether records are pending, including in a file that an earlier version did not finish."""
+        """Return True if records are pending, including in a file that an earlier version did not finish."""
         return self.waiting() or any(True for _ in self._left())
 
-    # --- writing ---
+    # --- Writing ---
 
     def add(self, line: bytes) -> bool:
         """Append a record. Return False if that fails or the file is full; the reason is logged once."""
@@ -132,7 +132,7 @@ class Spool:
         finally:
             os.close(descriptor)
 
-    # --- taking in ---
+    # --- Reading ---
 
     def take(self, accept: Accept, wait: float = WAIT) -> int:
         """Pass all pending records to ``accept`` in pages and remove them from the file. Return the number of records.
@@ -146,7 +146,7 @@ class Spool:
         try:
             if self._passed and self._passed == self._look():
                 return 0
-            from pathlib import Path  # noqa: PLC0415 - a gate has it, a hook that only adds does not need it
+            from pathlib import Path  # noqa: PLC0415 - a gate has it loaded, a hook that only adds does not need it
 
             from callosum.locks import locked  # noqa: PLC0415
 
@@ -226,11 +226,11 @@ class Spool:
             _warn("%s: what runs without the gate is lost or waits; `callosum doctor` says more", message)
 
 
-# --- records ---------------------------------------------------------------------------------------------
+# --- Records ---
 
 
 def merged(lines: Sequence[bytes]) -> list[bytes]:
-    """Return the records with each running call and its report as one, in the place of the call."""
+    """Return the records with each running call and its report as one, at the position of the call."""
     found: list[bytes] = []
     running: dict[tuple[str, ...], int] = {}
     for line in lines:
@@ -247,7 +247,7 @@ def merged(lines: Sequence[bytes]) -> list[bytes]:
                 found[at] = json.dumps(whole, separators=(",", ":")).encode()
                 continue
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            pass  # whoever reads it says what is wrong with it
+            pass  # left as it is: its reader reports what is wrong with it
         found.append(line)
     return found
 
@@ -270,11 +270,11 @@ def _plainly(value: object) -> object:
     return dict(value) if hasattr(value, "keys") else f"<{type(value).__name__}>"  # type: ignore[call-overload]
 
 
-# --- files ---------------------------------------------------------------------------------------------
+# --- Files ---
 
 
 def _check(descriptor: int) -> None:
-    """Raise ``Unusable`` for what is no file of this user's."""
+    """Raise ``Unusable`` unless the file is a regular file of this user."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise Unusable("it is no regular file")
@@ -291,7 +291,7 @@ def _locked(descriptor: int, how: int) -> bool:
 
 
 def _lock_soon(descriptor: int) -> bool:
-    """Lock the file against those who add, each of which holds it for a moment."""
+    """Lock the file against writers, each of which holds it for a moment."""
     ends = monotonic() + WAIT
     while not _locked(descriptor, fcntl.LOCK_EX):
         if monotonic() > ends:
@@ -301,7 +301,7 @@ def _lock_soon(descriptor: int) -> bool:
 
 
 def _same(descriptor: int, path: str) -> bool:
-    """Return whether the open file still is the one with this name."""
+    """Return True if the open file still has this name."""
     try:
         named = os.lstat(path)
     except OSError:
@@ -311,7 +311,7 @@ def _same(descriptor: int, path: str) -> bool:
 
 
 def _read(descriptor: int) -> bytes:
-    """Read the file from its start, no more of it than a writer of ours puts there."""
+    """Read the file from its start, up to the maximum size that a writer leaves there."""
     pieces = []
     at = 0
     while at < 2 * MAX_FILE and (piece := os.pread(descriptor, 1 << 20, at)):
@@ -321,7 +321,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _taken(data: bytes) -> int:
-    """Return how many bytes of the file a process took in before it died."""
+    """Return the number of bytes that a process had read when it died."""
     at = data.rfind(b"\n" + _MARK)
     if at < 0:
         return 0
@@ -333,7 +333,7 @@ def _taken(data: bytes) -> int:
 
 
 def _pages(data: bytes, start: int, end: int) -> Iterator[tuple[list[bytes], int]]:
-    """Yield the records between two places in pages, each with the place behind it."""
+    """Yield the records between two offsets in pages, each with the offset after it."""
     page: list[bytes] = []
     size = 0
     at = start

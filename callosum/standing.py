@@ -1,4 +1,4 @@
-"""The standing approvals of a state folder, kept in ``standing.json`` so that nothing touches a person's rules file.
+"""The standing approvals of a state folder, kept in ``standing.json`` so that nothing changes a person's rules file.
 
 The console and ``callosum rules revoke`` change the file under a lock, and every gate of the folder reads it. A file
 that cannot be read approves nothing.
@@ -20,11 +20,11 @@ from callosum.locks import locked, put
 from callosum.rules.standing import StandingApproval
 
 FILE: Final = "standing.json"
-"""The name of the file in the state folder."""
+"""Name of the file in the state folder."""
 LASTS: Final = 30 * 86_400.0
-"""How long a standing approval holds, in seconds."""
+"""Seconds for which a standing approval counts."""
 MOST: Final = 200
-"""Most standing approvals of a state folder at once."""
+"""Maximum number of standing approvals of a state folder at once."""
 _PATIENCE: Final = 5.0
 """Seconds to wait for another process that changes the file."""
 
@@ -34,14 +34,14 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def path_of(state: Path) -> Path:
-    """Return the file of a state folder, which need not exist."""
+    """Return the path of a state folder's file, which need not exist."""
     return Path(state) / FILE
 
 
 def read(path: Path) -> tuple[StandingApproval, ...]:
-    """Return all standing approvals of a file, those that have ended too; none if there is no file.
+    """Return all standing approvals of a file, including ended ones; none if there is no file.
 
-    Raises ``ConfigError`` with the place if the file cannot be used.
+    Raises ``ConfigError`` with the field if the file cannot be used.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File).standing
@@ -58,7 +58,7 @@ def read(path: Path) -> tuple[StandingApproval, ...]:
 
 
 def add(state: Path, approval: StandingApproval, now: Callable[[], float] = time.time) -> None:
-    """Keep a standing approval, in the place of an earlier one with its id. Raises ``ConfigError``."""
+    """Store a standing approval; it replaces an earlier one with its id. Raises ``ConfigError``."""
     with _changing(state, now) as standing:
         standing[approval.id] = approval
         if len(standing) > MOST:
@@ -66,7 +66,7 @@ def add(state: Path, approval: StandingApproval, now: Callable[[], float] = time
 
 
 def revoke(state: Path, id: int, now: Callable[[], float] = time.time) -> StandingApproval:
-    """End a standing approval, and return it. Raises ``ConfigError`` if there is none of this id."""
+    """End a standing approval, and return it. Raises ``ConfigError`` if there is none with this id."""
     with _changing(state, now) as standing:
         found = standing.pop(id, None)
         if found is None:
@@ -76,7 +76,7 @@ def revoke(state: Path, id: int, now: Callable[[], float] = time.time) -> Standi
 
 @contextmanager
 def _changing(state: Path, now: Callable[[], float]) -> Iterator[dict[int, StandingApproval]]:
-    """Yield the file's content, to be changed while the block runs; ended approvals are left out afterwards."""
+    """Yield the file's content, to be changed while the block runs; ended approvals are then removed."""
     path = path_of(state)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,14 +1,14 @@
-"""The gate as JSON-RPC 2.0, one message a line: for a host that would rather start a child than open a port.
+"""The gate as JSON-RPC 2.0 over stdin and stdout, one message a line, for a host that prefers a child to a port.
 
 ::
 
-    channel.read ── Lines ── reader ──┬── Desk ── gate         nothing else is going on: answered on the spot
-                                      └── Workers ── Desk ── gate      it waits, or others are being answered
+    channel.read ── LineSplitter ── reader ──┬── RpcMethods ── gate             idle: answered in the reader's thread
+                                             └── Workers ── RpcMethods ── gate  the request waits, or others are pending
     channel.write <── whole lines, under a lock ──┘
 
-Who reads also answers, as long as one request comes at a time: a change of thread takes as long as a decision.
-A request that may take long (``wait``) goes to a worker; only when every worker has one does the next one that may
-hold up the reader.
+The reading thread also answers while requests come one at a time, because a change of thread takes as long as a
+decision. A request that may take long (``wait``) goes to a worker. Only when every worker has such a request may the
+next one block the reader.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ logger = logging.getLogger("callosum")
 R = TypeVar("R")
 
 WORKERS: Final = 32
-"""Most requests that are worked on beside the reader."""
+"""Maximum number of requests that workers handle at the same time as the reader."""
 MAX_BATCH: Final = 1000
-"""Most requests of one batch."""
+"""Maximum number of requests in one batch."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -53,27 +53,27 @@ UNKNOWN_METHOD: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 AWAY: Final = -32000
-"""The gate or its store cannot answer now."""
+"""Error code: the gate or its store cannot answer now."""
 REFUSED: Final = -32001
-"""Only a person may do this."""
+"""Error code: only a person may use the method."""
 
 _DRAIN_POLL: Final = 0.25
 _CHUNK: Final = 65536
 _GONE: Final = select.POLLERR | select.POLLHUP
-"""What the writing end of a pipe shows once nobody has the other."""
+"""Poll events at the writing end of a pipe after the reading end was closed."""
 
 
-# --- methods ------------------------------------------------------------------------------------------
+# --- methods ---
 
 
 class HealthQuery(Struct, GateRequest["ChildHealth"], frozen=True):
-    """``health``: nothing."""
+    """Params of ``health``: none."""
 
     operation: ClassVar[str] = "health"
 
 
 class ChildHealth(Struct, frozen=True, rename="camel"):
-    """The name and version of this child, and the methods it has."""
+    """The name and version of this child, and its methods."""
 
     name: str
     version: str
@@ -86,7 +86,7 @@ _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.i
 
 
 Briefs = Callable[[wire.ReadBrief], wire.Brief]
-"""Serves the method ``brief``, which a gate alone does not have."""
+"""Serves the method ``brief``, which a gate alone does not offer."""
 
 
 def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
@@ -116,7 +116,7 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
 
 
 class ApproverRequired(CallosumError):
-    """Only a person may do this. ``at`` names the method, or the field that makes it so."""
+    """Only a person may do this. ``at`` names the method, or the field because of which a person is needed."""
 
     def __init__(self, at: str) -> None:
         super().__init__(f"only a person may {at}, and this child speaks for none: start it with --approver")
@@ -131,19 +131,19 @@ class RpcMethods:
         self._briefs = briefs
         self._approver = approver
         self.closing = threading.Event()
-        """Set when nothing more is taken: who waits for the journal is answered with what there is."""
+        """Set when no more requests are accepted: readers that wait for the journal then get the entries there are."""
 
     def methods(self) -> tuple[str, ...]:
-        """Return the names of the methods that are not refused."""
+        """Return the names of the methods that this child offers."""
         return tuple(name for name in METHODS if self._approver or name not in operations.FOR_APPROVERS)
 
     def admit(self, method: str) -> None:
-        """Raise ``ApproverRequired`` for a method that this child may not be asked for."""
+        """Raise ``ApproverRequired`` for a method that needs a person, if this child has none."""
         if method in operations.FOR_APPROVERS and not self._approver:
             raise ApproverRequired(method)
 
     def answer(self, request: Any) -> Any:
-        """Do what is asked, and return the answer's struct. Raises ``CallosumError``."""
+        """Carry out the request and return the struct of its reply. Raises ``CallosumError``."""
         operation = request.operation
         if operation == "intercept":
             return self._gate.intercept(request)
@@ -164,7 +164,7 @@ class RpcMethods:
         return self._gate.handle(request)
 
 
-# --- messages -----------------------------------------------------------------------------------------
+# --- messages ---
 
 
 class _Message(Struct, frozen=True, gc=False):
@@ -175,13 +175,13 @@ class _Message(Struct, frozen=True, gc=False):
 
 
 class _Known(Struct, frozen=True, gc=False):
-    """What can be told of a message that is none: whom to answer."""
+    """The part of an invalid message that can be read: the id to answer to."""
 
     id: Raw = Raw(b"null")
 
 
 class _Said(Struct, frozen=True, gc=False):
-    """Which of the fields a request names for which a child has a value of its own."""
+    """Flags for the fields that a request sets itself although this child has its own values for them."""
 
     namespace: Raw | UnsetType = UNSET
     channel: Raw | UnsetType = UNSET
@@ -227,7 +227,7 @@ class RpcError(Exception):
 
 
 class RpcRequest(NamedTuple):
-    """A valid request. ``id`` is the text as it was written; None for a notification."""
+    """A valid request. ``id`` is the text as the client wrote it; None for a notification."""
 
     id: Raw | None
     method: str
@@ -235,14 +235,16 @@ class RpcRequest(NamedTuple):
 
     @property
     def slow(self) -> bool:
-        """Return whether the request may take longer than a transaction."""
+        """Return True if the request may take longer than a transaction."""
         return bool(getattr(self.params, "wait", 0) > 0)
 
 
 def read_job(body: bytes, desk: RpcMethods, namespace: str = DEFAULT_NAMESPACE) -> RpcRequest:
-    """Read one message. ``namespace`` is that of a request which names none. Raises ``RpcError``."""
+    """Read one message. ``namespace`` is used for a request that names none. Raises ``RpcError``."""
     message = _read_message(body)
-    id = None if message.id is UNSET else message.id.copy()  # a view of it would keep the whole line
+    id = (
+        None if message.id is UNSET else message.id.copy()
+    )  # copied, because a view would keep the whole line in memory
     method = message.method
     decoder = _DECODERS.get(method)
     if decoder is None:
@@ -276,24 +278,24 @@ def _read_message(body: bytes) -> _Message:
 
 
 def _no_name_twice(message: _Message, body: bytes) -> None:
-    """Refuses an envelope that has a name twice; the params are looked through when they are read."""
+    """Raise ``RpcError`` for an envelope that has a name twice; the params are checked when they are read."""
     names = 2 + (message.id is not UNSET)
     if message.params is not UNSET:
         names += 1
         body = body.replace(message.params, b"0", 1)
-    if body.count(b":") != names:  # else there is no room for more names than are known
+    if body.count(b":") != names:  # otherwise there is no room for more names than the known ones
         wire.read(_ANYTHING, body)
 
 
 def _broken(body: bytes, error: ConfigError) -> RpcError:
-    """Return what is no request, with its id if that can be told. The decoder stopped at the first fault it saw."""
+    """Return the error for an invalid message, with its id if that can be read. ``error`` is the first fault."""
     id = _NULL
     try:
         found = _KNOWN.decode(body).id
         if error.at != "id" and _is_id(found):
             id = found.copy()
     except msgspec.ValidationError:
-        pass  # no object
+        pass  # not an object
     except (msgspec.DecodeError, RecursionError) as worse:
         return RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {worse}", at="message")
     return RpcError(id, INVALID_REQUEST, error.message, at=error.at if error.at != "body" else "message")
@@ -324,7 +326,7 @@ def _with_own(params: Any, said: _Said, **own: str) -> Any:
     return replace(params, **{name: own[name] for name in own if name in fields and getattr(said, name) is UNSET})
 
 
-# --- lines --------------------------------------------------------------------------------------------
+# --- lines ---
 
 
 class LineSplitter:
@@ -363,11 +365,11 @@ class LineSplitter:
         return line
 
 
-# --- work beside the reader ---------------------------------------------------------------------------
+# --- workers ---
 
 
 class Workers:
-    """At most ``most`` threads, each started when it is first needed. Only one thread hands out work."""
+    """Up to ``most`` threads, each started when it is first needed. Only one thread hands out work."""
 
     def __init__(self, most: int = WORKERS) -> None:
         self._most = most
@@ -377,14 +379,14 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def start(self, job: Callable[[], None], *, wait: bool) -> bool:
-        """Has ``job`` done, which must not raise; False if nobody is free and it shall not ``wait`` for one."""
+        """Run ``job``, which must not raise, in a thread; return False if none is free and ``wait`` is False."""
         if not self._slots.acquire(blocking=wait):
             return False
         if not self._idle.acquire(blocking=False):
             thread = threading.Thread(target=self._work, daemon=True, name=f"callosum-stdio-{len(self._threads)}")
             try:
                 thread.start()
-            except RuntimeError:  # the system has no more threads
+            except RuntimeError:  # the system refuses to start more threads
                 self._slots.release()
                 return False
             self._threads.append(thread)
@@ -398,7 +400,7 @@ class Workers:
             self._slots.release()
 
     def finish(self, given_up: Callable[[], bool]) -> bool:
-        """Wait until all is done and end the threads; False if it was ``given_up`` before."""
+        """Wait until all jobs are done and end the threads; return False if ``given_up`` was true before."""
         for _ in range(self._most):
             while not self._slots.acquire(timeout=_DRAIN_POLL):
                 if given_up():
@@ -414,7 +416,7 @@ Reply = Callable[[bytes | None], None]
 
 
 class _Batch:
-    """Gathers the answers of a batch; the last one sends them."""
+    """Collects the answers of a batch; the last request to finish sends them."""
 
     def __init__(self, count: int, send: Reply) -> None:
         self._left = count
@@ -433,26 +435,26 @@ class _Batch:
             self._send(b"[" + b",".join(self._answers) + b"]")
 
 
-# --- the conversation ---------------------------------------------------------------------------------
+# --- conversation ---
 
 
 class Channel(Protocol):
-    """Where messages come from and go to. ``read`` is called by one thread, the rest by any."""
+    """Source and destination of messages. ``read`` is called by one thread, the other methods by any."""
 
     def read(self) -> bytes | None:
-        """Wait for what comes next; ``b""`` at the end of the input, None once it was stopped."""
+        """Wait for input; return ``b""`` at its end, None after ``stop``."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raises ``OSError`` if that cannot be."""
+        """Write all of the data. Raises ``OSError`` if that fails."""
         ...
 
     def stop(self) -> None:
-        """End ``read``, the one that runs and every later one. Safe in a signal handler."""
+        """End the running ``read`` and every later one. Safe in a signal handler."""
         ...
 
     def gone(self) -> bool:
-        """Whether nobody can read any more what is written."""
+        """Return True if nobody can read any more what is written."""
         ...
 
 
@@ -465,12 +467,12 @@ class _Conversation:
         self._writing = threading.Lock()
         self._busy: set[object] = set()
         self.failure: OSError | None = None
-        """Why nothing can be written any more."""
+        """The error because of which nothing can be written any more."""
 
-    # --- what comes ------------------------------------------------------------------------------
+    # --- input ---
 
     def take(self, line: bytes | None, *, alone: bool) -> None:
-        """Answers a line, or has it answered. ``alone``: no other line has come with it."""
+        """Answer a line, or hand it to a worker. ``alone``: no other line has arrived with it."""
         try:
             self._take_line(line, alone=alone)
         except RpcError as fault:
@@ -508,20 +510,20 @@ class _Conversation:
             job = read_job(body, self._desk, self._namespace)
         except RpcError as fault:
             return reply(fault.answer())
-        except Exception as error:  # whatever one message does, the next is answered
+        except Exception as error:  # one message that fails must not stop the next
             logger.exception("a message could not be read")
             return reply(RpcError(_NULL, INTERNAL_ERROR, "internal error", kind=type(error).__name__).answer())
         started = False
         if job.slow:
             started = self._workers.start(partial(self._work, job, reply), wait=True)
-        elif self._busy or not alone:  # several at once share a sync of the disk
+        elif self._busy or not alone:  # several requests at once share one sync of the disk
             started = self._beside(job, reply)
         if not started:
             self._work(job, reply)
         return None
 
     def _beside(self, job: RpcRequest, reply: Reply) -> bool:
-        """Hands a quick request to a worker; False if all wait, so that what frees a lease is not held up by them."""
+        """Hand a quick request to a worker; return False if all wait, so that freeing a lease is not held up."""
         token = object()
 
         def work() -> None:
@@ -534,7 +536,7 @@ class _Conversation:
             self._busy.discard(token)
         return started
 
-    # --- what goes -------------------------------------------------------------------------------
+    # --- output ---
 
     def _work(self, job: RpcRequest, reply: Reply) -> None:
         reply(self._answer(job))
@@ -550,7 +552,7 @@ class _Conversation:
         except CallosumError as error:
             named = {"id": error.id} if isinstance(error, Unconfirmed) and error.id is not None else {}
             fault = RpcError(job.id, AWAY, str(error), kind=type(error).__name__, **named)
-        except Exception as error:  # whatever one request does, the next is answered
+        except Exception as error:  # one request that fails must not stop the next
             logger.exception("%s failed", job.method)
             fault = RpcError(job.id, INTERNAL_ERROR, "internal error", kind=type(error).__name__)
         return fault.answer()
@@ -568,11 +570,11 @@ class _Conversation:
                 self._channel.stop()
 
     def finish(self) -> bool:
-        """Wait for the answers that are still to come; False if nobody is there to read them."""
+        """Wait for the pending answers; return False if nobody is there to read them."""
         self._desk.closing.set()
         done = self._workers.finish(lambda: self.failure is not None or self._channel.gone())
         if not done:
-            with self._writing:  # whoever comes later writes nothing: the channel may be closed by then
+            with self._writing:  # later writers write nothing, because the channel may be closed by then
                 self.failure = self.failure or BrokenPipeError()
         return done
 
@@ -586,11 +588,11 @@ def serve(
     namespace: str = DEFAULT_NAMESPACE,
     workers: int = WORKERS,
 ) -> bool:
-    """Answers what comes from ``channel`` until its end, or until it is stopped, and then what was taken.
+    """Answer the requests of ``channel`` until it ends or is stopped; then finish those that were accepted.
 
-    ``namespace`` is that of requests which name none. With ``approver`` the host may decide as a person.
-    Answers stand in the order in which they are ready. Returns False if some are still being worked on
-    when nobody is there to read them; the gate is then in use. Raises ``OSError`` if answers could not be
+    ``namespace`` is used for requests that name none. With ``approver`` the host may decide as a person.
+    Answers are written in the order in which they are ready. Returns False if requests are still running when
+    nobody is there to read their answers; the gate is then in use. Raises ``OSError`` if answers could not be
     written although somebody might read them (a full disk).
     """
     conversation = _Conversation(RpcMethods(gate, briefs, approver=approver), channel, namespace, workers)
@@ -601,7 +603,7 @@ def serve(
             if conversation.failure is None:
                 conversation.take(line, alone=len(found) == 1)
     if data is not None:
-        conversation.take(lines.rest(), alone=True)  # no line's end, but whole if it can be read
+        conversation.take(lines.rest(), alone=True)  # the last line has no line end, but counts if it can be read
     done = conversation.finish()
     if conversation.failure is not None and not isinstance(conversation.failure, ConnectionError):
         raise conversation.failure
@@ -630,7 +632,7 @@ class Pipes:
             if there & _GONE:
                 return None
             if there:
-                self._events.unregister(self._sink)  # a device that cannot be watched
+                self._events.unregister(self._sink)  # a device that cannot be polled
             if events:
                 try:
                     return os.read(self._source, _CHUNK)
@@ -659,6 +661,6 @@ class Pipes:
         return any(events & _GONE for _, events in look.poll(0))
 
     def close(self) -> None:
-        """Close what it opened itself."""
+        """Close the descriptors that this channel opened itself."""
         os.close(self._ear)
         os.close(self._bell)

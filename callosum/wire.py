@@ -1,8 +1,9 @@
-"""The wire: what requests look like, and how they are read, faults with their place.
+"""The wire format of requests, and how requests are read.
 
 Every message is JSON in camelCase. A request is read into one of the structs here (``Call`` for an
 intercept); answers are the model's own structs. Both ends use this module: the server reads requests
-with ``read``, a client reads answers with ``msgspec`` decoders of the model's types.
+with ``read``, a client reads answers with ``msgspec`` decoders of the model's types. A fault in a request names the
+field at fault.
 """
 
 from __future__ import annotations
@@ -36,34 +37,37 @@ from callosum.model import (
 )
 
 PORT: Final = 7700
-"""Where a server listens unless it is told otherwise."""
+"""Address on which a server listens by default."""
 MAX_BODY: Final = 5_000_000
-"""Longest request body, in bytes."""
+"""Maximum size of a request body, in bytes."""
 MAX_EVENTS: Final = 1000
-"""Most events, or late calls, of one request."""
+"""Maximum number of events, or of spooled records, in one request."""
 MAX_LATE_KEYS: Final = 256
-"""Most keys of one late call."""
+"""Maximum number of keys of one spooled record."""
 MAX_WAIT: Final = 60.0
-"""Longest time that a call, or a reader of the journal, may wait, in seconds."""
+"""Maximum time that a call, or a reader of the journal, may wait, in seconds."""
 MAX_PAGE: Final = 1000
-"""Most journal entries of one page."""
+"""Maximum number of journal entries in one page."""
 MAX_KEYS: Final = 32
-"""Most keys that a request for a brief may name."""
+"""Maximum number of keys that a request for a brief may name."""
 MAX_PATH: Final = 4096
-"""Longest path of a session's folder, in characters."""
+"""Maximum length of the path of a session's folder, in characters."""
 MAX_BUDGET: Final = 100_000
-"""Largest budget that may be asked for, in tokens."""
+"""Maximum budget that a request for a brief may name, in tokens."""
 
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
 class Intercept(Call, frozen=True, gc=False, forbid_unknown_fields=True):
-    """``POST /intercept``: a call with no other fields. In a spool a call may have those of a later version."""
+    """``POST /intercept``: a call, refused if it has unknown fields.
+
+    A spooled call is read as ``Call`` instead, because it may have fields of a later version.
+    """
 
 
 class _Request(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
-    """How requests are written."""
+    """Base class of requests: says how they are encoded."""
 
 
 class Complete(_Request, GateRequest[Report], frozen=True, kw_only=True):
@@ -85,7 +89,7 @@ class Complete(_Request, GateRequest[Report], frozen=True, kw_only=True):
 class Lock(_Request, GateRequest[LockResult], frozen=True, kw_only=True):
     """``POST /lock``: a lease of ``ttl`` seconds without a tool call.
 
-    ``host`` ties it to a process of the server's machine, as an intercepted call's. ``deadline`` and
+    ``host`` ties the lease to a process of the server's machine, as it does for an intercepted call. ``deadline`` and
     ``timeout_ms`` say how long the client waits for the answer, as in ``Call``.
     """
 
@@ -102,7 +106,7 @@ class Lock(_Request, GateRequest[LockResult], frozen=True, kw_only=True):
 
 
 class Release(_Request, frozen=True, kw_only=True):
-    """``DELETE /lock/{key}``; ``force`` is a person's, named by ``by``."""
+    """``DELETE /lock/{key}``: release the leases on a key. ``force`` needs a person, named by ``by``."""
 
     instance: str = ""
     session: str | None = None
@@ -112,7 +116,7 @@ class Release(_Request, frozen=True, kw_only=True):
 
 
 class ReleaseQuery(_Request, frozen=True, kw_only=True):
-    """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
+    """``DELETE /lock/{key}``: query parameters, each of which overrides the body's field of the same name."""
 
     instance: str | UnsetType = UNSET
     session: str | UnsetType = UNSET
@@ -122,21 +126,21 @@ class ReleaseQuery(_Request, frozen=True, kw_only=True):
 
 
 class ReleaseAt(Release, GateRequest[Report], frozen=True, kw_only=True):
-    """``release``: the leases on a key."""
+    """``release`` over JSON-RPC: release the leases on a key."""
 
     operation: ClassVar[str] = "release"
     context_key: str
 
 
 class ReleaseKey(ReleaseAt, frozen=True, kw_only=True):
-    """``POST /release``: as ``DELETE /lock/{key}``, with the key in the body."""
+    """``POST /release``: the same as ``DELETE /lock/{key}``, with the key in the body."""
 
     instance: str
     context_key: str
 
 
 class Renew(_Request, GateRequest[Report], frozen=True, kw_only=True):
-    """``POST /renew``: moves the end of a lease to ``ttl`` seconds from now."""
+    """``POST /renew``: move the end of a lease to ``ttl`` seconds from now."""
 
     operation: ClassVar[str] = "renew"
     instance: str
@@ -147,7 +151,7 @@ class Renew(_Request, GateRequest[Report], frozen=True, kw_only=True):
 
 
 class Resolve(_Request, GateRequest[Report], frozen=True, kw_only=True):
-    """``POST /resolve``: somebody looked, and an ``unknown`` action happened or it did not."""
+    """``POST /resolve``: end an ``unknown`` action after a check showed that it happened, or that it did not."""
 
     operation: ClassVar[str] = "resolve"
     id: int
@@ -158,9 +162,9 @@ class Resolve(_Request, GateRequest[Report], frozen=True, kw_only=True):
 
 
 class ApprovalAnswer(_Request, frozen=True, kw_only=True):
-    """``POST /approvals/{id}``: a person's word on a call that was asked or blocked.
+    """``POST /approvals/{id}``: a person's answer to a call whose verdict was ask or block.
 
-    ``note`` goes to the agent with a refusal, and to the journal.
+    ``note`` is shown to the agent with a refusal, and is journalled.
     """
 
     approve: bool
@@ -171,7 +175,7 @@ class ApprovalAnswer(_Request, frozen=True, kw_only=True):
 
 
 class Approve(_Request, GateRequest[Report], frozen=True, kw_only=True):
-    """``approve``: a person lets a call run once that was asked or blocked."""
+    """``approve``: a person lets a call run once whose verdict was ask or block."""
 
     operation: ClassVar[str] = "approve"
     agrees: ClassVar[bool] = True
@@ -183,14 +187,14 @@ class Approve(_Request, GateRequest[Report], frozen=True, kw_only=True):
 
 
 class Deny(Approve, frozen=True, kw_only=True):
-    """``deny``: a person refuses a call that was asked."""
+    """``deny``: a person refuses a call whose verdict was ask."""
 
     operation: ClassVar[str] = "deny"
     agrees: ClassVar[bool] = False
 
 
 class ReadStatus(_Request, GateRequest[Status], frozen=True, kw_only=True):
-    """``status``: live leases and recent actions, of one key or of all."""
+    """``status``: live leases and recent actions, on one key or on all."""
 
     operation: ClassVar[str] = "status"
     context_key: str | None = None
@@ -198,7 +202,7 @@ class ReadStatus(_Request, GateRequest[Status], frozen=True, kw_only=True):
 
 
 class StatusQuery(ReadStatus, frozen=True, kw_only=True):
-    """``GET /status``. ``instance`` and ``session`` are taken from old clients and mean nothing."""
+    """``GET /status``. ``instance`` and ``session`` are accepted from old clients and ignored."""
 
     instance: str | None = None
     session: str | None = None
@@ -213,7 +217,7 @@ class ApprovalsQuery(_Request, GateRequest["Approvals"], frozen=True, kw_only=Tr
 
 
 class BriefQuery(_Request, GateRequest["Brief"], frozen=True, kw_only=True):
-    """``GET /brief``. ``key`` may stand there several times; ``cwd`` is the session's folder, ``budget`` in tokens."""
+    """``GET /brief``. ``key`` may be repeated; ``cwd`` is the session's folder, ``budget`` is in tokens."""
 
     operation: ClassVar[str] = "brief"
     instance: str
@@ -227,7 +231,7 @@ class BriefQuery(_Request, GateRequest["Brief"], frozen=True, kw_only=True):
 
 
 class ReadBrief(BriefQuery, frozen=True, kw_only=True):
-    """``brief`` over JSON-RPC. ``keys`` matter to the session beside those it has touched."""
+    """``brief`` over JSON-RPC. ``keys`` matter to the session in addition to those it has touched."""
 
     keys: Annotated[tuple[str, ...], Meta(max_length=MAX_KEYS)] = ()
     cwd: str | None = None
@@ -235,7 +239,7 @@ class ReadBrief(BriefQuery, frozen=True, kw_only=True):
 
 
 class JournalQuery(_Request, GateRequest["JournalPage"], frozen=True, kw_only=True):
-    """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for something new."""
+    """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for a new entry."""
 
     operation: ClassVar[str] = "journal"
     cursor: str = ""
@@ -256,7 +260,7 @@ class ReadJournal(JournalQuery, frozen=True, kw_only=True):
 
 
 class LateClassification(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """The classification of a spooled call, made where it ran. Keys are written ``["file:/a.md", "write"]``."""
+    """The classification of a spooled call, made where the call ran. Keys are written ``["file:/a.md", "write"]``."""
 
     tier: Annotated[int, Meta(ge=0, le=4)]
     keys: Annotated[tuple[Key, ...], Meta(max_length=MAX_LATE_KEYS)] = ()
@@ -267,14 +271,14 @@ class LateClassification(Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """One record of a spool: something that no gate could be told of when it happened.
+    """One record of a spool: something that happened while no gate could be reached.
 
     ``kind`` is ``call`` (it ran without the gate), ``report`` (how a call ended) or ``cancel`` (its caller gave up
-    before it had an answer). A gate passes over a kind that it does not know. ``running``: nobody has reported the
+    before it had an answer). A gate skips a kind that it does not support. ``running``: nobody has reported the
     outcome of a call yet. ``id`` names the action of a report. ``found`` is the classification, with the fingerprint of
     the content key that its hashes were made with. Without it the gate classifies the call: ``params`` are whole where
-    ``v`` is 2, a summary where it is 1, the version of records before there were kinds. ``started`` and ``ended`` are
-    Unix seconds.
+    ``v`` is 2, and a summary where it is 1, the version of records before there were kinds. ``started`` and ``ended``
+    are Unix seconds.
     """
 
     call: Call
@@ -290,14 +294,14 @@ class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
 
 
 class LateBatch(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """``POST /late``. ``now`` is the sender's clock in Unix seconds, by which the records are dated."""
+    """``POST /late``: spooled records. ``now`` is the sender's clock in Unix seconds, which dates the records."""
 
     calls: Annotated[list[LateCall], Meta(max_length=MAX_EVENTS)]
     now: float | None = None
 
 
 class Accepted(Struct, frozen=True, rename="camel"):
-    """How many events, or late calls, were taken."""
+    """Number of events, or of spooled records, that were accepted."""
 
     accepted: int
 
@@ -324,41 +328,41 @@ class Approval(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
 
 
 class Approvals(Struct, frozen=True, rename="camel"):
-    """``GET /approvals``, oldest first."""
+    """``GET /approvals``: the calls that wait for a person, oldest first."""
 
     approvals: tuple[Approval, ...]
 
 
 class JournalPage(Struct, frozen=True, rename="camel"):
-    """``GET /journal``: entries in order, and the cursor from which the next page goes on."""
+    """``GET /journal``: entries in order, and the cursor at which the next page starts."""
 
     entries: tuple[Entry, ...]
     cursor: str
 
 
 class FallbackTable(Struct, frozen=True, rename="camel"):
-    """``GET /fallback``: tool name and the highest tier it can have. What is not in it counts as 3."""
+    """``GET /fallback``: each tool's name and the highest tier it can have. An unlisted tool counts as tier 3."""
 
     tools: Mapping[str, int]
 
 
 class Section(Struct, frozen=True, rename="camel"):
-    """A part of a brief: what it is about, and its lines, most important first, without a line's end."""
+    """A part of a brief: its subject, and its lines without line ends, most important first."""
 
     title: str
     lines: tuple[str, ...]
 
 
 class OpenConsole(Struct, frozen=True):
-    """``POST /console``: asks where the console is. ``terminal`` is the secret of a terminal that made a link."""
+    """``POST /console``: asks for the console's address. ``terminal`` is the secret of a terminal that made a link."""
 
     terminal: str = ""
 
 
 class HookEvent(Struct, frozen=True):
-    """``POST /hooks/{host}``: a hook event as the host wrote it. Each host says more, and is read by its adapter.
+    """``POST /hooks/{host}``: a hook event as the host wrote it. Each host adds fields, which its adapter reads.
 
-    ``hook_event_name`` is the host's word for it; ``session_id`` names the session.
+    ``hook_event_name`` is the host's name for the event; ``session_id`` names the session.
     """
 
     hook_event_name: str
@@ -366,10 +370,10 @@ class HookEvent(Struct, frozen=True):
 
 
 class Brief(Struct, frozen=True, rename="camel"):
-    """``GET /brief``: what a session is told of the others, most important section first.
+    """``GET /brief``: the summary of the other sessions, most important section first.
 
-    ``text`` is what a host puts into the session's context, ``""`` if there is nothing to tell; ``tokens`` is
-    about how long it is. ``trimmed``: how many lines were left out.
+    ``text`` is what a host puts into the session's context, ``""`` if there is nothing to report; ``tokens`` is
+    its approximate length. ``trimmed``: number of lines that were left out.
     """
 
     text: str = ""
@@ -381,7 +385,7 @@ class Brief(Struct, frozen=True, rename="camel"):
 FIELDS: Final = tuple(
     sorted({name for kind in (Intercept, Complete, Lock) for name in kind.__struct_encode_fields__} - {"host"})
 )
-"""The fields that a call, a report or a request for a lease may have: ``fields`` of ``GET /health``."""
+"""Fields that a call, a report or a request for a lease may have: ``fields`` of ``GET /health``."""
 OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
     "deadline": ("deadline", None),
     "timeoutMs": ("timeout_ms", None),
@@ -397,21 +401,21 @@ OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
     "timeout": ("timeout", None),
     "host": ("host", None),
 }
-"""What a gate may not know and a client can do without: attribute and default, by the name on the wire."""
+"""Optional fields that an older gate may not support: attribute and default, by the name on the wire."""
 NEWER: Final = ("meta", "commits", "summary", "purpose")
-"""Those that only a gate is sent which lists them."""
+"""Optional fields that are sent only to a gate that lists them."""
 
 
 EXPIRED: Final = "deadline"
-"""The place of the fault (408) where the client no longer waited when its request was to be decided."""
+"""``at`` of the error (408) for a request whose client had stopped waiting when it was to be decided."""
 OVERLOADED: Final = "load"
-"""The place of the fault where a server has more to do than it can."""
+"""``at`` of the error for a request that an overloaded server refuses."""
 
 
 class ErrorResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault.
+    """The body of every 4xx and 5xx response. ``at`` names the field or the part of the request at fault.
 
-    ``id`` names a decision that may be in force although the request failed: its client must not act on
+    ``id`` names a decision that may be in force although the request failed: the client must not act on
     it, and may cancel it.
     """
 
@@ -433,14 +437,16 @@ encode: Final = msgspec.json.Encoder(order=None).encode
 
 
 def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: bool = False) -> T:
-    """Read a request's body; ``listed``: that of one which is a list of others, all of which are wanted.
+    """Return a request's body, decoded. ``listed``: the body is a list of records, all of which are needed.
 
-    Raises ``BadRequest`` with the place of the fault: no JSON, invalid UTF-8, a wrong or missing field,
-    a name that stands twice in one object, nesting that is too deep, a number out of range. Of what holds more values
-    than ``budget.MAX_VALUES`` the beginning is read.
+    Of a value that holds more than ``budget.MAX_VALUES`` values only the beginning is read.
+
+    Raises:
+        BadRequest: The body is not JSON or not UTF-8, a field is wrong or missing, an object has a name twice, it
+            is nested too deeply, or a number is out of range. ``at`` names the field.
     """
     try:
-        body.decode()  # the decoder looks at no text that it does not need
+        body.decode()  # the decoder does not check text that it skips
         if len(body) > budget.SMALL:
             body = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
         found = decoder.decode(body)
@@ -457,12 +463,12 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
 
 
 UNKNOWN_FIELD: Final = "unknown field"
-"""How the error begins about a field that a request does not have."""
+"""First words of the error about a field that a request does not have."""
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`\Z", re.DOTALL)
 
 
 def fault_of(error: msgspec.ValidationError, kind: Any = None) -> BadRequest:
-    """Turn the words of the decoder into a message and a place. ``kind`` is what the request was to be."""
+    """Turn the decoder's error into a message and a field. ``kind`` is the type that the request was decoded as."""
     text = str(error)
     match = _PLACE.search(text)
     if match is None and (unknown := _UNKNOWN.fullmatch(text)):
@@ -479,7 +485,7 @@ def fault_of(error: msgspec.ValidationError, kind: Any = None) -> BadRequest:
 
 
 def _unknown_field(name: str, known: Iterable[str]) -> BadRequest:
-    """Name the field and the nearest known one."""
+    """Return the error about an unknown field, which also names the nearest known one."""
     import difflib  # noqa: PLC0415 - for a request that is refused
 
     spelled = {one.lower(): one for one in known}
@@ -492,8 +498,9 @@ def _unknown_field(name: str, known: Iterable[str]) -> BadRequest:
 
 
 def _no_name_twice(body: bytes) -> None:
-    """Refuses an object that has a name twice: nobody could tell which of the two was judged."""
-    # without escaped quotes every quote begins or ends a string; a name that loses other characters here as well
+    """Raise ``BadRequest`` for an object that has a name twice: it would be unclear which value was classified."""
+    # Without escaped quotes every quote begins or ends a string. A name that also loses other characters here can only
+    # be mistaken for a duplicate, and the slow check below decides.
     # can only be taken for another one, which is looked at below
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     parts = text.split(b'"')
@@ -516,5 +523,5 @@ def _no_name_twice(body: bytes) -> None:
         json.loads(body, object_pairs_hook=pairs)
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
-    except ValueError as error:  # in a field that is not looked at: a number of thousands of digits, no UTF-8
+    except ValueError as error:  # in a field that the decoder skipped: a number of thousands of digits, invalid UTF-8
         raise BadRequest(f"no valid JSON: {error}", at="body") from None
