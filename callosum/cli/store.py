@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
     from callosum.stores.base import StoreCheck
     from callosum.stores.export import Stamp
-    from callosum.stores.store_copy import Copied
+    from callosum.stores.store_copy import CopyResult
     from callosum.stores.versions import Version
 
 app = typer.Typer(help="The store behind the gate: check, migrate, copy.", no_args_is_help=True, epilog=EPILOG)
@@ -269,7 +269,7 @@ def _describe(health: StoreCheck) -> None:
     )
 
 
-def _tell(copied: Copied, names: tuple[str, str], segments: int) -> None:
+def _tell(copied: CopyResult, names: tuple[str, str], segments: int) -> None:
     from callosum.cli import show
     from callosum.cli.text import clean
 

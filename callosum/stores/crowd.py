@@ -49,7 +49,7 @@ _Relation = tuple[int, bytes | str | tuple[bytes, bytes]]
 _Index = TypeVar("_Index", str, bytes, Host, _Relation)
 
 
-class Asker(Struct, frozen=True, gc=False):
+class AskingCall(Struct, frozen=True, gc=False):
     """What a view knows of its call.
 
     ``family`` holds the ancestors of its session, and ``wanted`` the sessions that wait for what it holds.
@@ -119,7 +119,7 @@ class Crowd:
         return self._actions[id]
 
     def view(
-        self, asker: Asker, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+        self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
     ) -> tuple[list[Action], tuple[More, ...]]:
         """Return those of the open actions ``ids`` that a view shows in full, oldest first, and the others by sort."""
         if ids != self._ids:
@@ -269,7 +269,7 @@ class Crowd:
         self._soonest = min(map(_end, self._actions.values()), default=now)
         return sorted([id for id in due if now >= _end(self._actions[id])])
 
-    def _special(self, asker: Asker) -> dict[int, int]:
+    def _special(self, asker: AskingCall) -> dict[int, int]:
         """Return how actions differ for this call from others of their sort: bits by id."""
         asks, sessions = asker.asks, self._sessions
         bits: dict[int, int] = {}
@@ -293,7 +293,7 @@ class Crowd:
         return bits
 
 
-def hold_by_sort(fetched: Fetched, scope: Scope, asker: Asker, crowds: Crowds, space: str) -> None:
+def hold_by_sort(fetched: Fetched, scope: Scope, asker: AskingCall, crowds: Crowds, space: str) -> None:
     """Group by sort what is open on the keys of a scope and above them, if all of that was fetched.
 
     ``space`` is the prefix of the crowds of a namespace.

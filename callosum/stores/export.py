@@ -46,7 +46,7 @@ class ActionRecord(Struct, frozen=True, array_like=True):
     params: bytes = b""
 
 
-class Written(Struct, frozen=True, array_like=True):
+class EntryRecord(Struct, frozen=True, array_like=True):
     """A journal entry, with the action that it opened."""
 
     entry: Entry
@@ -70,7 +70,7 @@ class MarkRecord(Struct, frozen=True, array_like=True):
     looks: tuple[tuple[int, int], ...] = ()
 
 
-class Print(Struct, frozen=True, array_like=True):
+class DigestRecord(Struct, frozen=True, array_like=True):
     """A digest, on a key, of an action whose repetition has an effect of its own."""
 
     namespace: str
@@ -89,14 +89,14 @@ class SessionRecord(Struct, frozen=True, array_like=True):
     continues: str = ""
 
 
-class Fact(Struct, frozen=True, array_like=True):
+class FactRecord(Struct, frozen=True, array_like=True):
     """A value of the whole store: ``observe`` is the time until which the gate only observes."""
 
     name: str
     value: int
 
 
-Record = Written | MarkRecord | Print | SessionRecord | Fact
+Record = EntryRecord | MarkRecord | DigestRecord | SessionRecord | FactRecord
 
 
 class Sort(StrEnum):
@@ -179,15 +179,15 @@ _encode_json: Final = msgspec.json.Encoder(enc_hook=str, order="deterministic").
 def place_of(record: Record) -> tuple[Any, ...]:
     """Return the primary key of a record among those of its sort."""
     match record:
-        case Written():
+        case EntryRecord():
             return (record.entry.namespace, record.entry.seq)
         case MarkRecord():
             return (record.namespace, record.session, record.key)
-        case Print():
+        case DigestRecord():
             return (record.namespace, record.key, record.print, record.id)
         case SessionRecord():
             return (record.namespace, record.name)
-        case Fact():
+        case FactRecord():
             return (record.name,)
 
 
@@ -203,7 +203,7 @@ def alike(one: Record | None, other: Record) -> bool:
 
 def _text(record: Record) -> bytes:
     """Return a record as it is compared. An entry has all its fields, because stores differ in which ones they omit."""
-    return _encode_json((astuple(record.entry), record.act) if isinstance(record, Written) else record)
+    return _encode_json((astuple(record.entry), record.act) if isinstance(record, EntryRecord) else record)
 
 
 def shown(record: Record) -> str:
@@ -211,7 +211,7 @@ def shown(record: Record) -> str:
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in place_of(record))
 
 
-class Sums:
+class RecordDigests:
     """Count and digest of many records in any order, by bucket, so that a difference can be found."""
 
     def __init__(self) -> None:
@@ -235,7 +235,7 @@ class Sums:
         whole = b"".join((value % 2**128).to_bytes(16) for value in self._sums)
         return blake2b(whole, digest_size=16).hexdigest()
 
-    def differ(self, other: Sums) -> list[tuple[int, int]]:
+    def differ(self, other: RecordDigests) -> list[tuple[int, int]]:
         """Return the buckets that differ, each with the larger of its two counts."""
         return [
             (at, max(self._counts[at], other._counts[at]))
@@ -247,7 +247,7 @@ class Sums:
 # --- What is left of a session's actions and reads ---------------------------------------------------
 
 
-class Trace(Struct, frozen=True):
+class PastAction(Struct, frozen=True):
     """One of a session's actions on a key. ``settled``: it has its report, so it will not be taken back."""
 
     id: int
@@ -255,14 +255,14 @@ class Trace(Struct, frozen=True):
     mode: str
     settled: bool
 
-    def hides(self, older: Trace) -> bool:
+    def hides(self, older: PastAction) -> bool:
         """Return True if a reader that sees this action need not see the older one."""
         return self.settled and self.tier >= older.tier and self.mode in ("write", older.mode)
 
 
-def kept(traces: Iterable[Trace]) -> tuple[int, ...]:
+def kept(traces: Iterable[PastAction]) -> tuple[int, ...]:
     """Return the ids, newest first, of the actions that no newer one hides for good."""
-    found: list[Trace] = []
+    found: list[PastAction] = []
     for trace in traces:
         if not any(newer.hides(trace) for newer in found):
             found.append(trace)

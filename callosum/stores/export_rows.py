@@ -13,18 +13,18 @@ from callosum.model import DEFAULT_NAMESPACE, Content, Entry, Event, Key, Mode, 
 from callosum.stores.export import (
     KEPT,
     ActionRecord,
+    DigestRecord,
+    EntryRecord,
     MarkRecord,
-    Print,
+    PastAction,
     SessionRecord,
-    Trace,
-    Written,
     chained,
     kept,
 )
 from callosum.stores.keys import covers, scoped
 from callosum.stores.records import ACTED, LIVE
 from callosum.stores.rows import (
-    Extra,
+    RareFields,
     Stored,
     as_json,
     before_of,
@@ -69,16 +69,16 @@ def place(text: str, *first: Any) -> Sequence[Any]:
 # --- To records -----------------------------------------------------------------------------------------
 
 
-def written_of(row: Sequence[Any]) -> Written:
+def entry_record_of(row: Sequence[Any]) -> EntryRecord:
     """Return the record in a row of ``written``."""
     entry = entry_of(row)
     state, ended, expires, approved, content, extra, call, params = row[_WIDTH:]
     if state is None:
         refused = entry.event is Event.INTERCEPT
         kept_ = ActionRecord(opened=False, state=State.ASKED, content=content_of(content) if content else Content())
-        return Written(entry, kept_ if refused else None)
-    more = extra_of(extra) if extra else Extra()
-    return Written(
+        return EntryRecord(entry, kept_ if refused else None)
+    more = extra_of(extra) if extra else RareFields()
+    return EntryRecord(
         entry,
         ActionRecord(
             opened=True,
@@ -97,14 +97,14 @@ def written_of(row: Sequence[Any]) -> Written:
     )
 
 
-class Sight(Struct):
+class MarkCursor(Struct):
     """One session's mark on a key, while its actions there are followed back."""
 
     row: Sequence[Any]
     namespace: str
     key: str
     at: int
-    traces: list[Trace]
+    traces: list[PastAction]
 
 
 def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[MarkRecord]:
@@ -116,7 +116,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Ma
     sights = []
     for row in rows:
         namespace, key = split(row[0])
-        sights.append(Sight(row, namespace, key, row[6] or 0, []))
+        sights.append(MarkCursor(row, namespace, key, row[6] or 0, []))
     walking = sights
     for _ in range(KEPT):
         walking = [sight for sight in walking if sight.at]
@@ -138,7 +138,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Ma
     ]
 
 
-def _step(sight: Sight, life: Life | None) -> None:
+def _step(sight: MarkCursor, life: Life | None) -> None:
     """Note the current action and go back to the previous one."""
     id, sight.at = sight.at, 0
     if life is None:
@@ -148,13 +148,13 @@ def _step(sight: Sight, life: Life | None) -> None:
     if state is None or State(state) not in ACTED:
         return
     mode = next((key.mode for key in stored_keys(keys) if key.name == sight.key), "write") if keys else "write"
-    trace = Trace(id, tier or 0, mode, settled=state == "done" and bool(ended))
+    trace = PastAction(id, tier or 0, mode, settled=state == "done" and bool(ended))
     sight.traces.append(trace)
     if trace.settled and trace.tier >= 4 and trace.mode == "write":
         sight.at = 0  # it hides all earlier ones
 
 
-def _looks(sight: Sight, reads: Reads) -> tuple[tuple[int, int], ...]:
+def _looks(sight: MarkCursor, reads: Reads) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
     at = int(sight.row[2])
     while at and len(found) < KEPT:
@@ -177,7 +177,7 @@ def unreported(state: str | None, ended: int | None) -> bool:
 # --- From records ---------------------------------------------------------------------------------------
 
 
-def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
+def row_of(record: EntryRecord, about: Mapping[int, Entry]) -> tuple[Any, ...]:
     """Return the journal row of a record. ``about`` holds the entries of other actions, by id.
 
     Fields that equal those of the action's own entry are left out.
@@ -191,7 +191,7 @@ def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
     opened = act if act is not None and act.opened else None
     extra = None
     if opened is not None and (opened.limit or opened.host is not None or opened.lock or opened.supersedes):
-        extra = encode(Extra(opened.limit, opened.host, opened.lock, opened.supersedes))
+        extra = encode(RareFields(opened.limit, opened.host, opened.lock, opened.supersedes))
     return (
         entry.seq,
         entry.event.value,
@@ -217,7 +217,7 @@ def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
     )
 
 
-def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
+def apart(records: Iterable[EntryRecord], there: Mapping[int, str]) -> None:
     """Raise ``StoreError`` if two namespaces have an entry at the same time; ``there`` are the namespaces by time."""
     seen = dict(there)
     for record in records:
@@ -236,7 +236,7 @@ def opener(row: Sequence[Any]) -> Entry:
     return Entry(Event.INTERCEPT, "", seq=seq, tool=tool or "", tier=tier, run=run or "", keys=names)
 
 
-def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> list[tuple[str, int, int]]:
+def lives_in(records: Iterable[EntryRecord], openness: Callable[[State], int]) -> list[tuple[str, int, int]]:
     """Return the rows of ``live``: key, openness, id."""
     return [
         (scoped(record.entry.namespace, key.name), openness(record.act.state), record.entry.seq)
@@ -246,7 +246,7 @@ def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> li
     ]
 
 
-def covers_in(records: Iterable[Written | MarkRecord]) -> list[str]:
+def covers_in(records: Iterable[EntryRecord | MarkRecord]) -> list[str]:
     """Return the rows of ``cover``: trees, and the prefixes of facets."""
     found: set[str] = set()
     for record in records:
@@ -300,9 +300,9 @@ def ids_of(records: Iterable[MarkRecord]) -> list[int]:
     return sorted({id for record in records for id in (*record.acts, *(by for _, by in record.looks if by))})
 
 
-def print_of(row: Sequence[Any]) -> Print:
+def print_of(row: Sequence[Any]) -> DigestRecord:
     """Return the record in a row of key, print and id."""
-    return Print(*split(row[0]), bytes(row[1]), row[2])
+    return DigestRecord(*split(row[0]), bytes(row[1]), row[2])
 
 
 def session_of(namespace: str, name: str, row: Sequence[Any]) -> SessionRecord:

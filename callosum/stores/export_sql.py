@@ -10,7 +10,17 @@ import msgspec
 
 from callosum.model import State
 from callosum.stores import export_rows as rows
-from callosum.stores.export import PAGE, Fact, MarkRecord, Page, Print, SessionRecord, Sort, Stamp, Written
+from callosum.stores.export import (
+    PAGE,
+    DigestRecord,
+    EntryRecord,
+    FactRecord,
+    MarkRecord,
+    Page,
+    SessionRecord,
+    Sort,
+    Stamp,
+)
 from callosum.stores.keys import scoped
 
 Many = Callable[[str, Sequence[Any]], object]
@@ -90,13 +100,13 @@ class SqlExport:
                 return self.sessions(after)
             case Sort.FACTS:
                 facts = self.read(self.shared["facts"])
-                return iter([([Fact(name, int(value)) for name, value in facts], "")])
+                return iter([([FactRecord(name, int(value)) for name, value in facts], "")])
 
     def _journal(self, after: int) -> Iterator[Page]:
         while page := self.read(self.shared["written"], (after, PAGE)):
             page = self.settled(page, after)
             after = page[-1][0]
-            yield [rows.written_of(row) for row in page], str(after)
+            yield [rows.entry_record_of(row) for row in page], str(after)
 
     def _marks(self, after: str) -> Iterator[Page]:
         at = rows.place(after, "", "")
@@ -137,7 +147,7 @@ class SqlExport:
                     facts = [(record.name, self.fact(record.value)) for record in records]
                     many(self.shared["put_fact"], facts)
 
-    def _load_journal(self, records: Sequence[Written]) -> None:
+    def _load_journal(self, records: Sequence[EntryRecord]) -> None:
         there = [record.entry.seq for record in records]
         other = sorted({record.entry.action for record in records if record.entry.action}.difference(there))
         about = {row[0]: rows.opener(row) for row in self._among("openers", other)}
@@ -195,10 +205,10 @@ class SqlExport:
             many(self.shared["put_fact"], [(_STAMP, msgspec.json.encode(stamp))])
 
 
-def _params(record: Written) -> str:
+def _params(record: EntryRecord) -> str:
     """Return the name of the fact that holds the params of an action that waits for a person."""
     return f"params:{record.entry.seq}"
 
 
-def _print_row(record: Print) -> tuple[str, bytes, int]:
+def _print_row(record: DigestRecord) -> tuple[str, bytes, int]:
     return scoped(record.namespace, record.key), record.print, record.id

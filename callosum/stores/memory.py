@@ -47,7 +47,7 @@ from callosum.stores.base import (
     Request,
     StoreCheck,
 )
-from callosum.stores.crowd import Asker, Crowds, hold_by_sort
+from callosum.stores.crowd import AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, is_farewell, probed
@@ -411,7 +411,7 @@ class _Look:
         ancestors = chain(scope.parent or known.parent, lambda name: self._session(name).parent)
         wanted = self._waiting_for_mine() if scope.waits else ()
         if scope.asks is not None and scope.live:
-            asker = Asker(scope.session, scope.asks, self.now, ancestors, wanted, self.probe)
+            asker = AskingCall(scope.session, scope.asks, self.now, ancestors, wanted, self.probe)
             hold_by_sort(fetched, scope, asker, held.crowds, f"{scope.namespace}\0")
         return View(
             now=self.now,

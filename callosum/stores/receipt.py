@@ -63,7 +63,7 @@ def new_identity() -> str:
     return secrets.token_hex(16)
 
 
-class Kept(Struct, frozen=True):
+class HeldByStore(Struct, frozen=True):
     """What a store holds of the things that a receipt is compared with.
 
     ``identity`` is the store's id. ``entry`` is True if the receipt's entry is in the journal. ``left`` is the newest
@@ -157,7 +157,7 @@ class Receipt:
         """Note that the store lost something, whatever it holds at the next comparison."""
         self._words[_REFUSED] = 1
 
-    def compare(self, held: Kept, place: str) -> str:
+    def compare(self, held: HeldByStore, place: str) -> str:
         """Return why tiers 3 and 4 must be refused on a store that holds this; ``""`` if they need not be.
 
         A receipt that belongs to no store yet is bound to this one.
@@ -179,7 +179,7 @@ class Receipt:
         self._words[_REFUSED] = 1
         return reason
 
-    def _rotated(self, held: Kept, entry: int) -> bool:
+    def _rotated(self, held: HeldByStore, entry: int) -> bool:
         """Return True if rotation removed the entry.
 
         Versions that do not note what rotation removed only rotate entries that are older than a day.
@@ -204,7 +204,7 @@ class WatchedStore:
         self,
         receipt: Receipt,
         place: str,
-        held: Callable[[Receipt, bool], Kept],
+        held: Callable[[Receipt, bool], HeldByStore],
         accept: Callable[[str, int], None],
         epoch: Callable[[], int],
     ) -> None:

@@ -30,7 +30,7 @@ Moments = Mapping[str, Sequence[tuple[str, int]]]
 """For each key at most two sessions, each with a time: enough to tell whether another session has one."""
 
 
-class Held(Struct, frozen=True, gc=False):
+class NewestAction(Struct, frozen=True, gc=False):
     """An entry that is its session's newest action on a key, and the time at which it changed the key.
 
     ``looked`` is True if it counts as a read and its session is active.
@@ -57,7 +57,7 @@ def places(rows: Iterable[Sequence[Any]]) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) -> Rows:
+def leaving(rows: Rows, held: Iterable[NewestAction], looks: Moments, changes: Moments) -> Rows:
     """Return the rows of the entries that may leave, in order.
 
     ``rows`` hold entries and their classification, in order. ``looks`` are the oldest reads by active sessions,
@@ -80,7 +80,7 @@ def counting(rows: Iterable[Sequence[Any]], now: int) -> frozenset[int]:
     return frozenset(seq for seq, commitment in made if commitment is not None and now < commitment.until)
 
 
-class Pass:
+class RetentionPass:
     """A store's progress through its journal in search of entries that may leave, one segment at a time.
 
     Entries that had to stay are not examined again before the end was reached, so that a great many of them do not slow

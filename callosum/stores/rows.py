@@ -54,7 +54,7 @@ class Stored(Struct, array_like=True, gc=False):
     before: int = 0
 
 
-class Extra(Struct, array_like=True, gc=False):
+class RareFields(Struct, array_like=True, gc=False):
     """Fields that few actions have."""
 
     limit: int = 0
@@ -63,7 +63,7 @@ class Extra(Struct, array_like=True, gc=False):
     supersedes: tuple[int, ...] = ()
 
 
-class Note(Struct, array_like=True, gc=False):
+class NotifiedNote(Struct, array_like=True, gc=False):
     """What a mark knows of the last notification."""
 
     notified_at: int = 0
@@ -74,14 +74,14 @@ class Note(Struct, array_like=True, gc=False):
     pauses: tuple[int, ...] = ()
 
 
-_NO_EXTRA: Final = Extra()
+_NO_EXTRA: Final = RareFields()
 _encode_json = msgspec.json.Encoder().encode
 encode = msgspec.msgpack.Encoder().encode
 stored_keys = msgspec.json.Decoder(tuple[Stored, ...]).decode
 _keys_of = msgspec.json.Decoder(tuple[Key, ...]).decode  # without the previous action of each key
 content_of = msgspec.msgpack.Decoder(Content).decode
-extra_of = msgspec.msgpack.Decoder(Extra).decode
-_note_of = msgspec.msgpack.Decoder(Note).decode
+extra_of = msgspec.msgpack.Decoder(RareFields).decode
+_note_of = msgspec.msgpack.Decoder(NotifiedNote).decode
 
 
 def as_json(value: object) -> str:
@@ -187,7 +187,7 @@ def note_of(mark: Mark) -> bytes | None:
     if not mark.notified_at:
         return None
     return encode(
-        Note(
+        NotifiedNote(
             mark.notified_at,
             mark.notified_call,
             mark.notified_run,

@@ -17,10 +17,10 @@ from callosum.errors import ConfigError
 from callosum.settings import Settings
 from callosum.stores.export import (
     Record,
+    RecordDigests,
     Sort,
     Stamp,
     StoreExport,
-    Sums,
     alike,
     bucket_of,
     in_pages,
@@ -37,14 +37,14 @@ HELD: Final = 100_000
 _ALL: Final = "."
 
 
-class Same(Struct, frozen=True):
+class SortComparison(Struct, frozen=True):
     """The result of comparing one sort that does not differ: ``count`` and ``digest`` of both stores."""
 
     count: int
     digest: str
 
 
-class Copied(Struct, frozen=True):
+class CopyResult(Struct, frozen=True):
     """The result of a copy. ``verified``: the target holds what the source holds, and nothing wrote meanwhile.
 
     ``loaded`` counts the records that were loaded before the comparison, by sort; ``mended`` counts those that
@@ -52,7 +52,7 @@ class Copied(Struct, frozen=True):
     """
 
     verified: bool
-    sorts: dict[str, Same]
+    sorts: dict[str, SortComparison]
     loaded: dict[str, int]
     mended: int = 0
     first: str = ""
@@ -91,7 +91,7 @@ def carrier_of(settings: Settings, *, create: bool = False) -> StoreExport:
     return RedisExport(settings.store)
 
 
-def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _count: None) -> Copied:
+def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _count: None) -> CopyResult:
     """Copy, or continue a copy, and verify it.
 
     Raises ``ConfigError`` if the target is the source, or holds anything but an unfinished copy of the source.
@@ -99,7 +99,7 @@ def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _c
     work = _Copying(source, target, tell, _stamp_of(source, target))
     loaded = {sort.value: work.load(sort) for sort in Sort}
     mended, first = 0, ""
-    sorts: dict[str, Same] = {}
+    sorts: dict[str, SortComparison] = {}
     for _ in range(ROUNDS):
         newest = source.newest()
         work.put(newest=newest, verified=False)
@@ -109,10 +109,10 @@ def copy(source: StoreExport, target: StoreExport, tell: Tell = lambda _what, _c
             differences += found
         if not differences and source.newest() == newest:
             work.put(verified=True)
-            return Copied(verified=True, sorts=sorts, loaded=loaded, mended=mended)
+            return CopyResult(verified=True, sorts=sorts, loaded=loaded, mended=mended)
         mended += len(differences)
         first = differences[0] if differences else "the source got new entries"
-    return Copied(verified=False, sorts=sorts, loaded=loaded, mended=mended, first=first)
+    return CopyResult(verified=False, sorts=sorts, loaded=loaded, mended=mended, first=first)
 
 
 def _stamp_of(source: StoreExport, target: StoreExport) -> Stamp:
@@ -166,10 +166,10 @@ class _Copying:
         self.put(at=at if sort is Sort.JOURNAL else {sort.value: _ALL})
         return count
 
-    def mend(self, sort: Sort) -> tuple[Same, list[str]]:
+    def mend(self, sort: Sort) -> tuple[SortComparison, list[str]]:
         """Compare one sort and copy again what differs. Return the differences in words."""
         theirs, ours = _sums(self._source, sort, self._tell), _sums(self._target, sort, self._tell)
-        same = Same(theirs.count, theirs.digest)
+        same = SortComparison(theirs.count, theirs.digest)
         found: list[str] = []
         for buckets in _groups(theirs.differ(ours)):
             right, wrong = _within(self._source, sort, buckets), _within(self._target, sort, buckets)
@@ -191,8 +191,8 @@ def _newest(sort: Sort, records: Sequence[Any]) -> int:
     return max((record.entry.seq for record in records), default=0) if sort is Sort.JOURNAL else 0
 
 
-def _sums(carrier: StoreExport, sort: Sort, tell: Tell) -> Sums:
-    sums, count = Sums(), 0
+def _sums(carrier: StoreExport, sort: Sort, tell: Tell) -> RecordDigests:
+    sums, count = RecordDigests(), 0
     for records, _ in carrier.scan(sort):
         for record in records:
             sums.add(record)

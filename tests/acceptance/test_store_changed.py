@@ -21,7 +21,7 @@ from callosum.errors import StoreChanged, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Change, Scope, State, View
 from callosum.settings import Settings
-from callosum.stores.receipt import Kept, Receipt
+from callosum.stores.receipt import HeldByStore, Receipt
 from callosum.stores.sqlite import SqliteStore, connection
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import at_terminal, run
@@ -310,11 +310,11 @@ def test_receipt_of_a_refused_store_notes_no_entry(tmp_path: Path) -> None:
         receipt.attach()
     noticed.begin("ab" * 16)
     noticed.acknowledge(7)
-    without = Kept("ab" * 16, entry=False, left=0, accepted=0, newest=9)
+    without = HeldByStore("ab" * 16, entry=False, left=0, accepted=0, newest=9)
     assert noticed.compare(without, "the store")
     late.acknowledge(9)
     assert noticed.entry == 7
-    assert not noticed.compare(Kept("ab" * 16, entry=True, left=0, accepted=0, newest=9), "the store")
+    assert not noticed.compare(HeldByStore("ab" * 16, entry=True, left=0, accepted=0, newest=9), "the store")
     late.acknowledge(9)
     assert noticed.entry == 9
 

@@ -25,7 +25,7 @@ from callosum.gate import LocalGate
 from callosum.model import DAY, Call, Entry, Event, Key, Mode, State
 from callosum.settings import Settings
 from callosum.stores import store_copy
-from callosum.stores.export import Page, Sort, Stamp, StoreExport, Written
+from callosum.stores.export import EntryRecord, Page, Sort, Stamp, StoreExport
 from callosum.stores.opening import open_store
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import run
@@ -216,7 +216,7 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
     with closing(open_store(source)) as store, carried(source, target) as (from_, to):
         script = StoreScript(store)
 
-        class Busy:
+        class FileBusy:
             def __getattr__(self, name: str) -> Any:
                 return getattr(from_, name)
 
@@ -224,7 +224,7 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
                 script.act("busy", "doc:1")
                 return from_.scan(sort, after)
 
-        copied = store_copy.copy(Busy(), to)
+        copied = store_copy.copy(FileBusy(), to)
         assert not copied.verified
         assert copied.first
         code, text = said("check", target.store)
@@ -285,7 +285,7 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_namespaces_at_one_moment_are_refused_where_they_cannot_be_held(places: Places, kind: str) -> None:
     """A Redis Cluster has a clock a namespace; neither entry is lost in silence."""
-    one, other = (Written(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
+    one, other = (EntryRecord(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
     with carried(places.fresh(kind)) as (to,):
         with pytest.raises(StoreError, match="both have an entry at the moment 1000"):
             to.load(Sort.JOURNAL, [one, other])

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from callosum.model import Action, Applied, More
 from callosum.stores import crowd
 from callosum.stores.base import Request
-from callosum.stores.crowd import Asker, Crowd, Fetch, Stamps
+from callosum.stores.crowd import AskingCall, Crowd, Fetch, Stamps
 from callosum.stores.sqlite import SqliteStore
 from tests.property.test_machine import Gates, sequences
 from tests.support.world import World
@@ -42,7 +42,7 @@ class Watched(Crowd):
     """Notes that it left something out."""
 
     def view(
-        self, asker: Asker, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+        self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
     ) -> tuple[list[Action], tuple[More, ...]]:
         global left_out  # noqa: PLW0603 - hypothesis makes the machines
         found = super().view(asker, ids, fetch, stamps)

@@ -28,7 +28,7 @@ from callosum.stores.postgres.notifications import notice
 from callosum.stores.postgres.pipeline import Pipeline
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.view import PostgresCache, PostgresView
-from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
+from callosum.stores.rows import RareFields, as_json, encode, note_of, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
@@ -155,7 +155,7 @@ class PostgresWriter:
                 writes.append((name, place.mark))
         extra = None
         if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
-            extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
+            extra = encode(RareFields(opening.limit, opening.host, opening.lock, opening.supersedes))
         row.update(
             action=seq,
             keys=as_json(stored) if stored else None,

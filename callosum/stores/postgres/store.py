@@ -54,9 +54,18 @@ from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.stores.postgres.report import is_report, predict
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.view import PostgresCache, PostgresView, RunAgain
-from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, WatchedStore, new_identity, receipt_of, refusal
+from callosum.stores.receipt import (
+    IDENTITY,
+    LEFT,
+    HeldByStore,
+    Receipt,
+    WatchedStore,
+    new_identity,
+    receipt_of,
+    refusal,
+)
 from callosum.stores.records import REMEMBERED, is_farewell
-from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
+from callosum.stores.retention import LEAVES, NewestAction, RetentionPass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, entry_of
 
 _COMMITTED: Final = SQL["committed"]
@@ -130,7 +139,7 @@ class PostgresStore:
         self._memory = PostgresCache()
         self._notifier = PostgresNotifier(self._connections)
         self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
-        self._pass = Pass()
+        self._pass = RetentionPass()
         self._watched = WatchedStore(
             receipt_of(state, self.address.place),
             self.address.place,
@@ -173,14 +182,14 @@ class PostgresStore:
                 raise
         return run_separately(self._run, requests)
 
-    def _held(self, receipt: Receipt, whole: bool) -> Kept:
+    def _held(self, receipt: Receipt, whole: bool) -> HeldByStore:
         ((identity, entry, left, accepted, newest),) = self._read(
             SQL["kept"], {"entry": receipt.entry if whole else 0, "accepted": receipt.name}
         )
         if identity is None:
             self._read(SQL["add_fact"], (IDENTITY, new_identity().encode()))
             return self._held(receipt, whole)
-        return Kept(identity.decode(), entry or not whole, int(left or 0), int(accepted or 0), newest or 0)
+        return HeldByStore(identity.decode(), entry or not whole, int(left or 0), int(accepted or 0), newest or 0)
 
     def _keep(self, name: str, value: int) -> None:
         self._read(SQL["put_fact"], (name, str(value).encode()))
@@ -687,11 +696,11 @@ class PostgresStore:
     def _needless(self, rows: Rows, horizon: int) -> Rows:
         """Those of these entries that nobody needs."""
         params = {"before": horizon - HOUR, "default": DEFAULT_NAMESPACE}
-        held: list[Held] = []
+        held: list[NewestAction] = []
         if asked := places([row[:5] for row in rows]):
             keys, sessions, seqs, recent = _columns(asked)
             of = {**params, "keys": keys, "sessions": sessions, "seqs": seqs, "recent": recent}
-            held = [Held(*row) for row in self._read(SQL["newest_acts"], of)]
+            held = [NewestAction(*row) for row in self._read(SQL["newest_acts"], of)]
         looks = self._moments_of(SQL["oldest_looks"], params, {one.key for one in held})
         changes = self._moments_of(SQL["newest_changes"], params, {one.key for one in held if one.looked})
         free = leaving(rows, held, looks, changes)

@@ -28,7 +28,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Probe
-from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
+from callosum.stores.crowd import BOUND, AskingCall, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.connections import Row
 from callosum.stores.postgres.neighbours import PostgresNeighbours
@@ -147,7 +147,7 @@ class PostgresView:
             "prints": list(scope.prints),
             "most": BOUND + 1 if scope.asks is not None else None,
         }
-        self._asker: Asker | None = None
+        self._asker: AskingCall | None = None
         self._sent: list[PendingResult] = []
         self._below: list[PendingResult] = []
         self._fetched: Fetched
@@ -222,7 +222,7 @@ class PostgresView:
             superseded = tuple(a for row in rows if (a := self._action_found(row)) is not None)
         waiting = self._wanted(now) if self._queues is not None else ()
         if scope.asks is not None:
-            self._asker = Asker(scope.session, scope.asks, now, parents, waiting, self._probe)
+            self._asker = AskingCall(scope.session, scope.asks, now, parents, waiting, self._probe)
         return View(
             now,
             self._places() if scope.keys else (),
@@ -341,7 +341,7 @@ class PostgresView:
         for row in rows:
             fetched.add(self._living(row, shown))
 
-    def _add_open(self, name: str, shown: str, rows: dict[int, Row], asker: Asker) -> None:
+    def _add_open(self, name: str, shown: str, rows: dict[int, Row], asker: AskingCall) -> None:
         """Add what is open on a key, by sort; of more than ``BOUND`` actions ``rows`` are the newest."""
 
         def fetch(ids: Sequence[int]) -> list[Action]:

@@ -16,14 +16,14 @@ from callosum.policy.commitments import COMMITTED
 from callosum.stores.export import (
     PAGE,
     ActionRecord,
-    Fact,
+    DigestRecord,
+    EntryRecord,
+    FactRecord,
     Page,
-    Print,
+    PastAction,
     SessionRecord,
     Sort,
     Stamp,
-    Trace,
-    Written,
     chained,
     in_pages,
     kept,
@@ -112,7 +112,7 @@ class RedisExport:
                 for entry in entries:
                     record = found.get(entry.seq)
                     act = _act(record, entry.seq, remembered) if record is not None else None
-                    page.append(Written(entry, act))
+                    page.append(EntryRecord(entry, act))
                 yield page, msgspec.json.encode(at).decode()
 
     def _rows(self, space: NamespaceKeys, after: int) -> list[Any]:
@@ -176,7 +176,7 @@ class RedisExport:
                 prints = []
                 for name, _, member in (one.partition(b"\0") for one in members):
                     digest, id, _ = member.split(b":", 2)
-                    prints.append(Print(space.namespace, name.decode(), bytes.fromhex(digest.decode()), int(id)))
+                    prints.append(DigestRecord(space.namespace, name.decode(), bytes.fromhex(digest.decode()), int(id)))
                 found = self._records(space, sorted({print_.id for print_ in prints}))
                 yield [one for one in prints if _found_by(found.get(one.id), one.print)], ""
 
@@ -201,7 +201,7 @@ class RedisExport:
 
     def _facts(self) -> Iterator[Page]:
         until = self.link.client.get(f"{self.link.prefix}:observe")
-        yield ([Fact("observe", int(until))] if until is not None else []), ""
+        yield ([FactRecord("observe", int(until))] if until is not None else []), ""
 
     # --- in ---
 
@@ -215,7 +215,7 @@ class RedisExport:
                 self.link.client.sadd(f"{self.link.prefix}:namespaces", namespace)
                 _LOAD[sort](self, self._space(namespace), list(group))
 
-    def _load_journal(self, space: NamespaceKeys, written: Sequence[Written]) -> None:
+    def _load_journal(self, space: NamespaceKeys, written: Sequence[EntryRecord]) -> None:
         top = self._top(space)
         old = [one.entry.seq for one in written if one.entry.seq <= top]
         before = self._records(space, old)
@@ -303,7 +303,7 @@ class RedisExport:
                     else:
                         pipe.zrem(space.key("c", name), session)
 
-    def _load_prints(self, space: NamespaceKeys, prints: Sequence[Print]) -> None:
+    def _load_prints(self, space: NamespaceKeys, prints: Sequence[DigestRecord]) -> None:
         found = self._records(space, sorted({print_.id for print_ in prints}))
         with self._pipe() as pipe:
             for one in prints:
@@ -355,7 +355,7 @@ class RedisExport:
                         pipe.hdel(space.key("m", one.key), one.session)
                         pipe.zrem(space.key("c", one.key), one.session)
                         pipe.zrem(space.key("sk", one.session), one.key)
-                    case Print():
+                    case DigestRecord():
                         low, high = f"[{one.print.hex()}:{one.id:016d}:", f"({one.print.hex()}:{one.id:016d};"
                         for member in self.link.client.zrangebylex(space.key("p", one.key), low, high):
                             pipe.zrem(space.key("prints"), f"{one.key}\0".encode() + member)
@@ -403,7 +403,7 @@ def _once(names: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _namespace(record: Any) -> str:
-    return str(record.entry.namespace if isinstance(record, Written) else record.namespace)
+    return str(record.entry.namespace if isinstance(record, EntryRecord) else record.namespace)
 
 
 def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> ActionRecord:
@@ -424,18 +424,18 @@ def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> Act
     )
 
 
-def _record(one: Written, before: Record | None) -> Record:
+def _record(one: EntryRecord, before: Record | None) -> Record:
     entry, act = one.entry, one.act or ActionRecord(opened=False, state=State.ASKED)
     opening = Opening(act.state, act.expires, act.limit, act.host, act.lock, act.content, (), act.supersedes)
     action = replace(opened(entry.seq, entry, opening), ended=act.ended, approved=act.approved)
     return Record(action, act.opened, act.call, before.prints if before is not None else (), act.params)
 
 
-def _trace(id: int, mode: str, found: Mapping[int, Record]) -> Trace | None:
+def _trace(id: int, mode: str, found: Mapping[int, Record]) -> PastAction | None:
     record = found.get(id)
     if record is None or record.action.state not in ACTED:
         return None
-    return Trace(id, record.action.tier, mode, settled=_is_settled(record.action))
+    return PastAction(id, record.action.tier, mode, settled=_is_settled(record.action))
 
 
 def _is_settled(action: Action) -> bool:

@@ -23,7 +23,7 @@ from callosum.stores.base import (
     Request,
     StoreCheck,
 )
-from callosum.stores.receipt import LEFT, Kept, Receipt, WatchedStore, receipt_of, refusal
+from callosum.stores.receipt import LEFT, HeldByStore, Receipt, WatchedStore, receipt_of, refusal
 from callosum.stores.redis.bodies import fetch
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
 from callosum.stores.redis.journal import RedisJournal
@@ -90,12 +90,12 @@ class RedisStore:
     def _fact(self, name: str) -> str:
         return f"{self.link.prefix}:{name}"
 
-    def _held(self, receipt: Receipt, whole: bool) -> Kept:
+    def _held(self, receipt: Receipt, whole: bool) -> HeldByStore:
         client = self.link.client
         with self.link.explained():
             identity = self.link.identify()
             if not whole:
-                return Kept(identity, True, 0, 0, 0)
+                return HeldByStore(identity, True, 0, 0, 0)
             entry, newest = f"{receipt.entry:016d}", 0
             here = False
             for space in self.spaces.all():
@@ -103,7 +103,7 @@ class RedisStore:
                 last = client.xrevrange(space.key("log"), count=1)
                 newest = max(newest, int(last[0][0].partition(b"-")[0]) if last else 0)
             left, accepted = (int(client.get(self._fact(name)) or 0) for name in (LEFT, receipt.name))
-        return Kept(identity, here, left, accepted, newest)
+        return HeldByStore(identity, here, left, accepted, newest)
 
     def _keep(self, name: str, value: int) -> None:
         with self.link.explained():

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import SECOND, Action, Applied, Asks, Scope
 from callosum.stores.base import Probe, Request
-from callosum.stores.crowd import Asker, Crowds, stamps_of
+from callosum.stores.crowd import AskingCall, Crowds, stamps_of
 from callosum.stores.records import Record, probed
 from callosum.stores.redis.cache import (
     CachedAction,
@@ -300,7 +300,7 @@ class Transactions:
         A change between the read and this is noticed when the transaction is applied, like any other.
         """
         waiting = RedisView(seen, scope, now, self._probe).waiting() if scope.waits else ()
-        asker = Asker(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
+        asker = AskingCall(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
         for name, ids in seen.crowds.items():
             records: dict[int, Record] = {}
             place = f"{scope.namespace}\0{name}"

@@ -23,7 +23,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import Probe
-from callosum.stores.crowd import BOUND, Asker, Crowds, hold_by_sort
+from callosum.stores.crowd import BOUND, AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import above, span
 from callosum.stores.records import Record, probed
 from callosum.stores.redis.records import KeyKnowledge, answer_in, encode, known_of, record_of
@@ -129,7 +129,7 @@ class RedisView:
         """Return the actions on keys, with open actions grouped by kind if the scope says for whom."""
         fetched, scope = self.fetched(), self.scope
         if scope.asks is not None and scope.live and self.crowds is not None:
-            asker = Asker(scope.session, scope.asks, self.now, self.seen.parents, waiting, self.probe)
+            asker = AskingCall(scope.session, scope.asks, self.now, self.seen.parents, waiting, self.probe)
             hold_by_sort(fetched, scope, asker, self.crowds, f"{scope.namespace}\0")
         return fetched
 

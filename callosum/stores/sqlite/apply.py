@@ -28,8 +28,8 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import covers, scoped
-from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
-from callosum.stores.sqlite.cache import Alone, ConnectionCache
+from callosum.stores.rows import RareFields, as_json, encode, note_of, standing, standing_look, stored_keys
+from callosum.stores.sqlite.cache import ConnectionCache, SoleUse
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.statements import SQL
 from callosum.stores.sqlite.view import SqliteView
@@ -198,7 +198,7 @@ class SqliteWriter(Struct, gc=False):
             bytearray(encode(opening.content)),
         )
         if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
-            extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
+            extra = encode(RareFields(opening.limit, opening.host, opening.lock, opening.supersedes))
             self.execute(SQL["add_action_with_more"], (*row, entry.run or None, extra))
         elif entry.run:
             self.execute(SQL["add_action_with_more"], (*row, entry.run, None))
@@ -230,7 +230,7 @@ class SqliteWriter(Struct, gc=False):
         look, known = self.look, self.known.keys.get(name)
         if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
             self.execute(_SET_ACTED, (acted, changed, name, known.session))
-            self.known.keys[name] = Alone(known.session, mark, acted, there=True)
+            self.known.keys[name] = SoleUse(known.session, mark, acted, there=True)
             return
         crowd = name in look.crowded or (name not in look.names and look.is_crowd(name))
         self.execute(

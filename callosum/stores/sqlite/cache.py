@@ -30,7 +30,7 @@ CALM: Final = 8
 _VERSION: Final = "pragma data_version"
 
 
-class Alone(Struct, frozen=True, gc=False):
+class SoleUse(Struct, frozen=True, gc=False):
     """A key that only this session has marked. No tree in use covers it and it has no facets.
 
     If the key is a facet, no session has marked its whole. ``acted`` is the session's newest action there, None if it
@@ -65,7 +65,7 @@ class ConnectionCache:
 
     def _forget_facts(self) -> None:
         self.last = -1
-        self.keys: dict[str, Alone] = {}
+        self.keys: dict[str, SoleUse] = {}
         self._wholes: set[str] = set()
         """Keys that have a facet among ``keys``."""
         self.opened: dict[int, Action] = {}
@@ -89,7 +89,7 @@ class ConnectionCache:
                 rows = execute(SQL["covers"]).fetchall()
                 self.covers = {name for (name,) in rows} if len(rows) <= MOST_COVERS else None
 
-    def add_key(self, name: str, alone: Alone) -> None:
+    def add_key(self, name: str, alone: SoleUse) -> None:
         """Note that a session is alone on a key."""
         if len(self.keys) >= MOST_KEYS:
             self.forget_keys()
@@ -120,7 +120,7 @@ class ConnectionCache:
         if alone is None or name in self._wholes:
             self.forget_keys(name)
         elif alone.session == session:
-            self.keys[name] = Alone(session, mark, alone.acted if acted is None else acted, there=True)
+            self.keys[name] = SoleUse(session, mark, alone.acted if acted is None else acted, there=True)
         else:
             del self.keys[name]
 

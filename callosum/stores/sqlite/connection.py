@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
-from callosum.stores.receipt import IDENTITY, Kept, Receipt, new_identity, refusal
+from callosum.stores.receipt import IDENTITY, HeldByStore, Receipt, new_identity, refusal
 from callosum.stores.sqlite.cache import ConnectionCache
 from callosum.stores.sqlite.clock import AgreedClock
 from callosum.stores.sqlite.log_watch import LogWatch
@@ -77,7 +77,7 @@ _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
 
-class Busy(Exception):
+class FileBusy(Exception):
     """Another connection has the file now."""
 
 
@@ -220,7 +220,7 @@ class SqliteConnections:
             if not is_busy(error):
                 raise
             if not wait:
-                raise Busy from None
+                raise FileBusy from None
             self._line_up(link)
         if self._is_left(link):  # after the check above, because the log it would write to may be gone
             execute("rollback")
@@ -427,7 +427,7 @@ class SqliteConnections:
         identity, entry, left, accepted, newest = execute(SQL["kept"], (receipt.entry, receipt.name)).fetchone()
         if identity is None:
             return  # read-only, and from before there were identities
-        held = Kept(identity, bool(entry), left or 0, accepted or 0, newest or 0)
+        held = HeldByStore(identity, bool(entry), left or 0, accepted or 0, newest or 0)
         changed = receipt.compare(held, str(self.path))
         if changed != self.changed:
             logger.warning("%s", refusal(changed) if changed else f"{self.path} is used for all calls again")

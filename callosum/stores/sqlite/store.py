@@ -34,10 +34,10 @@ from callosum.stores.base import (
 from callosum.stores.keys import bare, scoped
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.records import REMEMBERED, is_farewell
-from callosum.stores.retention import LEAVES, Held, Pass, Rows, counting, leaving, places
+from callosum.stores.retention import LEAVES, NewestAction, RetentionPass, Rows, counting, leaving, places
 from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import SqliteWriter
-from callosum.stores.sqlite.connection import Busy, Execute, SqliteConnections, explain, is_damage, is_readonly
+from callosum.stores.sqlite.connection import Execute, FileBusy, SqliteConnections, explain, is_damage, is_readonly
 from callosum.stores.sqlite.neighbours import SqliteNeighbours
 from callosum.stores.sqlite.statements import SQL
 from callosum.stores.sqlite.view import SqliteCache, SqliteView
@@ -80,7 +80,7 @@ class SqliteStore:
         self._clock: Clock = clock if clock is not None else self._connections.clock
         self._memory = SqliteCache()
         self._swept = _Swept()
-        self._pass = Pass()
+        self._pass = RetentionPass()
         self._damaged = False
         """True after a damaged page was found, so that ``prove`` checks all pages."""
         self._connections.get()
@@ -105,7 +105,7 @@ class SqliteStore:
         self._connections.written += len(requests)
         try:
             return self._committed(requests, wait=False)
-        except Busy:
+        except FileBusy:
             return None
         except StoreUnavailable:
             raise
@@ -447,7 +447,7 @@ class SqliteStore:
         """Return those of these entries that nothing needs."""
         before = horizon - HOUR
         held = [
-            Held(seq, name, session, found[0], bool(found[1]))
+            NewestAction(seq, name, session, found[0], bool(found[1]))
             for name, session, seq, recent in places(rows)
             if (found := execute(SQL["newest_act"], (name, session, seq, before, recent)).fetchone()) is not None
         ]

@@ -33,7 +33,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Clock, Probe
-from callosum.stores.crowd import Asker, Crowd, Stamp
+from callosum.stores.crowd import AskingCall, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -48,7 +48,7 @@ from callosum.stores.rows import (
     own_of,
     wanted,
 )
-from callosum.stores.sqlite.cache import Alone, ConnectionCache
+from callosum.stores.sqlite.cache import ConnectionCache, SoleUse
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.neighbours import SqliteNeighbours
 from callosum.stores.sqlite.statements import CROWD, SQL
@@ -106,7 +106,7 @@ class SqliteView(Struct, gc=False):
     crowded: tuple[str, ...] = ()
     fresh: bool = True
     overtaken: bool | None = None
-    asker: Asker | None = None
+    asker: AskingCall | None = None
     stamped: tuple[str, list[Stamp]] = ("", [])
 
     def view(self, clock: Clock) -> View:
@@ -139,7 +139,7 @@ class SqliteView(Struct, gc=False):
         ancestors = self._chain(parent, _PARENT) if parent else ()
         waiting = self._wanted(now) if scope.waits else ()
         if live and scope.asks is not None:
-            self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
+            self.asker = AskingCall(me, scope.asks, now, ancestors, waiting, self.probe)
         places: list[KeyView] = []
         met: list[int] = []
         for key, name in zip(scope.keys, names, strict=True):
@@ -228,7 +228,7 @@ class SqliteView(Struct, gc=False):
         rows, mine = self._rows(name, key.mode)
         is_tree = name[-1] == "/"
         if not (rows or related or is_tree):
-            self.known.add_key(name, alone_of(me, mine))
+            self.known.add_key(name, sole_use_of(me, mine))
         mark = mark_of(mine) if mine is not None else NO_MARK
         acted = mine[MARK_WIDTH - 1] if mine is not None else None
         if not (rows or related or is_tree or live or predecessors):
@@ -551,11 +551,11 @@ class SqliteView(Struct, gc=False):
         return action.id if action is not None else None
 
 
-def alone_of(session: str, mine: Any) -> Alone:
+def sole_use_of(session: str, mine: Any) -> SoleUse:
     """Return what is known about a key that has no row but possibly this session's."""
     if mine is None:
-        return Alone(session, NO_MARK, None, there=False)
-    return Alone(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
+        return SoleUse(session, NO_MARK, None, there=False)
+    return SoleUse(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
 
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:

@@ -14,7 +14,7 @@ from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore, connection
-from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, Alone, ConnectionCache
+from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, ConnectionCache, SoleUse
 from callosum.stores.sqlite.connection import SqliteConnection, SqliteConnections
 from callosum.stores.sqlite.statements import MOST_COVERS
 from callosum.stores.writes import opened
@@ -224,7 +224,7 @@ def _action(id: int) -> object:
 @pytest.mark.parametrize(
     ("fill", "count", "most"),
     [
-        (lambda known, n: known.add_key(f"file:/{n}", Alone("mira", Mark(), None, there=False)), "keys", MOST_KEYS),
+        (lambda known, n: known.add_key(f"file:/{n}", SoleUse("mira", Mark(), None, there=False)), "keys", MOST_KEYS),
         (lambda known, n: known.add_action(_action(n)), "opened", MOST_ACTIONS),
     ],
 )
