@@ -79,7 +79,7 @@ def test_brief_of_one_session_has_the_latest_actions_of_another(state: Path) -> 
     assert "mira/b" not in shown.stdout
 
 
-def test_it_confirms_nothing(state: Path) -> None:
+def test_brief_confirms_no_paused_call(state: Path) -> None:
     """A call of tier 3 gets its warning after the brief, as it would without."""
     session_a(state)
     told = run(state, "brief", "--instance", "mira", "--session", "b", "--key", "thread:andy:msg-500").stdout
@@ -105,7 +105,7 @@ def test_empty_brief_prints_nothing(state: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_budget_is_kept(state: Path) -> None:
+def test_brief_stays_within_its_budget(state: Path) -> None:
     session_a(state)
     words = ("brief", "--instance", "doug", "--cwd", "/repo", "--json")
     whole = json.loads(run(state, *words).stdout)
@@ -135,7 +135,7 @@ def test_the_budget_is_kept(state: Path) -> None:
         (("--instance", "a", "--cwd", ""), 2, "--cwd: expected a path"),
     ],
 )
-def test_what_cannot_be_used(state: Path, words: tuple[str, ...], code: int, says: str) -> None:
+def test_unusable_options_are_refused(state: Path, words: tuple[str, ...], code: int, says: str) -> None:
     session_b(state)
     shown = run(state, "brief", *words)
     assert shown.returncode == code
@@ -143,7 +143,7 @@ def test_what_cannot_be_used(state: Path, words: tuple[str, ...], code: int, say
     assert "Traceback" not in shown.stderr
 
 
-def test_a_store_that_is_not_ours(state: Path) -> None:
+def test_file_that_is_no_store_is_an_error(state: Path) -> None:
     state.mkdir()
     (state / "gate.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     shown = run(state, "brief", "--instance", "mira")
@@ -152,7 +152,7 @@ def test_a_store_that_is_not_ours(state: Path) -> None:
     assert "Traceback" not in shown.stderr
 
 
-def test_hostile_names_at_a_terminal(state: Path) -> None:
+def test_hostile_names_are_escaped_at_a_terminal(state: Path) -> None:
     """Nothing moves the cursor, turns the text, or ends the quotation."""
     with LocalGate(state) as gate:
         tool = "send\x1b[2J"
@@ -171,7 +171,7 @@ def test_hostile_names_at_a_terminal(state: Path) -> None:
 # --- the server and the pipe --------------------------------------------------------------------------
 
 
-def test_over_the_server(state: Path) -> None:
+def test_server_answers_with_text_tokens_and_sections(state: Path) -> None:
     session_b(state)
     session_a(state)
     with serving(state) as server:
@@ -209,7 +209,7 @@ async def ask(address: str) -> str:
         return (await client.brief("mira", "b")).text
 
 
-def test_a_token_reads_in_its_namespaces_alone(state: Path) -> None:
+def test_token_reads_only_in_its_namespaces(state: Path) -> None:
     secret = Tokens(state / TOKENS).add("laptop", instance="mira", namespaces=("work",))
     with serving(state) as server:
         assert server.get("/brief?instance=mira&namespace=work", token=secret)["text"] == ""
@@ -221,13 +221,13 @@ def test_a_token_reads_in_its_namespaces_alone(state: Path) -> None:
         assert server.ask("POST", "/brief", {}).status == 405
 
 
-def test_without_a_server_there_is_none(tmp_path: Path) -> None:
+def test_client_without_a_server_gets_no_brief(tmp_path: Path) -> None:
     """A host injects nothing then: nothing is invented."""
     with CallosumClient(f"unix:{tmp_path}/none.sock", deadline=0.2) as client, pytest.raises(GateUnavailable):
         client.brief("mira")
 
 
-def test_over_the_pipe(state: Path) -> None:
+def test_stdio_answers_with_a_brief(state: Path) -> None:
     session_b(state)
     session_a(state)
     asked = [
@@ -263,7 +263,7 @@ def crowded(script: StoreScript, session: str) -> Request:
     return script.scope(session, keys, live=False), step
 
 
-def test_amid_ten_thousand_sessions(state: Path) -> None:
+def test_brief_among_ten_thousand_sessions_is_bounded(state: Path) -> None:
     """Bounded in length and in time, and what matters to the session is told first."""
     session_b(state)
     message = {"action": "send", "target": "#plaza", "message": "me too"}

@@ -68,7 +68,7 @@ def test_a_link_opens_the_console_once(server: Server) -> None:
     until(lambda: visitor.get("/console/sessions").status == 403)
 
 
-def test_a_link_ends_with_its_time_and_its_terminal(server: Server) -> None:
+def test_link_expires_and_ends_when_its_terminal_closes(server: Server) -> None:
     visitor = Visitor("")
 
     def has_ended() -> bool:
@@ -81,7 +81,7 @@ def test_a_link_ends_with_its_time_and_its_terminal(server: Server) -> None:
     assert "expired" in visitor.post("/console/open", {"link": old}).text
 
 
-def test_nobody_is_let_in_without_a_link(server: Server, anna: Visitor) -> None:
+def test_console_cannot_be_opened_without_a_link(server: Server, anna: Visitor) -> None:
     visitor = Visitor(anna.address)
     for path in (*PAGES, "/console/live?page=", "/console/key?name=x", "/console/action/1"):
         page = visitor.get(path)
@@ -91,7 +91,7 @@ def test_nobody_is_let_in_without_a_link(server: Server, anna: Visitor) -> None:
     assert visitor.get("/console").status == 403
 
 
-def test_only_the_consoles_own_name_is_served(anna: Visitor) -> None:
+def test_only_the_host_name_of_the_console_is_served(anna: Visitor) -> None:
     port = anna.address.rpartition(":")[2]
     for host in (f"localhost:{port}", f"127.0.0.1:{port}", "evil.example", f"callosum-0000.localhost:{port}"):
         assert anna.get("/console", Host=host).status == 421
@@ -122,7 +122,7 @@ def test_a_question_is_approved_in_two_steps(server: Server, anna: Visitor) -> N
     assert "no longer waits" in anna.press(sure.form("approve"), "approve").text
 
 
-def test_an_answer_to_what_was_not_shown_is_refused(server: Server, anna: Visitor) -> None:
+def test_answer_to_a_question_that_was_not_shown_is_refused(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Eve", amount="20")
     form = anna.get("/console").form("approve", id=str(asked["id"]))
     page = anna.press(form._replace(fields={**form.fields, "digest": "0" * 32}), "approve", sure="1")
@@ -130,7 +130,7 @@ def test_an_answer_to_what_was_not_shown_is_refused(server: Server, anna: Visito
     assert not ask(server, "chat", "refund", to="Eve", amount="20")["proceed"]
 
 
-def test_tier_4_asks_for_the_code_of_the_terminal(server: Server, anna: Visitor) -> None:
+def test_tier_4_requires_the_code_shown_at_the_terminal(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "pay", to="ACME", amount="120")
     sure = anna.press(anna.get("/console").form("approve", id=str(asked["id"])), "approve")
     code = until(lambda: next((line.split()[0] for line in anna.lines if line[:6].isdecimal()), ""))
@@ -142,7 +142,7 @@ def test_tier_4_asks_for_the_code_of_the_terminal(server: Server, anna: Visitor)
     assert ask(server, "chat", "pay", to="ACME", amount="120")["proceed"] is True
 
 
-def test_a_code_holds_for_one_answer_and_few_tries(server: Server, anna: Visitor) -> None:
+def test_code_is_valid_for_one_answer_and_few_attempts(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "pay", to="Tries", amount="1")
     form = anna.press(anna.get("/console").form("approve", id=str(asked["id"])), "approve").form("approve")
     code = until(lambda: next((line.split()[0] for line in anna.lines if line[:6].isdecimal()), ""))
@@ -152,7 +152,7 @@ def test_a_code_holds_for_one_answer_and_few_tries(server: Server, anna: Visitor
     assert not ask(server, "chat", "pay", to="Tries", amount="1")["proceed"]
 
 
-def test_the_agent_reads_what_a_person_says_with_a_refusal(server: Server, anna: Visitor) -> None:
+def test_agent_reads_the_note_a_person_adds_to_a_refusal(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Carl", amount="7")
     form = anna.get("/console").form("deny", id=str(asked["id"]))
     assert anna.press(form, "deny", note="ask the bookkeeper").status == 200
@@ -160,7 +160,7 @@ def test_the_agent_reads_what_a_person_says_with_a_refusal(server: Server, anna:
     assert 'They say: "ask the bookkeeper".' in again["warning"]
 
 
-def test_a_block_is_lifted_once(server: Server, anna: Visitor) -> None:
+def test_block_is_overridden_once(server: Server, anna: Visitor) -> None:
     blocked = ask(server, "chat", "deploy", env="production")
     form = anna.get("/console").form("approve", id=str(blocked["id"]))
     anna.press(anna.press(form, "approve").form("approve"), "approve")
@@ -168,7 +168,7 @@ def test_a_block_is_lifted_once(server: Server, anna: Visitor) -> None:
     assert ask(server, "chat", "deploy", env="production")["proceed"] is False
 
 
-def test_what_is_put_off_folds_away_and_keeps_waiting(server: Server, anna: Visitor) -> None:
+def test_postponed_question_is_folded_and_stays_pending(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Later", amount="7")
     page = anna.press(anna.get("/console").form("later", id=str(asked["id"])), "later")
     assert "1 put off" in page.text
@@ -176,7 +176,7 @@ def test_what_is_put_off_folds_away_and_keeps_waiting(server: Server, anna: Visi
     assert not ask(server, "chat", "refund", to="Later", amount="7")["proceed"]
 
 
-def test_an_unknown_outcome_is_settled(server: Server, anna: Visitor) -> None:
+def test_unknown_outcome_is_resolved(server: Server, anna: Visitor) -> None:
     sent = ask(server, "night", "send_email", to="zoe@example.com", subject="Hello", body="Hello Zoe")
     server.post("/complete", {"instance": "mira", "session": "night", "id": sent["id"], "outcome": "unknown"})
     form = anna.get("/console").form("happened", id=str(sent["id"]))
@@ -185,7 +185,7 @@ def test_an_unknown_outcome_is_settled(server: Server, anna: Visitor) -> None:
     assert "settled: done by anna" in page.text
 
 
-def test_a_pause_is_shown_until_it_is_repeated(server: Server, anna: Visitor) -> None:
+def test_pause_is_shown_until_the_call_is_repeated(server: Server, anna: Visitor) -> None:
     mail = {"to": "bob@example.com", "subject": "Invoice", "body": "Dear Bob, your invoice is paid."}
     sent = ask(server, "day", "send_email", **mail)
     server.post("/complete", {"instance": "mira", "session": "day", "id": sent["id"]})
@@ -202,7 +202,7 @@ def test_a_pause_is_shown_until_it_is_repeated(server: Server, anna: Visitor) ->
     assert f'id="w{paused["id"]}"' not in anna.get("/console").html
 
 
-def test_a_key_tells_who_holds_it_and_who_did_what(server: Server, anna: Visitor) -> None:
+def test_page_of_a_key_shows_its_holder_and_its_actions(server: Server, anna: Visitor) -> None:
     held = ask(server, "worker", "send_email", to="key@example.com", subject="Key", body="Key")
     page = anna.get("/console/key?name=email:key@example.com")
     assert "Who holds it" in page.text
@@ -212,7 +212,7 @@ def test_a_key_tells_who_holds_it_and_who_did_what(server: Server, anna: Visitor
     assert anna.get("/console/key?name=").status == 400
 
 
-def test_what_agents_wrote_does_nothing_on_any_page(server: Server, anna: Visitor) -> None:
+def test_text_from_agents_is_inert_on_every_page(server: Server, anna: Visitor) -> None:
     """Hostile text in every field that a page shows: it is text, its hidden characters are shown."""
     ids = []
     for text in HOSTILE:
@@ -264,7 +264,7 @@ def _is_harmless(page: Page, known: set[str], path: str) -> None:
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
 
 
-def test_every_answer_forbids_what_a_console_does_not_need(anna: Visitor) -> None:
+def test_every_response_forbids_browser_features_the_console_does_not_need(anna: Visitor) -> None:
     for path in (*PAGES, "/console/static/console.js", "/console/static/console.css", "/console/open"):
         headers = anna.get(path).headers
         assert "frame-ancestors 'none'" in headers["content-security-policy"], path
@@ -277,7 +277,7 @@ def test_every_answer_forbids_what_a_console_does_not_need(anna: Visitor) -> Non
     )
 
 
-def test_an_open_page_is_told_what_changed(server: Server, anna: Visitor) -> None:
+def test_open_page_receives_changes(server: Server, anna: Visitor) -> None:
     from callosum.client.transport import Transport  # noqa: PLC0415
 
     stream = Transport(anna.address).open(
@@ -307,7 +307,7 @@ def test_the_console_is_closed_from_the_page(server: Server) -> None:
         assert visitor.get("/console").status == 403
 
 
-def test_other_devices_open_it_with_a_persons_token(tmp_path: Path) -> None:
+def test_other_devices_open_the_console_with_the_token_of_a_person(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps(RULES))
@@ -340,13 +340,13 @@ def test_other_devices_open_it_with_a_persons_token(tmp_path: Path) -> None:
         assert "wrong" in kinds
 
 
-def test_a_local_gate_on_a_socket_has_a_console_too(tmp_path: Path) -> None:
+def test_local_gate_on_a_socket_has_a_console_too(tmp_path: Path) -> None:
     with serving(tmp_path / "state", "--socket", str(tmp_path / "gate.sock")) as server, visiting(server) as visitor:
         assert "Nothing waits for a person." in visitor.get("/console").text
         assert visitor.address.startswith("http://callosum-")
 
 
-def test_the_command_opens_it_for_a_person_until_the_server_ends(tmp_path: Path) -> None:
+def test_command_opens_the_console_for_a_person_until_the_server_stops(tmp_path: Path) -> None:
     state = tmp_path / "state"
     try:
         refused = run(state, "console")
@@ -367,7 +367,7 @@ def test_the_command_opens_it_for_a_person_until_the_server_ends(tmp_path: Path)
         run(state, "stop")
 
 
-def test_a_new_user_finds_what_waits_who_holds_and_why_a_call_was_blocked(tmp_path: Path) -> None:
+def test_new_user_finds_pending_questions_lease_holders_and_the_reason_for_a_block(tmp_path: Path) -> None:
     """Only links and the words on the pages are used."""
     state = tmp_path / "state"
     state.mkdir()

@@ -54,7 +54,7 @@ def codes(visitor: Visitor) -> list[str]:
 # --- the way in ---------------------------------------------------------------------------------------
 
 
-def test_only_who_made_a_link_learns_the_consoles_name(server: Server) -> None:
+def test_only_the_creator_of_a_link_learns_the_host_name_of_the_console(server: Server) -> None:
     """The name keeps the cookie from other ports, so a process that may only talk to the gate must not learn it."""
     for said in ({}, {"terminal": ""}, {"terminal": "x" * 43}):
         answer = server.ask("POST", "/console", said)
@@ -62,7 +62,7 @@ def test_only_who_made_a_link_learns_the_consoles_name(server: Server) -> None:
         assert "callosum-" not in answer.text
 
 
-def test_of_many_who_press_open_at_once_one_is_let_in(server: Server) -> None:
+def test_only_one_of_many_simultaneous_uses_of_a_link_succeeds(server: Server) -> None:
     with ExitStack() as stack:
         visitor = Visitor("")
         secret, _ = stack.enter_context(linked(server.state, visitor, server.post))
@@ -79,7 +79,7 @@ def test_a_link_cannot_name_another_file(server: Server, anna: Visitor) -> None:
         assert anna.get(f"/console/static/{path}").status == 404
 
 
-def test_a_page_of_another_port_of_the_same_name_can_answer_nothing(server: Server, anna: Visitor) -> None:
+def test_page_on_another_port_of_the_same_host_cannot_answer(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Port", amount="1")
     form = anna.get("/console").form("deny", id=str(asked["id"]))
     name = anna.address.rpartition(":")[0]
@@ -102,7 +102,7 @@ def test_a_page_of_another_port_of_the_same_name_can_answer_nothing(server: Serv
 # --- codes --------------------------------------------------------------------------------------------
 
 
-def test_codes_cannot_be_guessed_by_asking_for_ever_new_ones(server: Server) -> None:
+def test_requesting_new_codes_does_not_help_to_guess_one(server: Server) -> None:
     with visiting(server) as visitor:
         asked = ask(server, "chat", "pay", to="Guess", amount="1")
         form = visitor.get("/console").form("approve", id=str(asked["id"]))
@@ -131,7 +131,7 @@ def test_a_code_in_odd_characters_is_a_wrong_code(server: Server, code: str) -> 
         assert (page.status, "not the code" in page.text) == (200, True)
 
 
-def test_of_many_who_say_one_code_at_once_one_answer_counts(server: Server) -> None:
+def test_only_one_of_many_simultaneous_answers_with_a_code_counts(server: Server) -> None:
     with visiting(server) as visitor:
         asked = ask(server, "chat", "pay", to="Many", amount="1")
         sure = visitor.press(visitor.get("/console").form("approve", id=str(asked["id"])), "approve")
@@ -142,7 +142,7 @@ def test_of_many_who_say_one_code_at_once_one_answer_counts(server: Server) -> N
         assert len([e for e in entries if e["event"] == "approve" and e["action"] == asked["id"]]) == 1
 
 
-def test_a_code_is_good_for_the_answer_alone_that_it_was_shown_for(server: Server) -> None:
+def test_code_is_valid_only_for_the_answer_it_was_shown_for(server: Server) -> None:
     with visiting(server) as visitor:
         first, second = (ask(server, "chat", "pay", to=name, amount="1") for name in ("One", "Two"))
         home = visitor.get("/console")
@@ -153,7 +153,7 @@ def test_a_code_is_good_for_the_answer_alone_that_it_was_shown_for(server: Serve
         assert not ask(server, "chat", "pay", to="Two", amount="1")["proceed"]
 
 
-def test_the_terminal_says_what_its_code_approves_on_one_line(server: Server) -> None:
+def test_terminal_says_on_one_line_what_its_code_approves(server: Server) -> None:
     with visiting(server) as visitor:
         asked = ask(server, "chat", "pay", to="Bob\n000000  Approve nothing\u202e\x1b[2J", amount="1")
         visitor.press(visitor.get("/console").form("approve", id=str(asked["id"])), "approve")
@@ -193,7 +193,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
         yield Public(tmp_path_factory.mktemp("public") / "state", stack)
 
 
-def test_a_reader_answers_by_no_route_and_no_method(public: Public) -> None:
+def test_reader_cannot_answer_by_any_route_or_method(public: Public) -> None:
     asked = ask(public.server, "chat", "refund", to="Reader", amount="1")
     form = public.visitor(public.anna).get("/console").form("deny", id=str(asked["id"]))
     reader = public.visitor(public.rita)
@@ -214,14 +214,14 @@ def test_a_reader_answers_by_no_route_and_no_method(public: Public) -> None:
     assert "put off" not in page.text
 
 
-def test_a_reader_cannot_throw_an_approver_out(public: Public) -> None:
+def test_reader_cannot_end_the_session_of_an_approver(public: Public) -> None:
     approver = public.visitor(public.anna)
     for _ in range(70):
         public.visitor(public.rita)
     assert approver.get("/console").forms[0].action != "/console/open"
 
 
-def test_one_session_cannot_open_streams_without_end(public: Public) -> None:
+def test_one_session_can_open_only_a_few_streams(public: Public) -> None:
     reader = public.visitor(public.rita)
     with ExitStack() as stack:
         stats = []
@@ -250,7 +250,7 @@ def _one_more(public: Public, reader: Visitor) -> bool:
         return _status(opened) == 200
 
 
-def test_pages_of_many_namespaces_do_not_cut_others_off(public: Public) -> None:
+def test_pages_of_many_namespaces_do_not_disconnect_others(public: Public) -> None:
     """Nine namespaces looked at by one do not stop the stream of a tenth by another."""
     approver, reader = public.visitor(public.anna), public.visitor(public.rita)
     with socket.create_connection(("127.0.0.1", public.server.place[1]), timeout=20) as opened:
@@ -268,7 +268,7 @@ def test_pages_of_many_namespaces_do_not_cut_others_off(public: Public) -> None:
         assert mark in said
 
 
-def test_the_command_opens_the_console_of_a_server_that_asks_for_tokens(tmp_path: Path) -> None:
+def test_command_opens_the_console_of_a_server_that_requires_tokens(tmp_path: Path) -> None:
     """A proof from the state folder is asked for in the token's place, and opens nothing else."""
     state = tmp_path / "state"
     Tokens(state / "tokens.json").add("mira")
@@ -311,7 +311,7 @@ def test_the_command_opens_the_console_of_a_server_that_asks_for_tokens(tmp_path
         "/console/nowhere",
     ],
 )
-def test_an_odd_address_gets_a_page_and_no_fault(server: Server, anna: Visitor, path: str) -> None:
+def test_malformed_address_gets_a_page_and_no_server_error(server: Server, anna: Visitor, path: str) -> None:
     page = anna.get(path)
     assert page.status in (200, 303, 307, 400, 404), (page.status, page.text[:300])
     assert "set-cookie" not in page.headers
@@ -320,7 +320,7 @@ def test_an_odd_address_gets_a_page_and_no_fault(server: Server, anna: Visitor, 
         assert "Callosum" in page.text
 
 
-def test_odd_forms_are_refused_by_a_page(server: Server, anna: Visitor) -> None:
+def test_malformed_forms_are_refused_with_a_page(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Form", amount="1")
     form = anna.get("/console").form("deny", id=str(asked["id"]))
     for change in (
@@ -368,7 +368,7 @@ def test_a_person_sees_all_of_a_call_before_the_second_step(server: Server, anna
     assert ("details", {"open": None}) in sure.tags
 
 
-def test_a_session_ends_whose_terminal_goes_while_its_link_opens(server: Server) -> None:
+def test_session_ends_if_its_terminal_closes_while_the_link_is_opened(server: Server) -> None:
     visitors = [Visitor("") for _ in range(10)]
     with ThreadPoolExecutor(1) as pool:
         for visitor in visitors:

@@ -55,7 +55,7 @@ def choosing(page: Page, *kept: int) -> Form:
     return form._replace(fields={**form.fields, **{f"keep{at}": "on" for at in kept}})
 
 
-def test_a_rule_with_an_end_is_written_in_two_steps(server: Server, anna: Visitor) -> None:
+def test_standing_approval_with_an_expiry_is_written_in_two_steps(server: Server, anna: Visitor) -> None:
     for to, amount in (("Carl", "20"), ("Dan", "20"), ("Eve", "5")):
         ask(server, f"earlier-{to}", "refund", to=to, amount=amount)
     asked = ask(server, "chat", "refund", to="Bob", amount="20")
@@ -91,7 +91,7 @@ def test_a_rule_with_an_end_is_written_in_two_steps(server: Server, anna: Visito
     assert "revoked already" in anna.post(revoking.action, revoking.fields).text
 
 
-def test_what_was_not_shown_is_not_written(server: Server, anna: Visitor) -> None:
+def test_standing_approval_that_was_not_shown_is_not_written(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Bob", amount="20")
     page = like_of(anna, asked["id"])
     for form in (
@@ -111,7 +111,7 @@ def test_what_was_not_shown_is_not_written(server: Server, anna: Visitor) -> Non
     assert not standing.path_of(server.state).exists()
 
 
-def test_a_pause_for_somebody_near_can_be_let_pass(server: Server, anna: Visitor) -> None:
+def test_pause_for_a_recent_action_can_be_allowed_to_pass(server: Server, anna: Visitor) -> None:
     ask(server, "one", "book", room="blue", guest="Alice from Paris")
     paused = ask(server, "two", "book", room="blue", guest="Zoe and her dog")
     assert (paused["verdict"], [one["kind"] for one in paused["conflicts"]]) == ("confirm", ["held"])
@@ -127,7 +127,7 @@ def test_a_pause_for_somebody_near_can_be_let_pass(server: Server, anna: Visitor
     assert [one["kind"] for one in double["conflicts"]] == ["duplicate"], "other conflicts stop it as before"
 
 
-def test_nobody_is_offered_what_nobody_may_approve(server: Server, anna: Visitor) -> None:
+def test_calls_that_cannot_be_approved_are_not_offered(server: Server, anna: Visitor) -> None:
     ids = [
         ask(server, "chat", "pay", to="ACME", amount="1")["id"],
         ask(server, "chat", "deploy", env="production")["id"],
@@ -162,7 +162,7 @@ def test_the_terminal_lists_and_revokes(server: Server, anna: Visitor) -> None:
     assert whats == ["standing approval approved", "standing approval revoked"]
 
 
-def test_a_token_for_some_namespaces_and_a_reader_write_no_rule(tmp_path: Path) -> None:
+def test_namespace_token_and_reader_cannot_write_a_standing_approval(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps(RULES))
@@ -188,7 +188,7 @@ def test_a_token_for_some_namespaces_and_a_reader_write_no_rule(tmp_path: Path) 
         assert not standing.path_of(state).exists()
 
 
-def test_what_agents_wrote_is_text_there_too(server: Server, anna: Visitor) -> None:
+def test_text_from_agents_is_inert_on_the_page_of_standing_approvals(server: Server, anna: Visitor) -> None:
     script, image, turned = '<script>alert("x")</script>', '"><img src=x onerror=alert(1)>', "\u202egnp.exe\x1b[31m"
     asked = ask(server, "chat", "refund", to=script, amount=image, note=turned, **{image: script})
     page = like_of(anna, asked["id"])

@@ -17,7 +17,7 @@ SAID = "gates with 2 different content.key files worked on this store in the las
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_servers_with_different_content_keys_say_so(tmp_path: Path, same: bool) -> None:
+def test_servers_with_different_content_keys_report_it(tmp_path: Path, same: bool) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     url = f"sqlite:///{tmp_path / 'gate.db'}"
     with serving(first, "--store", url) as one:
@@ -39,7 +39,7 @@ def test_servers_with_different_content_keys_say_so(tmp_path: Path, same: bool) 
     assert [problem for problem in told["problems"] if SAID in problem] == told["problems"]
 
 
-def test_an_embedded_gate_says_it_once_and_doctor_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_embedded_gate_warns_once_and_doctor_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     url = f"sqlite:///{tmp_path / 'gate.db'}"
     for name in ("one", "two"):
         with LocalGate(settings=Settings(state=tmp_path / name, store=url)) as gate:

@@ -166,7 +166,7 @@ def test_every_event_of_the_catalogue_comes_out_of_a_real_run(tmp_path: Path) ->
     assert missing({name for name, _ in events} - {"memory.promoted"}) == ["memory.promoted"], "it can fail"
 
 
-def test_health_end_to_end(tmp_path: Path) -> None:
+def test_health_events_reach_a_handler(tmp_path: Path) -> None:
     """Six model errors in a row give a warning, a success resets it; a full context; a third attempt."""
     state = tmp_path / "state"
     error = {"type": "llm.error", "provider": "anthropic", "error": "529", "willRetry": True}
@@ -242,7 +242,7 @@ def test_a_new_event_is_logged_and_streamed_with_no_further_wiring(tmp_path: Pat
         CATALOGUE.pop("weather.changed", None)
 
 
-def test_regions_that_are_switched_off_do_nothing(tmp_path: Path) -> None:
+def test_regions_that_are_switched_off_emit_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     settings = load(
         {"state": state, "corpus_log": False, "regions_off": "safety,context,episodes,search,scheduler,learning"}
@@ -270,7 +270,7 @@ def test_a_handler_that_fails_or_blocks_holds_up_no_decision(tmp_path: Path) -> 
     assert until(lambda: [name for name, _ in logged(tmp_path)].count("tool.called") == 20)
 
 
-def test_what_the_gate_decides_is_told_in_order(tmp_path: Path) -> None:
+def test_decisions_are_emitted_in_order(tmp_path: Path) -> None:
     with LocalGate(tmp_path) as gate, Brain(gate) as brain:
         seen: list[str] = []
         brain.corpus.on(CorpusEvent, lambda event: seen.append(event.dotted))
@@ -281,7 +281,7 @@ def test_what_the_gate_decides_is_told_in_order(tmp_path: Path) -> None:
     assert seen == ["tool.called", "safety.allowed", "tool.completed"] * 200
 
 
-def test_a_closed_brain_leaves_the_gate_as_it_was(tmp_path: Path) -> None:
+def test_gate_without_its_closed_brain_works_as_before(tmp_path: Path) -> None:
     with LocalGate(tmp_path) as gate:
         brain = Brain(gate)
         brain.close()
@@ -305,7 +305,7 @@ def test_two_brains_on_one_gate_do_not_get_in_each_other_s_way(tmp_path: Path) -
         assert gate.operations.observers == ()
 
 
-def test_a_handler_that_never_returns_silences_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handler_that_never_returns_silences_no_other_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callosum.brain.STUCK", 0.05)
     monkeypatch.setattr("callosum.corpus.bus.STUCK", 0.05)
     entered, release, allowed = threading.Event(), threading.Event(), threading.Semaphore(0)
@@ -337,7 +337,7 @@ def test_a_handler_that_never_returns_silences_nobody_else(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
-def test_what_was_journalled_is_in_the_log_when_the_process_ends(tmp_path: Path, end: str) -> None:
+def test_log_holds_all_journalled_calls_when_the_process_ends(tmp_path: Path, end: str) -> None:
     """Nobody has closed the brain."""
     script = f"""
 import sys
@@ -353,7 +353,7 @@ for number in range(30):
     assert [name for name, _ in logged(tmp_path)].count("tool.called") == 30
 
 
-def test_a_forked_child_tells_of_its_own_calls(tmp_path: Path) -> None:
+def test_forked_child_emits_events_of_its_own_calls(tmp_path: Path) -> None:
     script = f"""
 import os, sys
 from callosum import Call, LocalGate
@@ -392,7 +392,7 @@ def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:
         assert gate.operations.observers == ()
 
 
-def test_a_large_report_of_a_host_comes_out_whole(tmp_path: Path) -> None:
+def test_large_report_of_a_host_is_emitted_whole(tmp_path: Path) -> None:
     """A large report is read beside the loop; what it holds comes out all the same."""
     with serving(tmp_path / "state") as server:
         events = [{"type": "llm.token", "delta": "x" * 100, "instance": "mira"}] * 999

@@ -70,7 +70,7 @@ def what_is_left(folder: Path, told: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after", "inside"])
 @pytest.mark.parametrize("phase", ["create", "intercept", "complete"])
-def test_killed_at_every_point(tmp_path: Path, phase: Phase, when: When) -> None:
+def test_kill_at_any_point_leaves_a_sound_store(tmp_path: Path, phase: Phase, when: When) -> None:
     count = points(tmp_path, phase, when)
     assert count >= 3
     for at in range(1, count + 1):
@@ -83,7 +83,7 @@ def test_killed_at_every_point(tmp_path: Path, phase: Phase, when: When) -> None
         shutil.rmtree(folder)
 
 
-def test_killed_while_the_tool_runs(tmp_path: Path) -> None:
+def test_kill_while_the_tool_runs_leaves_an_unknown_outcome(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(RULES)
     told, code = crash(tmp_path, "tool")
     assert code == -signal.SIGKILL
@@ -195,7 +195,7 @@ def test_a_read_only_folder_is_a_clear_error(read_only: Path) -> None:
         SqliteStore(read_only / "gate.db").transact([])
 
 
-def test_a_read_only_folder_without_a_file(read_only: Path) -> None:
+def test_read_only_folder_without_a_store_is_a_clear_error(read_only: Path) -> None:
     with pytest.raises(StoreUnavailable, match=str(read_only)):
         SqliteStore(read_only / "deeper" / "gate.db")
     with pytest.raises(StoreUnavailable, match=str(read_only)):
@@ -259,7 +259,7 @@ def older_schema(path: Path) -> None:
         (older_schema, "schema"),
     ],
 )
-def test_a_file_that_is_not_ours_is_never_written(tmp_path: Path, make: object, says: str) -> None:
+def test_file_of_another_program_is_never_written(tmp_path: Path, make: object, says: str) -> None:
     path = tmp_path / "gate.db"
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
@@ -272,27 +272,27 @@ def test_a_file_that_is_not_ours_is_never_written(tmp_path: Path, make: object, 
     assert path.read_bytes() == before
 
 
-def test_a_folder_where_the_file_should_be(tmp_path: Path) -> None:
+def test_folder_in_place_of_the_store_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "gate.db").mkdir()
     with pytest.raises(StoreError, match=str(tmp_path)):
         SqliteStore(tmp_path / "gate.db")
 
 
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+def test_file_in_place_of_the_state_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("notes")
     with pytest.raises((StoreError, ConfigError), match=str(tmp_path)):
         LocalGate(tmp_path / "state")
     assert (tmp_path / "state").read_text() == "notes"
 
 
-def test_an_empty_file_is_taken_as_new(tmp_path: Path) -> None:
+def test_empty_file_becomes_a_new_store(tmp_path: Path) -> None:
     (tmp_path / "gate.db").touch()
     store = SqliteStore(tmp_path / "gate.db")
     assert store.entries() == []
     store.close()
 
 
-def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "gate.db"
     world = World(tmp_path, lambda clock, probe: SqliteStore(path, clock=clock, probe=probe))
     for number in range(200):
@@ -331,7 +331,7 @@ def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
     world.gate.close()
 
 
-def test_a_gate_goes_on_in_a_forked_child(tmp_path: Path) -> None:
+def test_gate_keeps_working_in_a_forked_child(tmp_path: Path) -> None:
     script = """
 import os, sys
 from callosum import Call, LocalGate
@@ -351,7 +351,7 @@ assert not gate.store.check().problems
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_that_vanishes_is_not_worked_on_in_the_dark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_stops_deciding_when_its_file_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that opens the path would not see what is written to a deleted file."""
     monkeypatch.setattr(connection, "LOOK_EVERY", 0)
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))

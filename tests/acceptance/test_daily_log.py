@@ -148,7 +148,7 @@ def told(pipe: IO[str] | None) -> Iterator[str]:
         yield line.rstrip("\n")
 
 
-def test_kill_loses_only_what_is_young(tmp_path: Path) -> None:
+def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
     """It emits all the time and says when; it is killed in the midst of it."""
     script = """
     log, pause = DailyLog(corpus, folder, every=0.5), threading.Event()
@@ -174,7 +174,7 @@ def test_kill_loses_only_what_is_young(tmp_path: Path) -> None:
     assert len(found) == len(set(found)) > 0
 
 
-def test_kill_loses_what_was_not_written(tmp_path: Path) -> None:
+def test_kill_loses_events_that_were_not_yet_written(tmp_path: Path) -> None:
     """The negative control: nothing else than the batch's time keeps an event."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
@@ -191,7 +191,7 @@ def test_kill_loses_what_was_not_written(tmp_path: Path) -> None:
     assert ids(tmp_path / "log") == ["1"]
 
 
-def test_by_itself_it_is_two_seconds(tmp_path: Path) -> None:
+def test_log_is_written_within_two_seconds_by_default(tmp_path: Path) -> None:
     script = """
     log = DailyLog(corpus, folder)
     append = DayFiles.append
@@ -246,7 +246,7 @@ def test_a_process_that_ends_loses_nothing(tmp_path: Path, how: str) -> None:
     assert len(deltas) == (2 if how == "later at exit" else 1)
 
 
-def test_a_child_writes_its_own_lines_alone(tmp_path: Path) -> None:
+def test_child_writes_only_its_own_lines(tmp_path: Path) -> None:
     """After ``fork``, with lines that wait and a thread that runs; the parent's lock does not outlive the parent."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
@@ -266,7 +266,7 @@ def test_a_child_writes_its_own_lines_alone(tmp_path: Path) -> None:
     assert sum("llm.token" in line for line in lines_of(tmp_path / "log")) == 1
 
 
-def test_a_fork_in_the_midst_of_a_write(tmp_path: Path) -> None:
+def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
     """The child has the file open too, and lives on; nobody waits for its lock."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
@@ -460,7 +460,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     assert ids(tmp_path / "log") == ["before", *map(str, range(100))]
 
 
-def test_what_cannot_be_written_at_the_end_is_said(tmp_path: Path) -> None:
+def test_lines_that_cannot_be_written_at_the_end_are_reported(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
     script = """
     log = DailyLog(corpus, folder, every=3600)

@@ -25,14 +25,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object],
     return json.loads(shown.stdout), made
 
 
-def test_without_the_gate_it_goes_wrong(played: tuple[dict[str, dict[str, object]], Path]) -> None:
+def test_demo_without_the_gate_goes_wrong(played: tuple[dict[str, dict[str, object]], Path]) -> None:
     without = played[0]["without"]
     assert (without["threadMails"], without["invoiceMails"], without["notesLost"]) == (2, 2, 1)
     assert without["meetingAnswers"] == ["accepted", "declined"]
     assert without["told"] == []
 
 
-def test_with_the_gate_it_comes_out_right(played: tuple[dict[str, dict[str, object]], Path]) -> None:
+def test_demo_with_the_gate_ends_well(played: tuple[dict[str, dict[str, object]], Path]) -> None:
     report = played[0]
     gated = report["with"]
     assert report["right"]
@@ -48,19 +48,19 @@ def test_with_the_gate_it_comes_out_right(played: tuple[dict[str, dict[str, obje
     assert all(one["text"].startswith("[Callosum] Conflict: ") for one in told)
 
 
-def test_nothing_is_left_behind(played: tuple[dict[str, object], Path]) -> None:
+def test_demo_leaves_nothing_behind(played: tuple[dict[str, object], Path]) -> None:
     assert list(played[1].iterdir()) == []
     assert [path.name for path in played[1].parent.iterdir()] == ["tmp"]
 
 
-def test_the_check_fails_a_half_without_a_gate(tmp_path: Path) -> None:
+def test_check_fails_for_a_half_without_a_gate(tmp_path: Path) -> None:
     """The negative control: what makes the demo's exit code 0 is not true by itself."""
     half = perform(tmp_path / "world", None)
     assert isinstance(half, DemoResult)
     assert not half.right
 
 
-def test_people_see_it_side_by_side(tmp_path: Path) -> None:
+def test_terminal_shows_both_halves_side_by_side(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     command = ("demo", "--state", str(kept), "--console")
     with ThreadPoolExecutor() as pool:

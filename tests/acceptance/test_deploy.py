@@ -42,7 +42,7 @@ def url(postgres: Server) -> Iterator[str]:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """Every line of it; only the program need be where it is installed."""
     here = tmp_path / "callosum.service"
     here.write_text(UNIT.replace("/opt/callosum/bin/callosum", sys.executable))
@@ -92,7 +92,7 @@ def test_the_unit_s_own_command_serves(tmp_path: Path, url: str) -> None:
         process.kill()
 
 
-def test_what_compose_names_is_there() -> None:
+def test_compose_names_only_existing_files() -> None:
     """Files, secrets, volumes, services that others wait for; the image holds what the package is built from."""
     services = COMPOSE["services"]
     for name, service in services.items():

@@ -127,7 +127,7 @@ def test_stream_command_and_log_name_the_call_the_task_and_the_attempt(state: Pa
     ]
 
 
-def test_a_report_names_its_call_though_another_server_let_it_through(state: Path) -> None:
+def test_report_names_its_call_even_if_another_server_allowed_it(state: Path) -> None:
     with serving(state) as server:
         id = call(server, "c-1", attempt=3)
     with serving(state) as server:
@@ -204,7 +204,7 @@ def embedded(state: Path, *words: str, **environ: str) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("close",)], ids=["ends", "closes"])
-def test_the_calls_of_an_embedded_gate_are_in_the_daily_log(state: Path, words: tuple[str, ...]) -> None:
+def test_calls_of_an_embedded_gate_are_in_the_daily_log(state: Path, words: tuple[str, ...]) -> None:
     embedded(state, *words)
     log = of_calls(logged(state))
     assert [name for name, _ in log] == OF_ONE_CALL
@@ -212,7 +212,7 @@ def test_the_calls_of_an_embedded_gate_are_in_the_daily_log(state: Path, words: 
     assert log == of_calls(shown(state))
 
 
-def test_a_forked_child_logs_its_own_calls_and_not_its_parents_again(state: Path) -> None:
+def test_forked_child_logs_only_its_own_calls(state: Path) -> None:
     embedded(state, "fork")
     names = [(payload["callId"], name) for name, payload in logged(state)]
     assert sorted(names) == [(who, name) for who in ("child", "parent") for name in OF_ONE_CALL]
@@ -231,7 +231,7 @@ def test_a_server_logs_a_call_once(state: Path) -> None:
     assert sorted(names) == [(who, name) for who in ("c-1", "parent") for name in OF_ONE_CALL]
 
 
-def test_a_brain_takes_the_log_over_and_gives_it_back(state: Path) -> None:
+def test_brain_writes_the_daily_log_while_it_is_open(state: Path) -> None:
     with LocalGate(state) as gate:
         gate.intercept(Call("mira", "Read", {"path": "/a"}, call_id="before"))
         with Brain(gate):

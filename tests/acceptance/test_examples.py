@@ -26,7 +26,7 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", STANDALONE)
-def test_runs_as_a_program(name: str, tmp_path: Path) -> None:
+def test_example_runs_as_a_program(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), str(tmp_path / "state")],
         capture_output=True,

@@ -56,7 +56,7 @@ def test_an_unknown_field_opens_nothing(server: Server) -> None:
     assert server.get("/status")["locks"] == []
 
 
-def test_a_hostile_name_of_a_field_is_shown_escaped(server: Server) -> None:
+def test_hostile_field_name_is_shown_escaped(server: Server) -> None:
     answer = server.ask("POST", "/intercept", {**CALL, "\u202e`\x1b[2J" + "x" * 5000: 1})
     assert answer.status == 400
     assert answer.body["error"].isprintable()
@@ -94,7 +94,7 @@ def test_an_empty_name_is_refused_and_never_shared(server: Server, name: str) ->
         ("POST", "/renew", {"instance": "mira", "id": 5}),
     ],
 )
-def test_an_empty_name_of_an_actor_is_refused_everywhere(
+def test_empty_instance_or_session_is_refused_everywhere(
     server: Server, method: str, path: str, body: dict[str, Any], name: str
 ) -> None:
     answer = server.ask(method, path, {**body, name: ""})
@@ -128,7 +128,7 @@ def test_a_client_drops_an_optional_field_once_and_does_not_send_it_again() -> N
     assert all("timeoutMs" in body for body in seen)
 
 
-def test_a_client_drops_only_one_field_a_request() -> None:
+def test_client_drops_only_one_field_of_a_request() -> None:
     seen: list[dict[str, Any]] = []
     script = by_target(intercept=_refusing("deadline", "timeoutMs", seen=seen), other=replies({"tools": {}}))
     with Peer(script) as peer, CallosumClient(peer.url) as client:
@@ -138,7 +138,7 @@ def test_a_client_drops_only_one_field_a_request() -> None:
     assert len(seen) == 4
 
 
-def test_a_client_does_not_drop_what_the_call_is() -> None:
+def test_client_never_drops_a_field_that_identifies_the_call() -> None:
     seen: list[dict[str, Any]] = []
     with Peer(_refusing("params", seen=seen)) as peer, CallosumClient(peer.url) as client:
         with pytest.raises(ConfigError, match="params"):

@@ -75,7 +75,7 @@ def complete(server: Server, who: str, id: int) -> None:
 # --- whichever server is asked --------------------------------------------------------------------------------
 
 
-def test_what_one_server_let_in_every_server_knows(two: Fleet) -> None:
+def test_call_allowed_by_one_server_is_known_to_every_server(two: Fleet) -> None:
     """Lease, call id, renewal, question, answer and report: each through the other server."""
     one, other = two.servers
     held = two.ask(one, "mira", "act4", "plan", "call-1")
@@ -113,7 +113,7 @@ def test_a_wait_at_one_server_ends_when_the_other_ends_the_lease(two: Fleet) -> 
     assert asked <= 20 * 10, "to take a place, to end, to be let in, and the few looks of who is not told"
 
 
-def test_a_store_of_several_machines_sends_word(engine: NewStore, tmp_path: Path) -> None:
+def test_store_shared_by_several_machines_sends_notifications(engine: NewStore, tmp_path: Path) -> None:
     """Of what ended, through whichever process, and to the keys on which it did. A prolonged place is no news."""
     url = engine()
     if not url:
@@ -143,7 +143,7 @@ def waits(who: str, on: str, **more: Any) -> Call:
     return Call(who, "now4", {"on": on}, wait=30, **more)
 
 
-def test_the_line_is_one_line_over_all_servers(two: Fleet) -> None:
+def test_queue_keeps_one_order_over_all_servers(two: Fleet) -> None:
     held = two.ask(two.servers[0], "mira", "now4", "/line", "line")
     order: list[int] = []
     waiters = []
@@ -164,7 +164,7 @@ def test_the_line_is_one_line_over_all_servers(two: Fleet) -> None:
     assert order == list(range(8))
 
 
-def test_who_hangs_up_is_in_nobodys_way(two: Fleet) -> None:
+def test_waiter_that_disconnects_delays_no_other_waiter(two: Fleet) -> None:
     """The place of a waiter whose client is gone ends with its connection, not when it runs out seconds later."""
     one, other = two.servers
     held = two.ask(one, "mira", "now4", "/hang", "hang")
@@ -185,7 +185,7 @@ def test_who_hangs_up_is_in_nobodys_way(two: Fleet) -> None:
     assert entries[1]["seq"] - entries[0]["seq"] < 3_000_000, "it ran out by itself"
 
 
-def test_a_reader_at_one_server_sees_what_all_decide(two: Fleet) -> None:
+def test_stream_of_one_server_shows_decisions_of_all_servers(two: Fleet) -> None:
     one, other = two.servers
     with CallosumClient(one.address) as client, client.events("safety.*") as stream:
         wanted = {other.post("/intercept", call("mira", "act3", f"read-{number}"))["id"] for number in range(5)}
@@ -205,7 +205,7 @@ def call(who: str, tool: str, on: str, **more: Any) -> dict[str, Any]:
 # --- the end of a server --------------------------------------------------------------------------------------
 
 
-def test_a_stopping_server_sends_on_who_waits_and_who_reads(tmp_path: Path, engine: NewStore) -> None:
+def test_stopping_server_sends_waiters_and_readers_to_another_server(tmp_path: Path, engine: NewStore) -> None:
     """At the other server each waiter has the place it had, and the reader misses nothing and sees nothing twice."""
     with fleet(tmp_path, engine()) as two, CallosumClient(two.url) as client:
         before = list(two.balancer.taken)
@@ -263,7 +263,7 @@ def journalled(server: Server) -> list[str]:
     return [id_of(item.position) for entry in entries for item in items_of(entry, calls) if item.safe]
 
 
-def test_a_stopping_server_says_so_before_it_ends(tmp_path: Path) -> None:
+def test_stopping_server_announces_it_before_it_ends(tmp_path: Path) -> None:
     """While it drains, its health is red and calls are answered; who would wait is sent on. A second signal ends it."""
     with fleet(tmp_path, "", "--drain", "60", count=1) as one:
         (server,) = one.servers
@@ -319,7 +319,7 @@ def test_one_holder_at_a_time_through_two_servers(tmp_path: Path, two: Fleet) ->
     assert two.servers[0].get("/status?contextKey=file:/race")["locks"] == []
 
 
-def test_servers_over_a_torn_store_are_caught(tmp_path: Path, engine: NewStore) -> None:
+def test_servers_over_a_store_without_transactions_are_detected(tmp_path: Path, engine: NewStore) -> None:
     """The negative control."""
     (tmp_path / "rules.json").write_text(RULES)
 
@@ -401,7 +401,7 @@ def session(url: str, number: int, folder: str, results: Any, start: Any) -> Non
     results.put((decided, reported, did))
 
 
-def test_ten_sessions_act_out_the_incidents(tmp_path: Path, engine: NewStore) -> None:
+def test_ten_sessions_replay_the_incidents(tmp_path: Path, engine: NewStore) -> None:
     """One of the servers is stopped while they do. The rules are the ones that ship."""
     (tmp_path / "progress.md").write_text("")
     with fleet(tmp_path, engine(), "--drain", "1", rules=None) as two:
@@ -435,7 +435,7 @@ def everything(server: Server) -> list[dict[str, Any]]:
 # --- a crowd --------------------------------------------------------------------------------------------------
 
 
-def test_a_crowd_that_waits_for_one_key_comes_in_as_it_came(tmp_path: Path) -> None:
+def test_crowd_waiting_for_one_key_is_let_in_in_order_of_arrival(tmp_path: Path) -> None:
     """``python -m tests.support.crowd 10000`` has ten thousand wait."""
     seen = crowd(tmp_path, 300)
     assert seen.order == list(range(300)), seen.others

@@ -40,7 +40,7 @@ print(json.dumps({
 
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
-def test_it_finds_what_it_would_find(tmp_path: Path, session: bool, zone: str) -> None:
+def test_forked_program_finds_the_same_environment_as_a_started_one(tmp_path: Path, session: bool, zone: str) -> None:
     more = tmp_path.joinpath("more").open("w")
     given: dict[str, Any] = {
         "env": ENVIRON | {"TZ": zone, "TMPDIR": str(tmp_path)},
@@ -76,7 +76,7 @@ def test_it_finds_what_it_would_find(tmp_path: Path, session: bool, zone: str) -
         "import sys, os; os.close(1); print('to nobody')",
     ],
 )
-def test_it_ends_as_it_would_end(code: str) -> None:
+def test_forked_program_ends_like_a_started_one(code: str) -> None:
     asked = [sys.executable, "-c", code]
     given: dict[str, Any] = {"text": True, "capture_output": True, "env": ENVIRON}
     forked, started = (run(asked, **given) for run in (forking.run, subprocess.run))
@@ -84,7 +84,7 @@ def test_it_ends_as_it_would_end(code: str) -> None:
     assert forked.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
 
 
-def test_it_is_a_child_as_any_other(tmp_path: Path) -> None:
+def test_forked_program_can_be_awaited_and_killed(tmp_path: Path) -> None:
     asked = [sys.executable, "-c", "print('there', flush=True); input()"]
     with forking.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as process:
         assert process.stdout is not None
@@ -95,7 +95,7 @@ def test_it_is_a_child_as_any_other(tmp_path: Path) -> None:
         assert process.wait(20) == -signal.SIGKILL
 
 
-def test_what_cannot_be_forked_is_started(tmp_path: Path) -> None:
+def test_programs_that_cannot_be_forked_are_started(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys; print('callosum' in sys.modules)")
     for asked, here in (

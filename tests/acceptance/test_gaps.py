@@ -77,7 +77,7 @@ def test_gaps_are_counted_with_examples_and_advice(state: Path) -> None:
         assert words in shown.stdout
 
 
-def test_the_rule_to_begin_with_closes_the_gap(state: Path, tmp_path: Path) -> None:
+def test_suggested_rule_closes_the_gap(state: Path, tmp_path: Path) -> None:
     work(state)
     (keyless,) = json.loads(run(state, "rules", "gaps", "--json").stdout)["keyless"]
     assert keyless["rule"]["contextKey"] == "campaign:{params.campaign}"
@@ -87,7 +87,7 @@ def test_the_rule_to_begin_with_closes_the_gap(state: Path, tmp_path: Path) -> N
         assert do(gate, "s1", "publish_everything", {"campaign": "c1"}).context_key == "campaign:c1"
 
 
-def test_where_there_is_no_gap_and_where_there_is_no_journal(state: Path) -> None:
+def test_no_gap_and_no_journal_are_reported(state: Path) -> None:
     shown = run(state, "rules", "gaps")
     assert (shown.returncode, "No calls are recorded" in shown.stdout) == (1, True)
     assert not state.exists()
@@ -98,7 +98,7 @@ def test_where_there_is_no_gap_and_where_there_is_no_journal(state: Path) -> Non
     assert run(state, "rules", "gaps", "--since", "soon").returncode == 2
 
 
-def test_what_sessions_wrote_is_harmless_on_a_terminal(state: Path) -> None:
+def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
     hostile = "x \x1b[2J\x07\u202e[bold]"
     with opened(state) as gate:
         do(gate, "mira", "publish_everything", {"note": hostile, "what_ever": "a\x1b"})
@@ -164,7 +164,7 @@ def test_a_stricter_file_pauses_calls_that_ran(state: Path, tmp_path: Path, para
     notes(tmp_path / "then")
 
 
-def test_a_milder_file_lets_pass_what_was_stopped(state: Path, tmp_path: Path) -> None:
+def test_milder_file_passes_calls_that_were_stopped(state: Path, tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     rules(state / "tiers.json", NOTE)
     with opened(state) as gate:
@@ -183,7 +183,7 @@ def test_a_milder_file_lets_pass_what_was_stopped(state: Path, tmp_path: Path) -
     assert "recent=allow" in found["shifts"][0]["after"]
 
 
-def test_only_what_shares_a_key_is_played(state: Path, tmp_path: Path) -> None:
+def test_only_calls_that_share_a_key_are_replayed(state: Path, tmp_path: Path) -> None:
     notes(state)
     with opened(state) as gate:
         for number in range(20):
@@ -197,14 +197,14 @@ def test_only_what_shares_a_key_is_played(state: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_same_rules_decide_the_same(state: Path, tmp_path: Path) -> None:
+def test_same_rules_decide_the_same(state: Path, tmp_path: Path) -> None:
     notes(state)
     shown = run(state, "rules", "try", str(rules(tmp_path / "same.json")))
     assert (shown.returncode, "None of 8 recorded calls" in shown.stdout) == (1, True)
     assert run(state, "rules", "try", str(tmp_path / "same.json"), "--since", "0s").returncode == 1
 
 
-def test_files_that_cannot_be_used(state: Path, tmp_path: Path) -> None:
+def test_unusable_rules_files_are_refused(state: Path, tmp_path: Path) -> None:
     notes(state)
     broken = rules(tmp_path / "broken.json", {"tier": 7, "tool": "x"})
     shown = run(state, "rules", "try", str(broken))
@@ -213,13 +213,13 @@ def test_files_that_cannot_be_used(state: Path, tmp_path: Path) -> None:
     assert (shown.returncode, "absent.json" in shown.stderr) == (2, True)
 
 
-def test_where_the_journal_keeps_no_params_it_says_so(state: Path, tmp_path: Path) -> None:
+def test_journal_without_params_is_reported(state: Path, tmp_path: Path) -> None:
     notes(state, journal_params="none")
     found = json.loads(run(state, "rules", "try", str(rules(tmp_path / "new.json", NOTE)), "--json").stdout)
     assert (found["calls"], found["unreadable"], found["played"]) == (8, 8, 0)
 
 
-def test_relative_paths_and_rotated_entries_are_played_too(state: Path, tmp_path: Path) -> None:
+def test_relative_paths_and_rotated_entries_are_replayed_too(state: Path, tmp_path: Path) -> None:
     with opened(state) as gate:
         for who in ("mira", "doug"):
             do(gate, who, "Write", {"file_path": "notes.md", "content": who}, cwd="/repo", pause=True)

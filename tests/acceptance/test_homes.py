@@ -108,20 +108,20 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
             assert (again.home, again.homes) == (home, {user: where})
 
 
-def test_client_of_a_server_says_where_its_home_is(home: str, gate: Server) -> None:
+def test_client_sends_its_home_to_the_server(home: str, gate: Server) -> None:
     with CallosumClient(gate.address) as client:
         decision = told(client.intercept, client.complete, write(f"{home}/notes.md"), call(SPELLINGS[0]))
     assert [one.key for one in decision.conflicts] == [f"file:{home}/notes.md"]
 
 
-def test_server_looks_for_no_home_of_its_own_for_a_client_that_names_none(gate: Server) -> None:
+def test_server_uses_no_home_of_its_own_for_a_client_that_sends_none(gate: Server) -> None:
     body = {"instance": "c", "tool": "Bash", "params": {"command": "echo z > ~/plain.md"}, "cwd": "/w"}
     assert gate.post("/intercept", body)["contextKeys"] == ["file:~/plain.md"]
     body |= {"instance": "d", "home": "/home/d"}
     assert gate.post("/intercept", body)["contextKeys"][0] == "file:/home/d/plain.md"
 
 
-def test_hook_hands_on_the_home_of_its_host(tmp_path: Path) -> None:
+def test_hook_sends_the_home_of_its_host(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with serving(state, "--socket", socket_path(state)):  # whose own home is another one
         hook = Hook(state, environ={"HOME": HOME})
@@ -138,7 +138,7 @@ def test_hook_sends_no_home_that_its_query_could_not_hold(tmp_path: Path, odd: s
         assert (said.code, said.out) == (0, b"")
 
 
-def test_hook_script_is_fit_for_a_plain_shell(tmp_path: Path) -> None:
+def test_hook_script_runs_in_a_plain_shell(tmp_path: Path) -> None:
     script = tmp_path / "hook"
     script.write_text(script_of(Settings(state=tmp_path)))
     assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
@@ -168,7 +168,7 @@ def test_wrapped_server_of_a_command_knows_the_home(gate: Server, tmp_path: Path
 # --- what travels ---------------------------------------------------------------------------------------
 
 
-def test_home_is_added_only_to_calls_that_speak_of_one(home: str) -> None:
+def test_home_is_added_only_to_calls_that_mention_one(home: str) -> None:
     assert located(Call("a", "Read", {"file_path": "/x/y"})).home is None
     assert located(Call("a", "Write", {"file_path": "/x", "content": "~" * 5000})).home is None
     assert located(Call("a", "Bash", {"command": "ls ~"})).home == home
@@ -177,7 +177,7 @@ def test_home_is_added_only_to_calls_that_speak_of_one(home: str) -> None:
 
 
 @pytest.mark.parametrize("home", ["relative", "", "/h\n"])
-def test_home_that_is_no_path_is_not_said(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+def test_home_that_is_no_path_is_not_sent(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     monkeypatch.setenv("HOME", home)
     found = located(Call("a", "Bash", {"command": "ls ~"})).home
     assert found is None or Path(found).is_absolute()
@@ -198,7 +198,7 @@ def test_home_that_is_no_path_is_not_said(monkeypatch: pytest.MonkeyPatch, home:
         ({"worktrees": {"": None}}, "worktrees"),
     ],
 )
-def test_what_cannot_be_a_home_or_a_folder_is_refused_with_its_place(gate: Server, said: Any, at: str) -> None:
+def test_invalid_home_or_folder_is_refused_with_its_field(gate: Server, said: Any, at: str) -> None:
     answer = gate.ask("POST", "/intercept", {"instance": "c", "tool": "Bash", "params": {"command": "ls ~"}, **said})
     assert (answer.status, answer.body["at"]) == (400, at)
 
@@ -217,7 +217,7 @@ def test_secret_in_a_home_is_in_no_key_and_no_journal(tmp_path: Path) -> None:
         assert secret not in repr(gate.entries(limit=10))
 
 
-def test_keys_with_the_spelling_of_the_previous_version_are_written_beside(previous: Previous) -> None:
+def test_keys_spelled_by_the_previous_version_are_written_too(previous: Previous) -> None:
     calls: list[dict[str, Any]] = [
         {"tool": "Bash" if "command" in one else "Write", "params": one, "cwd": "/w"}
         for one in (*SPELLINGS[:5], {"file_path": "~/notes.md"}, {"command": "rm -r ~/build"})

@@ -101,7 +101,7 @@ def event(name: str, session: str, tool: str = "", params: Payload | None = None
 
 BOTH = frozenset((
     "test_two_sessions_on_one_file_conflict", "test_payload_of_five_megabytes_is_decided_by_the_gate",
-    "test_nonsense_on_the_socket_is_no_answer", "test_gate_stopped_in_the_middle_is_given_up", "test_reports_are_not_waited_for_and_arrive",
+    "test_malformed_response_on_the_socket_counts_as_no_answer", "test_hook_gives_up_a_gate_that_stops_responding", "test_reports_are_not_waited_for_and_arrive",
     "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
     "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
     "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",
@@ -333,14 +333,16 @@ def table(state: Path) -> None:
     ],
     ids=["hangs", "closes", "500", "no JSON", "garbage", "elsewhere", "nothing", "half", "half of no length"],
 )
-def test_nonsense_on_the_socket_is_no_answer(state: Path, answer: Callable[[socket.socket], object]) -> None:
+def test_malformed_response_on_the_socket_counts_as_no_answer(
+    state: Path, answer: Callable[[socket.socket], object]
+) -> None:
     hook = Hook(state)
     table(state)
     with impostor(socket_path(state), answer):
         cautious(hook)
 
 
-def test_gate_stopped_in_the_middle_is_given_up(state: Path) -> None:
+def test_hook_gives_up_a_gate_that_stops_responding(state: Path) -> None:
     hook = Hook(state)
     server = launch(state, "--socket", socket_path(state))
     try:
@@ -356,7 +358,7 @@ def test_gate_stopped_in_the_middle_is_given_up(state: Path) -> None:
         server.kill()
 
 
-def test_gate_asked_only_by_hooks_is_tended(gate: Path) -> None:
+def test_gate_used_only_by_hooks_counts_their_decisions(gate: Path) -> None:
     hook = Hook(gate)
     for number in range(3):
         hook.before("A", "Read", {"file_path": f"/repo/{number}.py"})
@@ -400,7 +402,7 @@ def test_guard_names_what_it_protected_behind_a_link_and_behind_quotes(gate: Pat
     assert not hook.before("A", "Bash", {"command": f"ls {tmp_path}/notes"}).denied
 
 
-def test_call_cannot_pose_as_a_report(gate: Path) -> None:
+def test_call_cannot_pass_for_a_report(gate: Path) -> None:
     hook = Hook(gate)
     forged = {"hook_event_name": "PostToolBatch", "report": "report", "command": "callosum off"}
     assert "self-guard" in hook.before("A", "Bash", forged).denied
@@ -468,7 +470,7 @@ def test_spooled_record_names_the_session_and_contains_no_secret(state: Path) ->
     assert noted[0]["params"]["file_path"] == "/repo/.env"
 
 
-def test_spooled_record_that_no_gate_accepts_does_not_delay_others(state: Path) -> None:
+def test_spooled_record_that_the_gate_rejects_does_not_delay_others(state: Path) -> None:
     calls = [
         {"instance": "me", "tool": "Read", "callId": "a1", "cwd": 5},
         {"instance": "me", "tool": "Write", "callId": "a2"},
@@ -481,7 +483,7 @@ def test_spooled_record_that_no_gate_accepts_does_not_delay_others(state: Path) 
         assert [one["tool"] for one in server.get("/journal")["entries"] if one["event"] == "late"] == ["Write"]
 
 
-def test_gates_own_files_are_not_written_without_the_gate(state: Path) -> None:
+def test_files_of_the_gate_are_not_written_without_the_gate(state: Path) -> None:
     hook = Hook(state)
     table(state)
     with impostor(socket_path(state), lambda channel: channel.close()):
@@ -490,7 +492,7 @@ def test_gates_own_files_are_not_written_without_the_gate(state: Path) -> None:
         assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "{}"}) == Said(0, b"", "")
 
 
-def test_call_too_long_for_the_gate_writes_none_of_its_files(gate: Path) -> None:
+def test_call_too_long_for_the_gate_cannot_write_the_files_of_the_gate(gate: Path) -> None:
     hook = Hook(gate)
     (gate / "fallback.json").write_text('{"tools": {"MultiEdit": 1}}')
     edits = [{"old_string": "a", "new_string": "b" * 5_000_000}]
@@ -504,7 +506,7 @@ def test_gate_that_cannot_start_does_not_block_reads(state: Path) -> None:
     cautious(hook)
 
 
-def test_gate_that_exits_at_once_is_neither_waited_for_nor_started_by_each_event(state: Path) -> None:
+def test_gate_that_exits_at_once_is_not_awaited_or_started_by_each_event(state: Path) -> None:
     hook = Hook(state)
     table(state)
     (state / "tiers.json").write_text("{")
@@ -596,7 +598,7 @@ def test_offline_path_imports_little(state: Path) -> None:
 
 
 @pytest.mark.parametrize("host", list(BEFORE))
-def test_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> None:
+def test_refusal_has_the_same_form_with_and_without_the_gate(host: str) -> None:
     from callosum.hosts.adapters import adapter_of  # noqa: PLC0415 - beside what it is compared with
     from callosum.hosts.events import HookAnswer, HostIdentity  # noqa: PLC0415
     from callosum.model import Decision, Verdict  # noqa: PLC0415

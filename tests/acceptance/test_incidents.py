@@ -703,15 +703,13 @@ def test_openclaw_cliq_123_a_benign_repeat_is_no_error(fleet: Fleet) -> None:
         ("create_record", {"kind": "visit", "text": "a visit of the office in the old town"}, {"annotations": {"idempotentHint": True}}),
     ],
 )  # fmt: skip
-def test_what_is_harmless_to_repeat_is_no_duplicate(
-    fleet: Fleet, tool: str, params: dict[str, Any], more: dict[str, Any]
-) -> None:
+def test_harmless_repeat_is_no_duplicate(fleet: Fleet, tool: str, params: dict[str, Any], more: dict[str, Any]) -> None:
     for who in ("mira", "doug", "mira"):
         assert Kind.DUPLICATE not in kinds(fleet.ask(who, tool, params, **more))
         fleet.after(300)
 
 
-def test_a_hint_is_not_believed_where_others_notice(fleet: Fleet) -> None:
+def test_idempotent_hint_is_ignored_for_tools_whose_repeat_others_notice(fleet: Fleet) -> None:
     """A mail tool that its author calls idempotent sends two mails all the same."""
     hint: dict[str, Any] = {"annotations": {"idempotentHint": True}}
     for tool, params in (
@@ -723,7 +721,7 @@ def test_a_hint_is_not_believed_where_others_notice(fleet: Fleet) -> None:
         assert Kind.DUPLICATE in kinds(fleet.ask("doug", tool, params, **hint))
 
 
-def test_one_cause_counts_for_seven_days_and_for_one_place(fleet: Fleet) -> None:
+def test_same_origin_counts_for_seven_days_and_for_one_key(fleet: Fleet) -> None:
     fleet.do("one", "message", send("#ops", REPORT), origin="cron-5")
     fleet.do("two", "message", send("#other", SHORT), origin="cron-5")  # another place is another act
     fleet.after(6 * 86_400)
@@ -732,7 +730,7 @@ def test_one_cause_counts_for_seven_days_and_for_one_place(fleet: Fleet) -> None
     fleet.do("four", "message", send("#ops", SHORT), origin="cron-5")
 
 
-def test_one_cause_over_the_wire_and_in_the_file(tmp_path: Path) -> None:
+def test_same_origin_is_detected_across_processes(tmp_path: Path) -> None:
     """A summary by one process and the full text by another, minutes later: told from what the file holds."""
 
     def say(who: str, text: str, origin: str) -> dict[str, Any]:
@@ -780,7 +778,7 @@ NOT_SEEN: dict[int, str] = {
 """What of them a gate cannot see, and why."""
 
 
-def test_every_report_is_told() -> None:
+def test_every_incident_report_has_a_test() -> None:
     assert sorted(SEEN_BY) == [*range(1, 38), *range(47, 54)]
     tests = [name.removeprefix("test_") for name in globals() if name.startswith("test_")]
     assert [name for name in SEEN_BY.values() if not any(test.startswith(name) for test in tests)] == []

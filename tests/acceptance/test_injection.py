@@ -147,7 +147,7 @@ def seen(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SPEAKING)
-def test_sentences_quote_it(shown: Shown, text: str) -> None:
+def test_sentences_quote_hostile_text(shown: Shown, text: str) -> None:
     sentence = shown.sentences[text]
     seen(sentence)
     assert "[Callosum] Conflict: " in sentence
@@ -158,7 +158,7 @@ def test_sentences_quote_it(shown: Shown, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SPEAKING)
-def test_briefs_quote_it(shown: Shown, text: str) -> None:
+def test_briefs_quote_hostile_text(shown: Shown, text: str) -> None:
     brief = shown.briefs[text]
     seen(brief)
     assert "- claude-code/a" in brief
@@ -170,7 +170,7 @@ def test_briefs_quote_it(shown: Shown, text: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["day", "week", "topics"])
-def test_pages_keep_it_in_code_spans(shown: Shown, place: str) -> None:
+def test_pages_keep_hostile_text_in_code_spans(shown: Shown, place: str) -> None:
     page = shown.pages[place]
     seen(page)
     assert "PWNED" in page
@@ -180,7 +180,7 @@ def test_pages_keep_it_in_code_spans(shown: Shown, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", COMMANDS)
-def test_commands_print_it_as_it_is(shown: Shown, place: str) -> None:
+def test_commands_print_hostile_text_without_line_breaks_of_its_own(shown: Shown, place: str) -> None:
     text = shown.printed[place]
     seen(text)
     assert "PWNED" in text
@@ -188,7 +188,7 @@ def test_commands_print_it_as_it_is(shown: Shown, place: str) -> None:
     assert not re.search(r"^(\[Callosum\]|PWNED|## |- 09:00|12:00:00)", own, re.MULTILINE)
 
 
-def test_the_daily_log_has_a_line_an_event(shown: Shown) -> None:
+def test_daily_log_has_one_line_for_each_event(shown: Shown) -> None:
     kinds: Counter[str] = Counter()
     for line in shown.log.split("\n"):
         if not line or line.startswith("## 20"):

@@ -149,7 +149,7 @@ def test_later_changes_by_others_stay(home: Home) -> None:
     assert json.loads(path.read_text()) == {**json.loads(FOREIGN["claude-code"]), "theme": "dark"}
 
 
-def test_install_asks_at_a_terminal_and_obeys(home: Home) -> None:
+def test_install_asks_at_a_terminal_and_follows_the_answer(home: Home) -> None:
     env = {"HOME": str(home.folder)}
     no = at_terminal(home.state, "install", "codex", keys=(("Write this?", "n\n"),), env=env)
     assert (no.code, "Nothing was written." in no.text, home.path("codex").exists()) == (1, True, False), no
@@ -213,7 +213,7 @@ def test_unusable_settings_are_left_untouched(home: Home, content: str, says: st
         (("mcp", "none.json"), "there are no MCP servers in it"),
     ],
 )
-def test_impossible_requests_are_refused_with_a_sentence(home: Home, words: tuple[str, ...], says: str) -> None:
+def test_impossible_options_are_refused_with_a_reason(home: Home, words: tuple[str, ...], says: str) -> None:
     done = home.run("install", *words, "--yes")
     assert (done.returncode, says in done.stderr) == (2, True), done
     assert not home.state.exists()

@@ -31,7 +31,7 @@ def node() -> str:
     return found
 
 
-def test_passes_its_own_tests(node: str) -> None:
+def test_javascript_client_passes_its_own_tests(node: str) -> None:
     done = subprocess.run(
         [node, "--test", "--test-reporter=tap"], cwd=CLIENT, capture_output=True, text=True, timeout=240, check=False
     )
@@ -68,23 +68,23 @@ def mirrored(struct: type[Struct]) -> dict[str, bool]:
         wire.JournalPage,
     ],
 )
-def test_an_answer_has_the_fields_of_its_type(struct: type[Struct]) -> None:
+def test_response_has_the_fields_of_its_type(struct: type[Struct]) -> None:
     assert declared(struct.__name__) == mirrored(struct)
 
 
-def test_a_decision_has_what_the_client_adds() -> None:
+def test_decision_type_has_the_fields_that_the_client_adds() -> None:
     filled = {"contextKeys": False, "rule": False, "callId": False}
     assert declared("Decision") == mirrored(model.Decision) | filled
 
 
-def test_a_call_needs_no_instance_for_the_client_has_one() -> None:
+def test_call_type_needs_no_instance() -> None:
     assert declared("Call") == mirrored(model.Call) | {"instance": True}
 
 
 @pytest.mark.parametrize(
     "kind", [model.Verdict, model.Kind, model.State, model.Outcome, model.Mode, model.Event, model.Tier]
 )
-def test_a_union_has_the_values_of_its_enumeration(kind: type[Enum]) -> None:
+def test_union_types_have_the_values_of_their_enumerations(kind: type[Enum]) -> None:
     match = re.search(rf"^export type {kind.__name__} =(.*?);", TYPES, re.DOTALL | re.MULTILINE)
     assert match is not None
     assert [one.strip(' "\n') for one in match[1].strip(" \n|").split("|")] == [str(one.value) for one in kind]

@@ -149,7 +149,7 @@ def test_library_starts_a_gate(planted: Planted, state: Path, monkeypatch: pytes
         assert client.health()["status"] == "ok"
 
 
-def test_library_passes_its_settings_on_with_absolute_paths(
+def test_library_passes_its_settings_to_the_gate_with_absolute_paths(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own.json").write_text('{"rules": [{"name": "mine", "tier": 4, "tool": "Read", "contextKey": "mine"}]}')
@@ -546,7 +546,7 @@ def test_mark_that_cannot_be_written_blocks_no_call(state: Path) -> None:
         server.kill()
 
 
-def test_hook_without_curl_does_not_ask_a_hung_gate_either(state: Path, tmp_path: Path) -> None:
+def test_hook_without_curl_skips_a_hung_gate_too(state: Path, tmp_path: Path) -> None:
     script = write_script(state, "script")
     path = socket_path(state)
     (state / "fallback.json").write_text('{"tools": {"Read": 0}}')

@@ -45,7 +45,7 @@ def mail(who: str, text: str) -> Call:
     return Call(who, "message", {"target": "andy", "replyTo": "m-1", "message": text}, action="send")
 
 
-def test_the_first_call_starts_it_and_the_next_finds_it(state: Path) -> None:
+def test_first_call_starts_the_gate_and_the_next_one_uses_it(state: Path) -> None:
     with local_client(state, deadline=DEADLINE) as client:
         first = client.intercept(mail("mira", "On it, I will look into the matter today"))
         assert first.proceed
@@ -69,7 +69,7 @@ def _begin(state: Path, start: Barrier, out: multiprocessing.Queue[bool]) -> Non
         )
 
 
-def test_many_that_start_it_at_once_end_up_with_one(state: Path) -> None:
+def test_many_simultaneous_starts_leave_one_gate(state: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start, out = context.Barrier(4), context.Queue()
     processes = [context.Process(target=_begin, args=(state, start, out)) for _ in range(4)]
@@ -81,7 +81,7 @@ def test_many_that_start_it_at_once_end_up_with_one(state: Path) -> None:
     assert len(running(state)) == 1
 
 
-def test_of_two_on_one_socket_the_second_is_refused(tmp_path: Path) -> None:
+def test_second_gate_on_one_socket_is_refused(tmp_path: Path) -> None:
     with (
         listen_local(tmp_path / "gate.sock"),
         pytest.raises(AlreadyServed, match="already listening"),
@@ -90,7 +90,7 @@ def test_of_two_on_one_socket_the_second_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_it_ends_itself_when_nobody_needs_it(state: Path) -> None:
+def test_idle_gate_ends_itself(state: Path) -> None:
     with local_client(state, deadline=DEADLINE, idle=1) as client:
         decision = client.intercept(mail("mira", "On it, I will look into the matter today"))
         process = _one(state).process
@@ -100,7 +100,7 @@ def test_it_ends_itself_when_nobody_needs_it(state: Path) -> None:
     assert running(state) == []
 
 
-def test_it_stays_as_long_as_a_lease_is_open(state: Path) -> None:
+def test_gate_stays_as_long_as_a_lease_is_open(state: Path) -> None:
     with local_client(state, deadline=DEADLINE, idle=1) as client:
         assert client.lock("mira", "plan", ttl=4).acquired
         process = _one(state).process
@@ -110,7 +110,7 @@ def test_it_stays_as_long_as_a_lease_is_open(state: Path) -> None:
     until(lambda: alive(process) is not True)
 
 
-def test_after_a_crash_the_next_call_starts_another(state: Path) -> None:
+def test_next_call_after_a_crash_starts_a_new_gate(state: Path) -> None:
     with local_client(state, deadline=DEADLINE) as client:
         before = client.intercept(mail("mira", "On it, I will look into the matter today"))
         process = _one(state).process
@@ -122,13 +122,13 @@ def test_after_a_crash_the_next_call_starts_another(state: Path) -> None:
         assert _one(state).process != process
 
 
-def test_a_folder_that_cannot_be_a_socket_path(tmp_path: Path) -> None:
+def test_socket_path_of_a_deep_state_folder_is_short_and_unique(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120)
     assert len(socket_path(deep)) <= LONGEST
     assert socket_path(deep) != socket_path(tmp_path / ("d" * 121))
 
 
-def test_where_it_cannot_start_the_call_is_decided_without_it(tmp_path: Path) -> None:
+def test_call_is_decided_by_the_fallback_if_the_gate_cannot_start(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     (state / "gate.db").write_bytes(b"this is no database" * 100)
@@ -140,7 +140,7 @@ def test_where_it_cannot_start_the_call_is_decided_without_it(tmp_path: Path) ->
     assert "not a database of Callosum" in (state / "server.log").read_text()
 
 
-def test_the_command_starts_and_stops_one_in_the_background(state: Path) -> None:
+def test_command_starts_and_stops_a_gate_in_the_background(state: Path) -> None:
     def callosum(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "callosum.cli", *arguments, "--state", str(state)],
@@ -161,7 +161,7 @@ def test_the_command_starts_and_stops_one_in_the_background(state: Path) -> None
     assert callosum("stop").returncode == 1
 
 
-def test_without_the_extra_server_the_client_says_what_to_install(
+def test_client_without_the_server_extra_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "httptools" else object())

@@ -70,7 +70,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gate: LocalGate, file: Path) -> None:
+def test_changes_of_different_lines_are_merged_notified_and_undone(gate: LocalGate, file: Path) -> None:
     mira, doug = Session(gate, "mira"), Session(gate, "doug")
     mine, theirs = mira.read(str(file)), doug.read(str(file))
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
@@ -94,7 +94,7 @@ def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gat
     assert file.read_text() == TEXT.replace("line 15\n", "mira's\n")
 
 
-def test_brief_tells_of_a_merge_until_its_file_is_read(gate: LocalGate, file: Path) -> None:
+def test_brief_shows_a_merge_until_its_file_is_read(gate: LocalGate, file: Path) -> None:
     mira, doug = Session(gate, "mira"), Session(gate, "doug")
     mine, theirs = mira.read(str(file)), doug.read(str(file))
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
@@ -126,7 +126,7 @@ def test_journal_holds_no_line_of_a_merged_file(gate: LocalGate, file: Path) -> 
     assert "unheard-of" not in repr(of_mira)
 
 
-def test_write_that_meets_the_other_on_the_same_line_is_paused_with_both(gate: LocalGate, file: Path) -> None:
+def test_write_to_a_line_that_another_session_changed_is_paused_and_shows_both(gate: LocalGate, file: Path) -> None:
     mira, doug = Session(gate, "mira"), Session(gate, "doug")
     mine, theirs = mira.read(str(file)), doug.read(str(file))
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
@@ -149,7 +149,7 @@ def test_edit_far_from_what_another_changed_is_no_conflict(gate: LocalGate, file
     assert "doug/doug changed" in mira.told[-1]
 
 
-def test_edit_over_an_unread_change_is_no_look_at_it(gate: LocalGate, file: Path) -> None:
+def test_edit_over_an_unread_change_does_not_count_as_reading_it(gate: LocalGate, file: Path) -> None:
     mira, doug = Session(gate, "mira"), Session(gate, "doug")
     mine = mira.read(str(file))
     doug.read(str(file))
@@ -210,7 +210,7 @@ def test_file_that_was_read_in_part_has_no_base(gate: LocalGate, file: Path) -> 
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_journal_keeps_lines_of_a_write_only_if_it_is_told_to(tmp_path: Path, file: Path, keeps: bool) -> None:
+def test_journal_keeps_lines_of_a_write_only_if_the_setting_allows_it(tmp_path: Path, file: Path, keeps: bool) -> None:
     with LocalGate(settings=Settings(state=tmp_path / "state", journal_hunks=keeps)) as gate:
         mira, doug = Session(gate, "mira"), Session(gate, "doug")
         part = gate.intercept(Call("mira", "read_file", {"path": str(file)}, session="mira"))
@@ -252,7 +252,7 @@ def test_failed_proposal_is_no_base(gate: LocalGate, file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".env", "id_rsa", "deploy.key"])
-def test_nothing_is_copied_of_what_looks_like_a_secret(gate: LocalGate, tmp_path: Path, name: str) -> None:
+def test_file_that_looks_like_a_secret_is_not_copied(gate: LocalGate, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(TEXT)
     (tmp_path / "settings.ini").write_text("password = correcthorsebattery\n")
     mira = Session(gate, "mira")
@@ -301,7 +301,7 @@ def test_repeated_call_gets_the_merged_text_again(gate: LocalGate, file: Path) -
     assert (again.id, again.params) == (first.id, first.params)
 
 
-def test_change_that_came_between_merge_and_write_is_told(gate: LocalGate, file: Path) -> None:
+def test_change_between_merge_and_write_is_reported(gate: LocalGate, file: Path) -> None:
     mira, doug = Session(gate, "mira"), Session(gate, "doug")
     mine, theirs = mira.read(str(file)), doug.read(str(file))
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
@@ -409,7 +409,7 @@ def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("where", "merges"), [("socket", True), ("port with tokens", True), ("port", False)])
-def test_server_looks_at_files_for_its_own_user_alone(tmp_path: Path, file: Path, where: str, merges: bool) -> None:
+def test_server_reads_files_only_for_its_own_user(tmp_path: Path, file: Path, where: str, merges: bool) -> None:
     state = tmp_path / "served"
     state.mkdir()
     token = Tokens(state / TOKENS).add("ann") if where == "port with tokens" else None
@@ -518,7 +518,7 @@ def test_hooks_pass_a_far_edit_and_run_a_write_merged(gate: LocalGate, file: Pat
 
 
 @pytest.mark.parametrize("name", ["claude-code", "gemini"])
-def test_hooks_tell_what_a_merge_has_overwritten(gate: LocalGate, file: Path, name: str) -> None:
+def test_hooks_report_what_a_merge_overwrote(gate: LocalGate, file: Path, name: str) -> None:
     with Brain(gate) as brain:
         host = Hooks(brain, file, name)
         host.read_by("mira", "doug")
@@ -530,7 +530,7 @@ def test_hooks_tell_what_a_merge_has_overwritten(gate: LocalGate, file: Path, na
         assert "Something was overwritten then" in (told if host.gemini else repr(answer))
 
 
-def test_patch_of_codex_runs_merged_where_its_user_is_asked_nothing(gate: LocalGate, file: Path) -> None:
+def test_codex_patch_runs_merged_if_its_user_is_not_asked_for_permission(gate: LocalGate, file: Path) -> None:
     with Brain(gate) as brain:
         host = Hooks(brain, file, "codex")
         look = {"command": "cat plan.md"}

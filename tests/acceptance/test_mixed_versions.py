@@ -107,7 +107,7 @@ def kinds(answer: Any) -> list[str]:
     return [conflict["kind"] for conflict in answer.get("conflicts", ())]
 
 
-def test_lease_of_one_version_holds_off_the_other_and_ends_through_it(pair: Pair) -> None:
+def test_lease_of_one_version_blocks_the_other_and_can_be_ended_by_it(pair: Pair) -> None:
     held = pair.call(pair.one, "mira", "act4", callId="first")
     again = pair.call(pair.other, "mira", "act4", callId="first")
     assert (again["id"], again["repeated"]) == (held["id"], True)
@@ -191,7 +191,7 @@ def test_content_of_one_version_is_a_duplicate_in_the_other(pair: Pair) -> None:
     assert "duplicate" in kinds(nearly), nearly
 
 
-def test_opposite_side_taken_in_one_version_is_seen_by_the_other(pair: Pair) -> None:
+def test_contrary_stance_of_one_version_is_opposed_in_the_other(pair: Pair) -> None:
     taken = pair.call(pair.one, "mira", "join3")
     assert pair.other.post("/complete", {"instance": "mira", "id": taken["id"]})["ok"]
     assert "opposed" in kinds(pair.call(pair.other, "doug", "skip3"))
@@ -278,16 +278,16 @@ def race(servers: Servers, tool: str) -> int:
     return max(together)
 
 
-def test_one_key_raced_for_through_both_versions_is_never_held_twice(servers: Servers) -> None:
+def test_key_requested_through_both_versions_at_once_is_never_held_twice(servers: Servers) -> None:
     assert race(servers, "now4") == 1
 
 
-def test_race_of_calls_that_exclude_nobody_shows_several_holders(servers: Servers) -> None:
+def test_race_of_calls_without_leases_shows_several_holders(servers: Servers) -> None:
     """The negative control of the race."""
     assert race(servers, "now3") > 1
 
 
-def test_a_commitment_of_either_version_is_met_by_the_other_within_the_window(pair: Pair) -> None:
+def test_commitment_of_either_version_conflicts_in_the_other_within_the_window(pair: Pair) -> None:
     """The version before knows no commitments: it reads the content that holds one, and passes over what is declared."""
     event = {"event_id": pair.key}
     commits = {"side": "accept", "what": "the meeting"}
@@ -303,7 +303,7 @@ def test_a_commitment_of_either_version_is_met_by_the_other_within_the_window(pa
     assert pair.one.post("/complete", {"instance": "doug", "id": again["id"]})["ok"]
 
 
-def test_both_versions_find_the_store_sound(servers: Servers, previous: Previous) -> None:
+def test_both_versions_report_a_sound_store(servers: Servers, previous: Previous) -> None:
     """Runs last: whatever the other tests left, neither version calls it damaged or of another version."""
     where = servers.store[1:] or (f"sqlite:///{servers.current.state / 'gate.db'}",)
     arguments = ["-m", "callosum.cli", "store", "check", *where, "--state", str(servers.previous.state)]

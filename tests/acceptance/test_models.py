@@ -63,7 +63,7 @@ def openai(text: str, *, stream: bool) -> tuple[str, Any]:
         (openai, True, "openai"),
     ],
 )
-def test_what_a_provider_answers_is_told(asks: Any, stream: bool, provider: str) -> None:
+def test_answer_of_a_provider_is_emitted(asks: Any, stream: bool, provider: str) -> None:
     corpus = Corpus()
     seen: list[CorpusEvent] = []
     corpus.on("llm.*", lambda _, event: seen.append(event))

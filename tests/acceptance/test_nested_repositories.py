@@ -83,7 +83,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("command", WAYS)
-def test_each_way_into_a_repository_below_has_the_key_of_the_repository(
+def test_every_way_into_a_nested_repository_gives_the_key_of_that_repository(
     projects: Path, tmp_path: Path, command: str
 ) -> None:
     shop = projects / "shop"
@@ -117,7 +117,7 @@ def test_force_pushes_of_one_repository_from_two_folders_are_not_both_run(projec
         ("mkdir fresh && cd fresh && git init && git commit -am x", "shop/fresh"),
     ],
 )
-def test_commit_is_the_repositorys_of_the_folder_it_runs_in(
+def test_commit_has_the_key_of_the_repository_it_runs_in(
     projects: Path, tmp_path: Path, command: str, root: str
 ) -> None:
     with LocalGate(tmp_path / "state") as gate:
@@ -126,7 +126,7 @@ def test_commit_is_the_repositorys_of_the_folder_it_runs_in(
     assert f"git:{projects / root}|HEAD" == heads[0]
 
 
-def test_submodule_shares_its_own_refs_and_not_those_of_what_holds_it(projects: Path, tmp_path: Path) -> None:
+def test_submodule_shares_its_own_refs_and_not_those_of_its_superproject(projects: Path, tmp_path: Path) -> None:
     shop = projects / "shop"
     with LocalGate(tmp_path / "state") as gate:
         module = os.path.realpath(shop / ".git" / "modules" / "lib")
@@ -178,7 +178,7 @@ def test_command_whose_tool_names_its_folder_uses_the_repository_there(projects:
 # --- who looks -------------------------------------------------------------------------------------------
 
 
-def test_client_looks_and_its_server_does_not(projects: Path, tmp_path: Path) -> None:
+def test_client_inspects_folders_and_its_server_does_not(projects: Path, tmp_path: Path) -> None:
     command = {"command": "cd shop/src && git push --force"}
     with serving(tmp_path / "state") as server, CallosumClient(server.address) as client:
         asked = Call("a", "Bash", command, cwd=str(projects))
@@ -190,7 +190,7 @@ def test_client_looks_and_its_server_does_not(projects: Path, tmp_path: Path) ->
         assert server.post("/intercept", said)["contextKeys"] == ["git:/told|remote:origin/"]
 
 
-def test_server_looks_for_a_host_that_is_proven_to_run_on_its_machine(projects: Path, tmp_path: Path) -> None:
+def test_server_inspects_folders_for_a_host_proven_to_run_on_its_machine(projects: Path, tmp_path: Path) -> None:
     here = this_process()
     with serving(tmp_path / "state") as server:
         said = {"tool": "Bash", "params": {"command": "cd shop/src && git push -f"}, "cwd": str(projects)}
@@ -202,7 +202,7 @@ def test_server_looks_for_a_host_that_is_proven_to_run_on_its_machine(projects: 
             assert answer["contextKeys"] == [f"git:{root}|remote:origin/"]
 
 
-def test_gate_of_a_hook_looks(projects: Path, tmp_path: Path) -> None:
+def test_gate_inspects_folders_for_a_hook(projects: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     with serving(state, "--socket", socket_path(state)):
         hook = Hook(state)
@@ -217,7 +217,7 @@ def test_gate_of_a_hook_looks(projects: Path, tmp_path: Path) -> None:
             assert (f"git:{projects / 'shop'}|remote:origin/" in said.denied) is (session == "B")
 
 
-def test_what_was_looked_up_is_journalled_for_replays(projects: Path, tmp_path: Path) -> None:
+def test_repository_lookup_is_journalled_for_replays(projects: Path, tmp_path: Path) -> None:
     with LocalGate(tmp_path / "state") as gate:
         gate.intercept(
             Call("a", "Bash", {"command": "cd shop && git stash; cd ../plain; git stash"}, cwd=str(projects))
@@ -228,7 +228,7 @@ def test_what_was_looked_up_is_journalled_for_replays(projects: Path, tmp_path: 
     assert again.worktrees == {str(projects / "shop"): shop, str(projects / "plain"): None}
 
 
-def test_nothing_is_looked_up_for_lines_that_stay_where_they_are(projects: Path) -> None:
+def test_command_line_that_stays_in_its_folder_needs_no_lookup(projects: Path) -> None:
     for command in ("git push --force", "npm test", "cd shop && ls", "echo cd; ls", "git commit -m 'cd x && git y'"):
         assert located(Call("a", "Bash", {"command": command}, cwd=str(projects))).worktrees is None
 
@@ -254,7 +254,7 @@ def test_odd_folders_do_no_harm(projects: Path, tmp_path: Path, params: dict[str
             gate.intercept(Call("a", tool, params, cwd=str(projects)))
 
 
-def test_folders_of_one_line_are_bounded(projects: Path) -> None:
+def test_lookups_for_one_command_line_are_bounded(projects: Path) -> None:
     line = "; ".join(f"(cd d{number} && git push)" for number in range(200))
     found = located(Call("a", "Bash", {"command": line}, cwd=str(projects))).worktrees
     assert found is not None
@@ -277,7 +277,7 @@ def test_bare_repository_is_found(projects: Path, folder: str) -> None:
     assert worktree_of(str(projects / folder)) == Worktree(str(projects / "bare.git"), real)
 
 
-def test_looking_costs_little_once_a_folder_is_known(projects: Path) -> None:
+def test_lookup_of_a_cached_folder_is_cheap(projects: Path) -> None:
     """At most 20 us in the median on a quiet machine; four times that where others work beside."""
     call = Call("a", "Bash", {"command": "cd shop && git pull --rebase && git push"}, cwd=str(projects))
 

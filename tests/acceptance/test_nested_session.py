@@ -42,7 +42,7 @@ def repositories(root: Path) -> None:
     git(root / "site" / "api", "submodule", "add", str(root / "schema.src"), "schema")
 
 
-def test_session_of_two_hundred_steps_over_three_nested_repositories_is_told_of_nothing(tmp_path: Path) -> None:
+def test_session_of_two_hundred_steps_over_three_nested_repositories_gets_no_conflict(tmp_path: Path) -> None:
     repositories(tmp_path)
     clock = ManualClock()
     gate = LocalGate(

@@ -31,7 +31,7 @@ SENDING = "tests/support/openapi.py"
 
 @pytest.mark.timeout(900)  # a busy machine takes that long to make what is sent
 @pytest.mark.parametrize("group", GROUPS, ids=" ".join)
-def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(group: list[str], tmp_path: Path) -> None:
+def test_server_accepts_what_the_document_allows_and_refuses_what_it_forbids(group: list[str], tmp_path: Path) -> None:
     options = ["-p", "no:cacheprovider", "-o", "timeout=900", f"--basetemp={tmp_path / 'pytest'}"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, SENDING],
@@ -54,7 +54,7 @@ def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(group: list[str]
     ],
     ids=["schema", "status", "media type"],
 )
-def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, ...], changed: dict[str, Any]) -> None:  # noqa: F811
+def test_wrong_document_fails_the_check(server: Server, path: tuple[str, ...], changed: dict[str, Any]) -> None:  # noqa: F811
     wrong = copy.deepcopy(DOCUMENT)
     place = wrong
     for name in path[:-1]:
@@ -67,7 +67,7 @@ def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, 
         case.call_and_validate(base_url=server.address)
 
 
-def test_full_answers_are_what_it_describes(server: Server, approver: str) -> None:  # noqa: F811
+def test_full_responses_match_the_document(server: Server, approver: str) -> None:  # noqa: F811
     """Chance seldom makes two sessions meet: conflicts, leases, questions and their answers."""
     thread = {"action": "send", "target": "andy", "replyTo": "m1"}
     delete = {"action": "channel-delete", "_contextKey": "thread:andy:m1"}
@@ -137,13 +137,13 @@ def _closed(described: Any) -> Any:
 # --- the document itself --------------------------------------------------------------------------------
 
 
-def test_it_is_valid() -> None:
+def test_document_is_valid() -> None:
     schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT), config=CONFIG).validate()
     for schema in DOCUMENT["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_what_it_refers_to_is_there() -> None:
+def test_every_reference_in_the_document_resolves() -> None:
     missing = [place for place in _references(DOCUMENT) if not _is_there(place)]
     assert not missing
 
@@ -168,7 +168,7 @@ def _is_there(place: str) -> bool:
     return place.startswith("#/")
 
 
-def test_every_endpoint_is_in_it(server: Server) -> None:  # noqa: F811
+def test_document_has_every_endpoint(server: Server) -> None:  # noqa: F811
     described = {(way.upper(), path) for path, ways in DOCUMENT["paths"].items() for way in ways}
     assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS} | {("GET", "/events")}
     names = [way["operationId"] for ways in DOCUMENT["paths"].values() for way in ways.values()]
@@ -197,7 +197,7 @@ def test_every_endpoint_and_field_is_described_and_every_request_has_an_example_
             assert schema.get("description"), (name, field)
 
 
-def test_the_server_hands_it_out(server: Server) -> None:  # noqa: F811
+def test_server_serves_the_document(server: Server) -> None:  # noqa: F811
     assert server.get("/openapi.json") == DOCUMENT
     answer = server.ask("POST", "/openapi.json", {})
     assert (answer.status, answer.headers["Allow"], answer.body["at"]) == (405, "GET", "method")
@@ -237,7 +237,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("path", ["/docs", "/"])
-def test_the_page_tells_all_and_loads_nothing(server: Server, path: str) -> None:  # noqa: F811
+def test_page_shows_every_endpoint_and_loads_nothing(server: Server, path: str) -> None:  # noqa: F811
     answer = server.ask("GET", path)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     page = Page(answer.text)

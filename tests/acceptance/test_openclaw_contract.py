@@ -56,7 +56,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     ("file", "least"),
     [(TESTS / "contract.test.mjs", 40), (TESTS / "faults.test.mjs", 20), (UNIT / "parts.test.mjs", 20)],
 )
-def test_holds_its_contract(node: str, environ: dict[str, str], file: Path, least: int) -> None:
+def test_plugin_meets_its_contract(node: str, environ: dict[str, str], file: Path, least: int) -> None:
     done = subprocess.run(
         [node, "--test", "--test-reporter=tap", str(file)],
         env=environ,
@@ -69,7 +69,7 @@ def test_holds_its_contract(node: str, environ: dict[str, str], file: Path, leas
     assert int(re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[0]) >= least
 
 
-def test_ships_what_it_needs_and_depends_on_nothing() -> None:
+def test_plugin_ships_what_it_needs_and_has_no_dependencies() -> None:
     package = json.loads((FOLDER / "package.json").read_text())
     manifest = json.loads((FOLDER / "openclaw.plugin.json").read_text())
     assert package["openclaw"]["extensions"] == ["./index.js"]
@@ -88,14 +88,14 @@ def test_ships_what_it_needs_and_depends_on_nothing() -> None:
             assert named.startswith("node:") or (FOLDER / named).is_file(), (path.name, named)
 
 
-def test_the_settings_it_reads_are_those_that_openclaw_lets_through() -> None:
+def test_plugin_reads_exactly_the_settings_that_openclaw_accepts() -> None:
     manifest = json.loads((FOLDER / "openclaw.plugin.json").read_text())
     read = (FOLDER / "settings.js").read_text("utf-8")
     named = set(re.findall(r'config(?:\.|, ")(\w+)', read))
     assert named == manifest["configSchema"]["properties"].keys()
 
 
-def test_the_ways_around_it_are_named_for_programs_and_for_people() -> None:
+def test_every_bypass_of_the_plugin_is_listed_in_the_readme() -> None:
     readme = (FOLDER / "README.md").read_text("utf-8")
     found = around()
     assert found
@@ -104,7 +104,7 @@ def test_the_ways_around_it_are_named_for_programs_and_for_people() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_is_in_the_wheel(tmp_path: Path) -> None:
+def test_plugin_is_in_the_wheel(tmp_path: Path) -> None:
     """The build says which files it would pack."""
     hatchling = pytest.importorskip(
         "hatchling.builders.wheel", reason="which files are packed is NOT tested: no hatchling"

@@ -29,7 +29,7 @@ def open_all(folder: Path, together: Barrier, answers: Queue[str]) -> None:
         answers.put(repr(error))
 
 
-def test_eight_processes_make_one_file(tmp_path: Path) -> None:
+def test_eight_processes_create_one_store(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     together, answers = context.Barrier(PROCESSES), context.Queue()
     processes = [context.Process(target=open_all, args=(tmp_path, together, answers)) for _ in range(PROCESSES)]
@@ -40,7 +40,7 @@ def test_eight_processes_make_one_file(tmp_path: Path) -> None:
         process.join()
 
 
-def test_another_thread_of_ours_does_not_cost_the_lock_on_the_file(tmp_path: Path) -> None:
+def test_another_thread_of_the_process_does_not_drop_the_file_lock(tmp_path: Path) -> None:
     """Else the next process that closes takes itself for the last one and removes the log under us."""
     state = tmp_path / "state"
     look = "import sys; from callosum import LocalGate; print(len(LocalGate(sys.argv[1]).entries(limit=1000)))"

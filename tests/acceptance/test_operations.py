@@ -160,7 +160,7 @@ def test_a_backup_under_load_is_restored(place: Installation) -> None:
         assert not [problem for problem in gate.store.check().problems if "ahead" not in problem]
 
 
-def test_copying_the_file_alone_loses_what_is_in_the_log(tmp_path: Path) -> None:
+def test_copying_only_the_database_file_loses_what_is_in_the_log(tmp_path: Path) -> None:
     """The control: why the document says never to use ``cp``."""
     place = Installation(tmp_path, "sqlite")
     with closing(open_store(place.settings)) as store:
@@ -180,7 +180,7 @@ def test_copying_the_file_alone_loses_what_is_in_the_log(tmp_path: Path) -> None
 # --- migrate ------------------------------------------------------------------------------------------
 
 
-def test_migrating_once_however_many_do_it(
+def test_store_is_migrated_once_by_many_processes(
     tmp_path: Path,
     postgres: Server,
     monkeypatch: pytest.MonkeyPatch,
@@ -214,7 +214,7 @@ def test_migrating_once_however_many_do_it(
         postgres.drop(schema_of(url))
 
 
-def test_an_older_version_is_told_and_left_until_it_is_migrated(tmp_path: Path, postgres: Server) -> None:
+def test_store_of_an_older_version_is_reported_and_unchanged_until_migrated(tmp_path: Path, postgres: Server) -> None:
     """A look leaves it as it is; what it holds is there afterwards."""
     url = postgres.url()
     settings = Settings(state=tmp_path, store=url)
@@ -311,7 +311,7 @@ def test_connections_are_watched(tmp_path: Path, postgres: Server) -> None:
         postgres.drop(schema_of(url))
 
 
-def test_a_store_without_connections_tells_of_none(tmp_path: Path) -> None:
+def test_store_without_connections_reports_none(tmp_path: Path) -> None:
     """The embedded store has no pool."""
     with serving_server(tmp_path / "state") as server:
         assert samples(server) == {}

@@ -139,7 +139,7 @@ def act(corpus: Corpus, count: int = 1, first: int = 1) -> None:
         corpus.emit(ToolCompleted("look", "seen", 250.0, at=1000.25 + id, **facts))
 
 
-def test_what_is_sent(receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
@@ -197,7 +197,9 @@ def test_what_a_gate_decides_is_sent_when_it_is_switched_on(
     assert not refused[0].parent_span_id
 
 
-def test_the_variables_choose(receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_choose_the_exporter(
+    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
     spans, metrics = receive(), receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", metrics.address)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{spans.address}/v1/traces")
@@ -225,7 +227,7 @@ def test_the_variables_choose(receive: Callable[..., Receiver], monkeypatch: pyt
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_TRACES_EXPORTER": "otlp"}, True, True),
     ],
 )
-def test_what_is_switched_off_is_not_sent(
+def test_signals_that_are_switched_off_are_not_sent(
     receive: Callable[..., Receiver],
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
@@ -265,7 +267,7 @@ def test_a_variable_that_cannot_be_used_is_named(
     corpus.close()
 
 
-def test_a_receiver_that_hangs_slows_nobody_and_close_waits_no_longer_than_it_may(
+def test_hung_receiver_slows_no_call_and_close_has_a_time_limit(
     receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = receive(hang=True)
@@ -291,7 +293,7 @@ def test_a_receiver_that_hangs_slows_nobody_and_close_waits_no_longer_than_it_ma
 
 
 @pytest.mark.parametrize("answer", [500, 503, None], ids=["refuses", "is busy", "is away"])
-def test_a_receiver_that_fails_is_told_of_once(
+def test_failing_receiver_is_reported_once(
     receive: Callable[..., Receiver],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -313,7 +315,7 @@ def test_a_receiver_that_fails_is_told_of_once(
     corpus.close()
 
 
-def test_each_line_of_the_exporters_comes_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_log_line_of_an_exporter_is_repeated_once_a_minute_at_most(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     seldom = RateLimitedFilter(clock=lambda: now[0])
     exporter = logging.getLogger(RateLimitedFilter.LOGGERS[0])
@@ -386,7 +388,7 @@ os.waitpid(child, 0)
 )
 
 
-def test_a_forked_child_sends_its_own(receive: Callable[..., Receiver]) -> None:
+def test_forked_child_sends_its_own_telemetry(receive: Callable[..., Receiver]) -> None:
     receiver = receive()
     ran, _ = run(receiver.address, FORKING)
     assert ran.returncode == 0, ran.stderr
@@ -404,7 +406,7 @@ def test_a_process_ends_though_its_receiver_hangs(receive: Callable[..., Receive
     assert took < otlp.CLOSING + 8.0, "the exporters by themselves would wait for 10 s and more"
 
 
-def test_a_process_whose_receiver_is_away_ends_with_a_few_lines() -> None:
+def test_process_with_an_unreachable_receiver_ends_with_a_few_lines() -> None:
     ran, took = run(f"http://127.0.0.1:{free_port()}", OTEL_BSP_SCHEDULE_DELAY="1", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="1")
     assert (ran.returncode, ran.stdout) == (0, "")
     assert took < otlp.CLOSING + 8.0

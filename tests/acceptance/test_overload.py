@@ -45,7 +45,7 @@ def intercept(server: Server, number: int) -> Any:
     return server.ask("POST", "/intercept", body)
 
 
-def test_who_would_wait_too_long_is_sent_away_and_the_others_are_answered(server: Server) -> None:
+def test_requests_that_would_wait_too_long_are_refused_and_the_others_are_answered(server: Server) -> None:
     mine = server.post("/intercept", {"instance": "mira", "tool": "message", "params": {"text": "before"}})
     with ThreadPoolExecutor(2 * CROWD) as threads:
         with held(server):
@@ -79,7 +79,7 @@ def test_who_would_wait_too_long_is_sent_away_and_the_others_are_answered(server
     assert f"callosum_turned_away {len(away) + 1}" in text
 
 
-def test_a_client_comes_back_once_the_crowd_may_have_gone() -> None:
+def test_client_retries_once_the_overload_may_have_passed() -> None:
     """Not at once, as where a server is away: that would keep it from its work."""
     busy = partial(Request.reply, value={"error": "too much", "at": OVERLOADED}, status=503)
     refused = pytest.raises(GateUnavailable, match="too much")

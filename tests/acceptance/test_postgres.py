@@ -84,7 +84,7 @@ def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys
 
 
 @CASES
-def test_a_torn_store_is_caught(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
+def test_store_without_transactions_is_detected(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
     """The negative control."""
     make = partial(TornStore, postgres_url)
     assert caught(tmp_path, lambda folder: contend(folder, race, keys, 40, make=make).values())
@@ -145,7 +145,7 @@ def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> No
     assert _act_in_every_order(postgres_url) == 0
 
 
-def test_rows_taken_in_any_order_do_and_are_run_again(
+def test_rows_locked_in_any_order_deadlock_and_are_retried(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,7 +231,7 @@ def test_stores_that_start_together_make_the_schema_once(postgres: Server, postg
     assert not faults
 
 
-def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, postgres_url: str) -> None:
+def test_newer_schema_is_used_if_it_declares_compatibility(postgres: Server, postgres_url: str) -> None:
     """A server of the version before goes on beside newer ones; one that is too old says so."""
     store = _store(postgres_url)
     schema = schema_of(postgres_url)
@@ -248,7 +248,7 @@ def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, post
     other.close()
 
 
-def test_a_schema_of_somebody_else_is_left_alone(postgres: Server, postgres_url: str) -> None:
+def test_schema_of_another_program_is_left_alone(postgres: Server, postgres_url: str) -> None:
     schema = schema_of(postgres_url)
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         connection.execute(f"create schema {schema}")
@@ -258,12 +258,12 @@ def test_a_schema_of_somebody_else_is_left_alone(postgres: Server, postgres_url:
         assert connection.execute(f"select count(*) from {schema}.journal").fetchone() == (0,)  # noqa: S608
 
 
-def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_absent_server_is_reported_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="PostgreSQL at"):
         PostgresStore(f"postgresql:///postgres?host={tmp_path}")
 
 
-def test_who_stalls_in_a_step_is_ended_by_the_server_and_runs_it_again(
+def test_transaction_that_stalls_is_ended_by_the_server_and_retried(
     postgres: Server,
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -365,7 +365,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[Pipeline]:
     return waited
 
 
-def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Pipeline], tmp_path: Path) -> None:
+def test_call_and_its_report_take_three_round_trips(postgres_url: str, trips: list[Pipeline], tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(RULES)
     settings = Settings(state=tmp_path, rules=tmp_path / "rules.json", store=postgres_url)
     with LocalGate(settings=settings) as gate:
@@ -381,7 +381,7 @@ def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[P
         assert [call(2), call(3)] == [3, 3]
 
 
-def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_changed(
+def test_report_sent_without_a_view_is_applied_only_if_nothing_changed(
     postgres_url: str,
     trips: list[Pipeline],
 ) -> None:
@@ -414,7 +414,7 @@ def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_ch
 
 
 @pytest.mark.parametrize("entries", [2_000, 5_000, 20_000])  # which guess is wrong depends on how many there are
-def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
+def test_journal_without_statistics_is_read_with_few_rows(
     postgres: Server,
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -479,7 +479,7 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
     store.close()
 
 
-def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Pipeline]) -> None:
+def test_reports_of_a_batch_share_one_view(postgres_url: str, trips: list[Pipeline]) -> None:
     """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
     store = _store(postgres_url)
     script = StoreScript(store)
@@ -504,7 +504,7 @@ def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Pipelin
     store.close()
 
 
-def test_a_pool_that_is_used_up_says_so_and_recovers(
+def test_exhausted_pool_is_reported_and_recovers(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -629,7 +629,7 @@ class Load:
         self.store.close()
 
 
-def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, postgres_url: str) -> None:
+def test_killed_backends_lose_and_repeat_nothing(postgres: Server, postgres_url: str) -> None:
     with (
         psycopg.connect(postgres.conninfo, autocommit=True) as connection,
         Load(postgres_url, 6) as load,

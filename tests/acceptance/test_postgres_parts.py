@@ -29,7 +29,7 @@ def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:
     return gone
 
 
-def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: str) -> None:
+def test_partition_is_created_ahead_and_dropped_when_empty(postgres_url: str) -> None:
     clock = ManualClock()
     store = PostgresStore(postgres_url, clock=clock)
     script = StoreScript(store)
@@ -68,7 +68,7 @@ def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: 
     store.close()
 
 
-def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> None:
+def test_servers_that_create_partitions_at_once_create_each_once(postgres_url: str) -> None:
     """And nobody who acts meanwhile meets an error."""
     clock = ManualClock()
     stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
@@ -114,7 +114,7 @@ def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> No
         store.close()
 
 
-def test_an_older_server_goes_on_while_a_newer_one_migrates(
+def test_older_server_keeps_working_while_a_newer_one_migrates(
     postgres: Server,
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -57,7 +57,7 @@ def _url(folder: Path, url: str, more: str = "") -> str:
     )
 
 
-def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postgres_url: str) -> None:
+def test_only_a_transaction_pooler_must_be_declared(pooler: tuple[str, Path], postgres_url: str) -> None:
     mode, folder = pooler
     url = _url(folder, postgres_url, "&pool=2")
     if mode == "transaction":
@@ -72,7 +72,7 @@ def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postg
 
 
 @pytest.mark.parametrize("pooler", ["transaction"], indirect=True)
-def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
+def test_transaction_pooler_serves_more_connections_than_it_has(
     pooler: tuple[str, Path],
     postgres: Server,
     postgres_url: str,

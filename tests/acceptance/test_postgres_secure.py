@@ -94,7 +94,7 @@ def test_a_store_over_tls_with_a_password_file(guarded: tuple[Server, Path], pas
         pytest.param({"sslmode": "disable"}, "no encryption", id="without-tls"),
     ],
 )
-def test_what_cannot_be_trusted_is_refused_with_its_reason(
+def test_untrusted_server_is_refused_with_the_reason(
     guarded: tuple[Server, Path],
     passfile: Path,
     tmp_path: Path,

@@ -31,7 +31,7 @@ def taken(store: PostgresStore, *requests: Request) -> list[object]:
     return [answer.change.answer for answer in store.transact(requests) if isinstance(answer, Applied)]
 
 
-def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str) -> None:
+def test_tree_first_used_in_a_batch_is_known_to_the_whole_batch(postgres_url: str) -> None:
     """Also where a later request of the batch lies below it, which is told of it in the same transaction."""
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("mira", TREE), take("doug", BELOW)) == [True, False]
@@ -40,7 +40,7 @@ def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str)
     other.close()
 
 
-def test_what_another_thread_learns_is_not_taken_for_known(
+def test_tree_cached_by_another_thread_is_not_used_early(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -78,7 +78,7 @@ def test_a_report_needs_no_sync_and_its_loss_leaves_unknown(disk: Disk) -> None:
         assert [lock.id for lock in gate.status().locks] == [decision.id]  # open: it will run out and be unknown
 
 
-def test_the_check_can_fail(disk: Disk) -> None:
+def test_power_cut_loses_decisions_that_were_not_synced(disk: Disk) -> None:
     """The negative control: at tier 2, where nothing is synced, the same power cut loses decisions."""
     with LocalGate(disk.state) as gate:
         gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
@@ -86,7 +86,7 @@ def test_the_check_can_fail(disk: Disk) -> None:
         assert not told & survived(disk.kept)
 
 
-def test_one_sync_serves_all_who_committed_before_it(disk: Disk) -> None:
+def test_one_sync_serves_all_earlier_commits(disk: Disk) -> None:
     """Who finds itself covered by a sync that began after its commit does not sync again."""
     with LocalGate(disk.state) as gate:
         decision = gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
@@ -100,7 +100,7 @@ def test_one_sync_serves_all_who_committed_before_it(disk: Disk) -> None:
         connections.close()
 
 
-def test_who_waits_in_line_syncs_nothing_while_nothing_happens(disk: Disk) -> None:
+def test_idle_waiter_causes_no_sync(disk: Disk) -> None:
     """It looks again several times a second, for as long as a minute."""
     naps = 0
 

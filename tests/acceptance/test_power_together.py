@@ -67,7 +67,7 @@ def decide(gate: LocalGate) -> int:
     ).id
 
 
-def test_who_is_covered_by_anothers_sync_waits_for_its_end(
+def test_commit_covered_by_the_sync_of_another_waits_for_its_end(
     gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_SYNC_SECONDS", 60)
@@ -84,7 +84,7 @@ def test_who_is_covered_by_anothers_sync_waits_for_its_end(
     assert syncs == []
 
 
-def test_who_is_not_covered_by_anothers_sync_makes_its_own(
+def test_commit_not_covered_by_the_sync_of_another_makes_its_own(
     gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one was stopped in the middle, or began before this decision was there."""

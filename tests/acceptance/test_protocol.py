@@ -275,7 +275,7 @@ def test_a_head_request_has_no_body(server: Server) -> None:
         assert client.answer().json["method"] == "GET"
 
 
-def test_a_client_that_expects_100_is_told_to_go_on(server: Server) -> None:
+def test_client_that_expects_100_is_told_to_continue(server: Server) -> None:
     with server.connect() as client:
         for _ in range(2):
             client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
@@ -285,7 +285,7 @@ def test_a_client_that_expects_100_is_told_to_go_on(server: Server) -> None:
             assert (found.json["length"], found.headers.get("connection")) == (3, None)
 
 
-def test_one_that_expects_100_and_is_refused_is_closed_as_nobody_knows_whether_the_body_comes(server: Server) -> None:
+def test_refused_client_that_expects_100_is_disconnected(server: Server) -> None:
     with server.connect() as client:
         client.send(b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\nExpect: 100-continue\r\n\r\n")
         found = client.answer()
@@ -330,7 +330,7 @@ def test_a_body_of_the_greatest_length_is_taken(server: Server) -> None:
     assert server.says(chunked(*[b"x" * 50_000] * 100)).json["length"] == 5_000_000
 
 
-def test_a_stream_ends_when_its_reader_is_gone_also_behind_another_request(server: Server) -> None:
+def test_stream_ends_when_its_reader_disconnects_even_behind_another_request(server: Server) -> None:
     with server.connect() as client:
         client.send(b"GET /gone HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
         assert server.hears() == "streaming"
@@ -375,7 +375,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_http_is_refused_and_the_connection_closed(hasty: Server, name: str) -> None:
+def test_malformed_http_is_refused_and_the_connection_closed(hasty: Server, name: str) -> None:
     request, at = BAD[name]
     with hasty.connect() as client:
         client.send(request)
@@ -385,7 +385,7 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(hasty: Server, nam
         assert client.ended()
 
 
-def test_nothing_of_a_bad_request_is_repeated_to_the_client(server: Server) -> None:
+def test_error_repeats_nothing_of_a_bad_request(server: Server) -> None:
     secret = b"cal_x_secret"
     for request in (
         b"GET /" + secret + b"\xff HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -411,9 +411,7 @@ def test_limits_of_the_head(server: Server) -> None:
         (b"GET /" + b"a" * 40_000_000, 414, "target"),
     ],
 )
-def test_a_flood_that_never_ends_its_head_is_refused_without_being_kept(
-    server: Server, flood: bytes, status: int, at: str
-) -> None:
+def test_endless_head_is_refused_without_being_kept(server: Server, flood: bytes, status: int, at: str) -> None:
     before = server.says(GET).json["memory"]
     with server.connect() as client:
         client.send(flood)
@@ -421,7 +419,7 @@ def test_a_flood_that_never_ends_its_head_is_refused_without_being_kept(
     assert server.says(GET).json["memory"] - before < 10_000_000
 
 
-def test_a_body_that_says_it_is_too_long_is_refused_before_it_comes(server: Server) -> None:
+def test_body_with_too_large_a_content_length_is_refused_before_it_arrives(server: Server) -> None:
     with server.connect() as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000001\r\nExpect: 100-continue\r\n\r\n")
         refused(client.answer(), 413, "body")
@@ -449,14 +447,14 @@ def test_100_megabytes_are_refused_and_not_kept(server: Server, in_chunks: bool)
         b"1\r\nx\r\n" * 1_500_000,  # more frame than content
     ],
 )
-def test_what_is_around_the_chunks_is_counted_too(server: Server, flood: bytes) -> None:
+def test_chunk_framing_counts_towards_the_body_limit(server: Server, flood: bytes) -> None:
     with server.connect() as client:
         client.send(CHUNKS_COME + flood)
         refused(client.answer(), 413, "body")
     assert server.hears() == "disconnect"
 
 
-def test_half_a_request_is_answered(server: Server) -> None:
+def test_incomplete_request_is_refused_with_its_place(server: Server) -> None:
     told = b"/told"
     for request, at in (
         (post(b"abcdef", path=told)[:-3], "body"),
@@ -486,7 +484,7 @@ def test_an_answer_never_overtakes_an_earlier_one(server: Server) -> None:
         assert client.ended()
 
 
-def test_a_row_of_requests_has_an_end(server: Server) -> None:
+def test_pipelined_requests_are_limited(server: Server) -> None:
     with server.connect() as client, server.connect() as other:
         client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + GET * 1000)
         assert server.hears() == "slow"
@@ -507,9 +505,7 @@ def test_a_row_of_requests_has_an_end(server: Server) -> None:
         (GET * 3 + b"G", b"", "request"),
     ],
 )
-def test_a_request_must_be_whole_in_time_however_steadily_it_drips(
-    hasty: Server, start: bytes, drop: bytes, at: str
-) -> None:
+def test_slow_request_must_be_complete_before_the_time_limit(hasty: Server, start: bytes, drop: bytes, at: str) -> None:
     began = time.monotonic()
     with hasty.connect() as client:
         client.send(start)
@@ -526,7 +522,7 @@ def test_a_request_must_be_whole_in_time_however_steadily_it_drips(
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n", GET, GET + b"\r\n"])
-def test_who_says_nothing_is_closed(hasty: Server, said: bytes) -> None:
+def test_idle_connection_is_closed(hasty: Server, said: bytes) -> None:
     with hasty.connect() as client:
         client.send(said)
         if said.startswith(b"GET"):
@@ -534,7 +530,7 @@ def test_who_says_nothing_is_closed(hasty: Server, said: bytes) -> None:
         assert client.ended()
 
 
-def test_who_does_not_read_is_dropped(hasty: Server) -> None:
+def test_client_that_does_not_read_is_disconnected(hasty: Server) -> None:
     with hasty.connect() as client:
         client.send(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
         assert hasty.hears() == "flooding"
@@ -553,7 +549,7 @@ def test_a_long_answer_is_not_cut_off_by_the_time_for_requests(hasty: Server) ->
 # --- number -----------------------------------------------------------------------------------------------
 
 
-def test_one_connection_too_many_is_told_so_and_room_is_made_by_a_close(tmp_path: Path) -> None:
+def test_connection_over_the_limit_is_refused_until_another_closes(tmp_path: Path) -> None:
     server = Server(tmp_path, connections=3, linger=0.2)
     try:
         clients = [server.connect() for _ in range(3)]
@@ -580,7 +576,7 @@ def test_one_connection_too_many_is_told_so_and_room_is_made_by_a_close(tmp_path
         server.stop()
 
 
-def test_over_a_unix_socket_too(tmp_path: Path) -> None:
+def test_protocol_works_over_a_unix_socket(tmp_path: Path) -> None:
     folder = tempfile.TemporaryDirectory(dir="/tmp")  # a socket's path is short
     server = Server(tmp_path, path=f"{folder.name}/s", **LIMITS)
     try:
@@ -594,7 +590,7 @@ def test_over_a_unix_socket_too(tmp_path: Path) -> None:
         folder.cleanup()
 
 
-def test_a_server_stops_while_clients_hold_on(tmp_path: Path) -> None:
+def test_server_stops_although_clients_stay_connected(tmp_path: Path) -> None:
     server = Server(tmp_path)
     idle, half, slow = (server.connect() for _ in range(3))
     idle.send(GET)
@@ -612,7 +608,7 @@ def test_a_server_stops_while_clients_hold_on(tmp_path: Path) -> None:
 # --- the control ------------------------------------------------------------------------------------------
 
 
-def test_without_it_these_would_get_through(tmp_path: Path) -> None:
+def test_uvicorns_own_protocol_would_accept_these_requests(tmp_path: Path) -> None:
     """The limits are this protocol's: uvicorn's own lets these pass."""
     server = Server(tmp_path, plain=True)
     try:

@@ -42,6 +42,6 @@ def test_one_holder_at_a_time(tmp_path: Path, race: str, keys: list[str], attemp
 
 
 @CASES
-def test_a_torn_store_is_caught(tmp_path: Path, race: str, keys: list[str], attempts: int) -> None:
+def test_store_without_transactions_is_detected(tmp_path: Path, race: str, keys: list[str], attempts: int) -> None:
     """The negative control."""
     assert caught(tmp_path, lambda folder: contend(folder, race, keys, 100, torn=True).values())

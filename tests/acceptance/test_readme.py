@@ -40,14 +40,14 @@ def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
     assert (tmp_path / "state" / "gate.db").exists()
 
 
-def test_the_tour_prints_what_it_says_and_leaves_the_readers_own_state_alone(tmp_path: Path) -> None:
+def test_tour_prints_what_the_readme_shows_and_leaves_the_users_state_alone(tmp_path: Path) -> None:
     page = README.parent / "docs" / "tour.md"
     (said,) = re.findall(r"It prints `(.*?)`", page.read_text("utf-8"))
     assert run(page, tmp_path).splitlines()[0] == said
     assert not (tmp_path / "state").exists()
 
 
-def test_the_set_up_is_two_commands_of_make() -> None:
+def test_setup_is_two_make_commands() -> None:
     makefile = (README.parent / "Makefile").read_text("utf-8")
     commands = [line.split("#")[0].split() for line in blocks("sh")[0].splitlines()]
     assert commands == [["make", "demo"], ["make", "test"]]

@@ -60,14 +60,14 @@ def works(store: RedisStore) -> None:
     store.close()
 
 
-def test_a_user_of_few_rights_over_tls(guarded: tuple[RedisServer, int, Path], tmp_path: Path) -> None:
+def test_user_with_minimal_rights_works_over_tls(guarded: tuple[RedisServer, int, Path], tmp_path: Path) -> None:
     _, port, cert = guarded
     secret = tmp_path / "password"
     secret.write_text("not-a-real-one\n")
     works(RedisStore(f"rediss://gate@127.0.0.1:{port}/0?ssl_ca_certs={cert}&password_file={secret}"))
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(guarded: tuple[RedisServer, int, Path]) -> None:
+def test_untrusted_certificate_is_refused(guarded: tuple[RedisServer, int, Path]) -> None:
     """And a server's whose name it does not bear."""
     _, port, cert = guarded
     with pytest.raises(StoreUnavailable, match="certificate"):
@@ -76,7 +76,9 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(guarded: tuple[RedisSe
         RedisStore(f"rediss://gate:not-a-real-one@[::ffff:127.0.0.1]:{port}/0?ssl_ca_certs={cert}")
 
 
-def test_who_may_not_is_told_so(guarded: tuple[RedisServer, int, Path], tmp_path: Path) -> None:
+def test_missing_rights_and_wrong_passwords_are_reported(
+    guarded: tuple[RedisServer, int, Path], tmp_path: Path
+) -> None:
     server, _, _ = guarded
     place = f"127.0.0.1:{server.port}/0"
     with pytest.raises(StoreUnavailable, match="password") as told:

@@ -19,7 +19,7 @@ def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
     yield from two_stores(redis_server)
 
 
-def test_what_was_lost_between_the_look_and_the_change_is_looked_at_anew(two: tuple[RedisStore, RedisStore]) -> None:
+def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisStore, RedisStore]) -> None:
     """As after a fail-over to a replica that had received nothing; the connection is none the worse for it."""
     script = StoreScript(two[0])
     held = script.act("doug", KEY, state=State.OPEN, tier=4)
@@ -38,7 +38,7 @@ def test_what_was_lost_between_the_look_and_the_change_is_looked_at_anew(two: tu
     assert [entry.seq for entry in script.store.entries(namespace="default")] == [id]
 
 
-def test_a_call_that_another_process_has_opened_is_known_where_nothing_else_changed(
+def test_call_opened_by_another_process_is_seen_when_nothing_else_changed(
     two: tuple[RedisStore, RedisStore],
 ) -> None:
     """A read changes no key that the process knows; only its identity tells that it is a repeat."""
@@ -60,7 +60,7 @@ def test_a_call_that_another_process_has_opened_is_known_where_nothing_else_chan
 
 
 @pytest.mark.parametrize("off", [10 * MINUTE, HOUR, -10 * MINUTE])
-def test_a_process_with_a_wrong_idea_of_the_servers_time_does_not_shift_it(
+def test_process_with_a_wrong_clock_does_not_shift_the_server_time(
     two: tuple[RedisStore, RedisStore], off: int
 ) -> None:
     script = StoreScript(two[0])

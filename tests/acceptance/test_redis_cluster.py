@@ -67,7 +67,7 @@ def store(servers: list[RedisServer]) -> Iterator[RedisStore]:
     store.close()
 
 
-def test_namespaces_are_on_all_servers_and_each_on_one(store: RedisStore, servers: list[RedisServer]) -> None:
+def test_namespaces_are_spread_over_all_servers_each_on_one(store: RedisStore, servers: list[RedisServer]) -> None:
     assert store.link.cluster
     for name in SPACES:
         script = StoreScript(store, name)

@@ -151,7 +151,7 @@ def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer,
         store.close()
 
 
-def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisServer) -> None:
+def test_unreachable_server_is_unavailable_and_recovers(own_server: RedisServer) -> None:
     store = RedisStore(own_server.url())
     script = StoreScript(store)
     before = script.act("mira", KEY)
@@ -164,7 +164,7 @@ def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisSe
     store.close()
 
 
-def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer) -> None:
+def test_scripts_missing_on_the_server_are_sent_again(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url())
     script = StoreScript(store)
     for _ in range(3):
@@ -176,7 +176,7 @@ def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer
     store.close()
 
 
-def test_a_server_that_kept_nothing_is_looked_at_anew(tmp_path: Path) -> None:
+def test_emptied_server_causes_a_new_view(tmp_path: Path) -> None:
     """What a process knew of a key went with the server; what it does next is seen by others as anything is."""
     for server in server_with(str(tmp_path), appendonly="no"):
         store = RedisStore(server.url(durability="server"))
@@ -195,7 +195,7 @@ def test_a_server_that_kept_nothing_is_looked_at_anew(tmp_path: Path) -> None:
 # --- connections ----------------------------------------------------------------------------------------
 
 
-def test_a_pool_that_stays_exhausted_is_unavailable_and_says_which_setting(
+def test_exhausted_pool_is_unavailable_and_the_error_names_the_setting(
     redis_server: RedisServer,
 ) -> None:
     store = RedisStore(redis_server.url(pool="2"))
@@ -235,7 +235,7 @@ def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> 
     store.close()
 
 
-def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServer) -> None:
+def test_silent_connection_is_given_up(redis_server: RedisServer) -> None:
     """As when a firewall has forgotten it: it ends by its timeout, and the call is done over a new one, once."""
     with Proxy(("127.0.0.1", redis_server.port)) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{redis_server.url().partition('?')[2]}")
@@ -253,7 +253,7 @@ def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServ
         store.close()
 
 
-def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
+def test_client_with_a_wrong_clock_uses_the_server_time(
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -276,7 +276,7 @@ def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
 # --- a server that cannot write -------------------------------------------------------------------------
 
 
-def test_a_full_server_is_unavailable_and_stores_nothing_by_half(own_server: RedisServer) -> None:
+def test_full_server_is_unavailable_and_stores_no_partial_change(own_server: RedisServer) -> None:
     store = RedisStore(own_server.url())
     script = StoreScript(store)
     script.act("mira", KEY)
@@ -315,7 +315,7 @@ def test_a_replica_is_refused(own_server: RedisServer) -> None:
     ("appendonly", "fsync", "said"),
     [("no", "everysec", "appendonly no"), ("yes", "everysec", "appendfsync everysec"), ("yes", "no", "appendfsync no")],
 )
-def test_a_server_that_cannot_keep_its_promise_is_refused(appendonly: str, fsync: str, said: str) -> None:
+def test_server_without_the_required_durability_is_refused(appendonly: str, fsync: str, said: str) -> None:
     """Unless the loss is accepted, which ``check`` then says; a server that can wait for its disk may do so."""
     with tempfile.TemporaryDirectory() as folder:
         for server in server_with(folder, appendonly=appendonly, fsync=fsync):
@@ -341,7 +341,7 @@ def waits(server: RedisServer) -> int:
         return int(client.info("commandstats").get("cmdstat_waitaof", {"calls": 0})["calls"])
 
 
-def test_a_durable_batch_waits_for_the_disk_of_a_server_that_can_say_so(
+def test_durable_batch_waits_for_the_disk_if_the_server_can_confirm_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From version 7.2 on; what is not on disk in time is not acknowledged, and what need not be is answered at once."""
@@ -401,7 +401,7 @@ def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -
     store.close()
 
 
-def test_the_settings_name_it_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_settings_select_redis_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:
     for url in (redis_server.url(), redis_server.url().replace("redis://", "valkey://")):
         store = open_store(Settings(state=tmp_path, store=url))
         assert isinstance(store, RedisStore)
@@ -424,7 +424,7 @@ def test_the_password_is_in_no_text(own_server: RedisServer) -> None:
 # --- many at once ---------------------------------------------------------------------------------------
 
 
-def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> None:
+def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer) -> None:
     """Every one of sixteen changes the same key thirty times; each change sees the one before it."""
     store = RedisStore(redis_server.url())
     longest = [0.0]
@@ -452,7 +452,9 @@ def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> 
     store.close()
 
 
-def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_ids_match_the_journal_while_other_processes_advance_the_time(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
     """Many on keys of their own: every answer names the entry that the journal has, and time only grows."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
@@ -478,7 +480,7 @@ def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer
         assert store.live(None, list(State)) == []
 
 
-def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None:
+def test_reader_that_follows_the_journal_misses_nothing(redis_server: RedisServer) -> None:
     """While eight write in four namespaces."""
     store = RedisStore(redis_server.url())
     done = threading.Event()
@@ -506,7 +508,7 @@ def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None
     store.close()
 
 
-def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:
+def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
     """The others wait for it, two seconds at the most."""
     store = RedisStore(redis_server.url())
     script = StoreScript(store)
@@ -523,7 +525,7 @@ def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:
     store.close()
 
 
-def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
+def test_waiter_is_woken_by_another_process(own_server: RedisServer) -> None:
     """As soon as something ended; also after the server was away; otherwise when the time is up."""
     url = own_server.url()
     store, other = RedisStore(url), RedisStore(url)

@@ -51,7 +51,7 @@ def test_one_holder_at_a_time(
 
 
 @CASES
-def test_a_torn_store_is_caught(
+def test_store_without_transactions_is_detected(
     tmp_path: Path,
     redis_server: RedisServer,
     race: str,

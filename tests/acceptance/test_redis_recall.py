@@ -32,7 +32,7 @@ def evalshas(server: RedisServer) -> int:
         return int(client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
-def test_a_call_on_a_known_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_call_on_a_cached_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:
     """One to open and one to report, as a bare lock does; a key that the process does not know takes three."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
@@ -92,7 +92,7 @@ def without_now(view: View) -> Any:
 
 @pytest.mark.parametrize("what", CHANGES)
 @pytest.mark.parametrize("blind", [False, True], ids=["", "control"])
-def test_what_another_process_did_is_seen(
+def test_actions_of_another_process_are_seen(
     two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
 ) -> None:
     """Though this one knew the key a moment before; the control says that nothing is to be looked out for."""

@@ -60,7 +60,7 @@ def end_late(script: StoreScript, clock: ManualClock) -> int:
 
 
 @pytest.mark.parametrize("budget", [1, 3, 2000])
-def test_what_turned_out_late_is_forgotten_in_the_end(script: StoreScript, clock: ManualClock, budget: int) -> None:
+def test_late_outcome_is_removed_eventually(script: StoreScript, clock: ManualClock, budget: int) -> None:
     lost = end_late(script, clock)
     upkeep(script, clock, budget)
     assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
@@ -69,7 +69,7 @@ def test_what_turned_out_late_is_forgotten_in_the_end(script: StoreScript, clock
     assert kept(script) == set()
 
 
-def test_sessions_that_are_gone_keep_nothing_for_one_another(script: StoreScript, clock: ManualClock) -> None:
+def test_ended_sessions_keep_nothing_for_one_another(script: StoreScript, clock: ManualClock) -> None:
     """Each changed what the other had looked at, and neither comes back."""
     for who in ("mira", "doug"):
         script.read(who, KEY)
@@ -82,7 +82,7 @@ def test_sessions_that_are_gone_keep_nothing_for_one_another(script: StoreScript
     assert kept(script) == {"m:doc:other", "c:doc:other", "sk:anna", "names", "chg"}
 
 
-def test_it_gets_past_what_must_stay(script: StoreScript, clock: ManualClock) -> None:
+def test_removal_continues_past_actions_that_must_stay(script: StoreScript, clock: ManualClock) -> None:
     """More of it than a round may look at hides nothing behind it."""
     for number in range(12):
         lost = script.act("doug", f"doc:{number}", state=State.OPEN, tier=3, prints=(b"same",))
@@ -95,7 +95,7 @@ def test_it_gets_past_what_must_stay(script: StoreScript, clock: ManualClock) ->
     assert kept(script) == {*places, "sk:doug", "prints", "names", "chg"}
 
 
-def test_what_an_older_version_forgot_comes_back(script: StoreScript, clock: ManualClock) -> None:
+def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock: ManualClock) -> None:
     """One that looked at moments alone: a late report puts the act where it is found."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
@@ -127,7 +127,7 @@ def meanwhile(script: StoreScript, monkeypatch: pytest.MonkeyPatch, name: LuaScr
     monkeypatch.setattr(store.spaces, "run", late)
 
 
-def test_an_entry_whose_act_is_reported_meanwhile_stays(
+def test_entry_whose_action_is_reported_during_the_removal_stays(
     script: StoreScript, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = script.act("doug", KEY)
@@ -142,7 +142,7 @@ def test_an_entry_whose_act_is_reported_meanwhile_stays(
     assert ids(script.place("mira", KEY).latest) == [theirs]
 
 
-def test_a_session_that_comes_back_meanwhile_stays_known(
+def test_session_that_returns_during_the_removal_stays(
     script: StoreScript, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what it said of where it comes from is gone, and nobody ever forgets what it does from then on."""

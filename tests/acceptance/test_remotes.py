@@ -48,7 +48,7 @@ def team(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_blocked_force_push_goes_through_after_a_look_at_the_remote(team: Team, look: str) -> None:
+def test_blocked_force_push_is_allowed_after_a_read_of_the_remote(team: Team, look: str) -> None:
     team.runs("a", FORCE)
     blocked = team.ask("b", FORCE)
     assert (blocked.tier, blocked.verdict) == (4, Verdict.BLOCK)
@@ -57,7 +57,7 @@ def test_blocked_force_push_goes_through_after_a_look_at_the_remote(team: Team, 
     assert team.ask("b", FORCE).verdict is Verdict.ALLOW
 
 
-def test_look_before_the_others_change_was_finished_lifts_nothing(team: Team) -> None:
+def test_read_before_the_other_push_was_finished_does_not_lift_the_block(team: Team) -> None:
     team.runs("b", "git fetch")
     running = team.ask("a", FORCE)
     team.runs("b", "git fetch")
@@ -71,31 +71,31 @@ def test_look_before_the_others_change_was_finished_lifts_nothing(team: Team) ->
 @pytest.mark.parametrize(
     "look", ["git fetch fork", "git fetch origin dev", "git -C /srv/other fetch", "git status", "git log"]
 )
-def test_look_at_something_else_lifts_nothing(team: Team, look: str) -> None:
+def test_read_of_something_else_does_not_lift_the_block(team: Team, look: str) -> None:
     team.runs("a", FORCE)
     team.runs("b", look)
     assert team.ask("b", FORCE).verdict is Verdict.BLOCK
 
 
-def test_look_of_another_session_lifts_nothing(team: Team) -> None:
+def test_read_by_another_session_does_not_lift_the_block(team: Team) -> None:
     team.runs("a", FORCE)
     team.runs("c", "git fetch")
     assert team.ask("b", FORCE).verdict is Verdict.BLOCK
 
 
-def test_failed_look_lifts_nothing(team: Team) -> None:
+def test_failed_read_does_not_lift_the_block(team: Team) -> None:
     team.runs("a", FORCE)
     team.runs("b", "git fetch", outcome="failed")
     assert team.ask("b", FORCE).verdict is Verdict.BLOCK
 
 
-def test_look_in_the_line_of_the_force_push_lifts_nothing(team: Team) -> None:
+def test_read_in_the_same_command_line_as_the_force_push_does_not_lift_the_block(team: Team) -> None:
     """Nobody has seen what came when the line goes on."""
     team.runs("a", FORCE)
     assert team.ask("b", f"git fetch && {FORCE}").verdict is Verdict.BLOCK
 
 
-def test_unknown_force_push_is_lifted_by_no_look(team: Team) -> None:
+def test_no_read_lifts_the_block_of_an_unknown_force_push(team: Team) -> None:
     team.runs("a", FORCE, outcome="unknown")
     team.runs("b", "git fetch")
     assert [one.kind.value for one in team.ask("b", FORCE).conflicts] == ["unknown"]
@@ -123,7 +123,7 @@ def test_pull_and_push_in_one_line_are_not_paused_by_anothers_push(team: Team, l
 
 @pytest.mark.parametrize("push", ["git push", "git push origin main", "git push -u origin HEAD"])
 @pytest.mark.parametrize("look", [*LOOKS[:1], *LOOKS[2:]])
-def test_push_after_a_look_is_not_paused_and_without_one_it_is(team: Team, look: str, push: str) -> None:
+def test_push_is_paused_unless_the_remote_was_read(team: Team, look: str, push: str) -> None:
     team.runs("b", look)
     team.runs("a", "git push origin main")
     assert team.ask("b", push).verdict is Verdict.CONFIRM
@@ -131,14 +131,14 @@ def test_push_after_a_look_is_not_paused_and_without_one_it_is(team: Team, look:
     assert team.ask("b", push).verdict is Verdict.ALLOW
 
 
-def test_own_push_is_no_look_at_what_others_push_later(team: Team) -> None:
+def test_own_push_does_not_count_as_a_read_of_later_pushes(team: Team) -> None:
     team.runs("b", "git pull --rebase && git push")
     team.runs("a", "git fetch && git push")
     assert [one.kind.value for one in team.ask("b", "git push").conflicts] == ["stale"]
     assert team.ask("b", FORCE).verdict is Verdict.BLOCK
 
 
-def test_looks_from_two_worktrees_are_each_ones_own_and_of_one_remote(team: Team) -> None:
+def test_reads_from_two_worktrees_are_of_one_remote_and_count_for_their_own_session(team: Team) -> None:
     one: dict[str, Any] = {"cwd": "/wt/one", "worktree": Worktree("/wt/one", REPO)}
     two: dict[str, Any] = {"cwd": "/wt/two", "worktree": Worktree("/wt/two", REPO)}
     team.runs("a", "git push origin shared", **one)
@@ -149,7 +149,7 @@ def test_looks_from_two_worktrees_are_each_ones_own_and_of_one_remote(team: Team
     assert team.ask("a", "git push", **one).verdict is Verdict.ALLOW, "two worktrees are never on one branch"
 
 
-def test_two_pushes_behind_a_pull_are_told_apart_from_a_force_push(team: Team) -> None:
+def test_two_pushes_after_a_pull_are_distinguished_from_a_force_push(team: Team) -> None:
     running = team.ask("a", FORCE)
     assert team.ask("b", "git pull --rebase && git push origin main").verdict is Verdict.BLOCK
     team.gate.complete("a", id=running.id, outcome="done")
@@ -157,7 +157,7 @@ def test_two_pushes_behind_a_pull_are_told_apart_from_a_force_push(team: Team) -
     assert team.ask("a", FORCE).verdict is Verdict.BLOCK, "b pushed after a's last look"
 
 
-def test_branches_with_a_slash_are_of_their_remote(team: Team) -> None:
+def test_branch_name_with_a_slash_belongs_to_its_remote(team: Team) -> None:
     team.runs("a", "git push --force origin topic/one")
     assert not team.ask("b", "git push --force origin topic/one").proceed
     team.runs("b", "git fetch")
@@ -183,7 +183,7 @@ def test_remote_of_a_branch(key: str, remote: str) -> None:
     assert remote_of(key) == remote
 
 
-def test_marks_of_looks_are_kept_on_a_key_that_disturbs_nobody(team: Team) -> None:
+def test_read_marks_of_a_remote_are_on_a_key_that_causes_no_conflict(team: Team) -> None:
     """Two sessions that push to two branches share nothing but the key of their looks, to which each adds."""
     team.runs("a", "git push origin one")
     assert team.ask("b", "git push --force origin two").verdict is Verdict.ALLOW

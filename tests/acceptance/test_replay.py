@@ -75,7 +75,7 @@ def keys_of(report: dict[str, Any], source: str) -> tuple[int, int, int, int]:
     return one["calls"], one["keyed"], one["writes"], one["keyedWrites"]
 
 
-def test_a_replay_tells_by_source_how_many_calls_got_a_key(tmp_path: Path) -> None:
+def test_replay_reports_for_each_source_how_many_calls_got_a_key(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     path.write_text(
         "\n".join(
@@ -111,9 +111,7 @@ def test_traffic_without_sources_is_counted_as_one(tmp_path: Path) -> None:
     assert "with a key" not in shown
 
 
-def test_a_replay_keeps_its_state_where_it_is_told_to_and_reports_the_recorded_outcome(
-    tmp_path: Path, traffic: Path
-) -> None:
+def test_replay_uses_the_given_state_folder_and_reports_the_recorded_outcome(tmp_path: Path, traffic: Path) -> None:
     kept = tmp_path / "kept"
     shown = run(
         tmp_path / "state",
@@ -157,7 +155,7 @@ def test_a_file_without_any_call_is_bad_input(tmp_path: Path) -> None:
     assert run(tmp_path / "state", "replay", str(path)).returncode == 2
 
 
-def test_a_store_that_is_away_ends_the_replay(tmp_path: Path, traffic: Path) -> None:
+def test_unreachable_store_ends_the_replay(tmp_path: Path, traffic: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "gate.db").write_text("not a database")
     shown = run(tmp_path / "state", "replay", str(traffic), "--state", str(tmp_path / "kept"), "--json", "-")

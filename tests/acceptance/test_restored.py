@@ -49,7 +49,7 @@ def act(file: Path, number: int) -> int:
         store.close()
 
 
-def test_what_is_committed_is_acknowledged(restored: Path) -> None:
+def test_commit_in_a_restored_database_is_acknowledged(restored: Path) -> None:
     id = act(restored, 1)
     store = SqliteStore(restored)
     script = StoreScript(store)
@@ -90,7 +90,7 @@ def test_processes_that_open_it_at_once_all_get_their_answers(restored: Path) ->
     store.close()
 
 
-def test_it_waits_for_who_reads_just_now(restored: Path) -> None:
+def test_opening_waits_for_a_current_reader(restored: Path) -> None:
     """A program that copies the file, say. Nobody can be at it for the moment of the change."""
     with closing(sqlite3.connect(restored, isolation_level=None)) as reader:
         reader.execute("begin")
@@ -106,7 +106,9 @@ def test_it_waits_for_who_reads_just_now(restored: Path) -> None:
     assert mode(restored) == "wal"
 
 
-def test_it_is_refused_while_somebody_stays_at_it(restored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_is_refused_while_another_program_keeps_reading(
+    restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Better no store than one that commits and answers that it did not."""
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.2)
     with closing(sqlite3.connect(restored, isolation_level=None)) as reader:

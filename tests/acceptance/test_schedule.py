@@ -163,7 +163,7 @@ def state(tmp_path: Path, today: date) -> Path:
     return tmp_path
 
 
-def test_two_processes_tell_of_each_page_once(state: Path, today: date) -> None:
+def test_two_processes_report_each_page_once(state: Path, today: date) -> None:
     with processes(state, 2) as both:
         for one in both:
             one.ticks("digest", 5)
@@ -190,7 +190,7 @@ def test_two_processes_tell_of_each_page_once(state: Path, today: date) -> None:
     assert not list(brain.rglob("*.part"))
 
 
-def test_one_may_be_killed_at_any_time_and_the_other_goes_on(state: Path, today: date) -> None:
+def test_kill_of_one_process_does_not_stop_the_other(state: Path, today: date) -> None:
     with processes(state, 2) as (dying, other):
         for number in range(40):
             dying.tell(f"send mira message {number}")
@@ -224,7 +224,7 @@ def test_the_log_of_a_server_in_the_background_does_not_feed_on_itself(tmp_path:
         assert run(state, "stop").returncode == 0
 
 
-def test_each_process_has_new_rules_at_once_and_tells_of_broken_ones(state: Path) -> None:
+def test_each_process_applies_new_rules_at_once_and_reports_broken_ones(state: Path) -> None:
     rules = state / "tiers.json"
     with processes(state, 2) as both:
         for one in both:

@@ -42,7 +42,7 @@ def mail(gate: LocalGate, instance: str, to: str, body: str = "Hello") -> int:
 # --- the command ------------------------------------------------------------------------------------------
 
 
-def test_where_nothing_was_decided(state: Path) -> None:
+def test_search_without_a_store_finds_nothing(state: Path) -> None:
     shown = run(state, "search", "alice")
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, "Nothing has been decided here yet.\n", "")
     shown = run(state, "search", "alice", "--json")
@@ -77,7 +77,7 @@ def test_hits_are_shown_best_first(state: Path, gate: LocalGate) -> None:
     assert "    # alice mira and doug write to her\n" in shown.stdout
 
 
-def test_what_is_asked_for_narrows_it(state: Path, gate: LocalGate) -> None:
+def test_options_narrow_the_search(state: Path, gate: LocalGate) -> None:
     for instance, to in (("mira", "alice@example.com"), ("doug", "bob@example.com"), ("doug", "carol@example.com")):
         mail(gate, instance, to)
     gate.intercept(Call("ops", "send_email", {"to": "dan@example.com", "body": "Hello"}, namespace="other"))
@@ -114,19 +114,19 @@ def test_what_is_asked_for_narrows_it(state: Path, gate: LocalGate) -> None:
         ((), "Missing argument"),
     ],
 )
-def test_what_cannot_be_asked_for_is_said(state: Path, words: tuple[str, ...], says: str) -> None:
+def test_invalid_options_are_refused(state: Path, words: tuple[str, ...], says: str) -> None:
     shown = run(state, "search", *words)
     assert (shown.returncode, says in shown.stderr) == (2, True), shown
     assert "Traceback" not in shown.stderr
     assert not state.exists()
 
 
-def test_help_is_help(state: Path) -> None:
+def test_help_option_shows_the_help(state: Path) -> None:
     for help in ("-h", "--help"):
         assert "QUERY" in run(state, "search", help).stdout
 
 
-def test_hostile_text_does_nothing_at_a_terminal(state: Path, gate: LocalGate) -> None:
+def test_hostile_text_is_escaped_at_a_terminal(state: Path, gate: LocalGate) -> None:
     gate.intercept(Call("mira", "send_email", {"to": f"{HOSTILE}@example.com", "body": HOSTILE}))
     shown = at_terminal(state, "search", "needle")
     assert shown.code == 0
@@ -150,7 +150,7 @@ def test_a_foreign_gate_is_refused_and_a_foreign_index_is_not(state: Path, gate:
     assert "is not a database of Callosum" in shown.stderr
 
 
-def test_who_is_behind_says_so(
+def test_search_in_an_incomplete_index_reports_it(
     state: Path, gate: LocalGate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number in range(5):
@@ -180,7 +180,7 @@ def read_only(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def test_a_read_only_folder_is_searched_as_far_as_it_is_indexed(read_only: tuple[Path, Path]) -> None:
+def test_read_only_folder_is_searched_up_to_the_end_of_its_index(read_only: tuple[Path, Path]) -> None:
     source, place = read_only
     with LocalGate(source) as gate:
         mail(gate, "mira", "alice@example.com")
@@ -300,14 +300,14 @@ def race(state: Path, how: str) -> tuple[list[int], str]:
 
 
 @pytest.mark.parametrize("how", ["", "blind"])
-def test_processes_that_index_at_once_take_each_entry_in_once(state: Path, journal: int, how: str) -> None:
+def test_processes_that_index_at_once_add_each_entry_once(state: Path, journal: int, how: str) -> None:
     taken, faults = race(state, how)
     assert faults == ""
     assert sum(taken) == journal
     assert rows(state) == journal
 
 
-def test_who_looks_before_the_transaction_is_caught(state: Path, journal: int) -> None:
+def test_index_that_reads_before_its_transaction_is_detected(state: Path, journal: int) -> None:
     """The negative control."""
     taken, faults = race(state, "blind stale")
     assert sum(taken) != journal or "UNIQUE constraint failed" in faults

@@ -66,7 +66,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_what_others_can_reach_needs_tls_and_a_token(state: Path, certificate: tuple[Path, Path]) -> None:
+def test_reachable_address_needs_tls_and_a_token(state: Path, certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     assert "--tls-cert" in refused(state, "--host", EVERYWHERE)
     assert "no token yet" in refused(state, "--host", EVERYWHERE, "--insecure")
@@ -132,7 +132,7 @@ def refusals(server: Server, count: int) -> list[Any]:
     return found
 
 
-def test_a_token_speaks_for_its_own_instance_alone(state: Path, tokens: Tokens) -> None:
+def test_token_acts_only_for_its_own_instance(state: Path, tokens: Tokens) -> None:
     """It cannot act, complete, lock, release or renew for another; what it tried is in the journal."""
     mira, doug = tokens.add("mira", instance="mira"), tokens.add("doug", instance="doug")
     with serving(state) as server:
@@ -160,7 +160,7 @@ def test_a_token_speaks_for_its_own_instance_alone(state: Path, tokens: Tokens) 
         }
 
 
-def test_approving_needs_an_approver_even_here(state: Path, tokens: Tokens) -> None:
+def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: Tokens) -> None:
     """And an approver's token approves, and does nothing else."""
     anna, mira = tokens.add("anna", role=Role.APPROVER), tokens.add("mira")
     rules = (
@@ -184,7 +184,7 @@ def test_approving_needs_an_approver_even_here(state: Path, tokens: Tokens) -> N
         assert "anna" in str(said)
 
 
-def test_a_token_goes_without_a_restart(state: Path, tokens: Tokens) -> None:
+def test_token_is_revoked_without_a_restart(state: Path, tokens: Tokens) -> None:
     mira = tokens.add("mira")
     with serving(state) as server:
         assert server.ask("GET", "/status", token=mira).status == 200
@@ -236,7 +236,9 @@ def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
         ({"Authorization": "Basic bWlyYTp4"}, 401, "Authorization"),
     ],
 )
-def test_who_comes_from_elsewhere(state: Path, headers: dict[str, str], status: int, at: str) -> None:
+def test_request_from_another_origin_is_refused_and_journalled(
+    state: Path, headers: dict[str, str], status: int, at: str
+) -> None:
     """A web page that a browser shows cannot use the server of this machine."""
     with serving(state) as server:
         answer = server.ask("POST", "/intercept", MAIL, headers=headers)
@@ -245,7 +247,7 @@ def test_who_comes_from_elsewhere(state: Path, headers: dict[str, str], status: 
         assert len(refusals(server, 1)) == len(entries(server)) == 1
 
 
-def test_an_allowed_page_may(state: Path) -> None:
+def test_page_of_an_allowed_origin_may_send_requests(state: Path) -> None:
     origin = "https://console.example"
     with serving(state, "--port", "0", "--allow-origin", origin) as server:
         answer = server.ask("POST", "/intercept", MAIL, headers={"Origin": origin})

@@ -133,7 +133,7 @@ def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) ->
         assert server.post("/lock", {"instance": "mira", "contextKey": "k", "tier": 3})["acquired"]
 
 
-def test_the_seeds_walk_through(seeds_server: Server) -> None:
+def test_two_agents_of_the_first_api_coordinate(seeds_server: Server) -> None:
     """Two agents that know the five endpoints and their first fields, and nothing else."""
     ask = seeds_server.post
 
@@ -193,7 +193,7 @@ def test_the_seeds_walk_through(seeds_server: Server) -> None:
     assert (again.status, again.body["ok"]) == (200, False)
 
 
-def test_the_seeds_locks(seeds_server: Server) -> None:
+def test_locks_of_the_first_api_work(seeds_server: Server) -> None:
     key = "email:thread:abc123"
     held = seeds_server.post("/lock", {"instance": "mira", "contextKey": key, "tier": 4})
     assert held["acquired"] is True
@@ -276,7 +276,7 @@ def test_an_action_is_found_by_its_id_by_key_or_by_tool_and_params(server: Names
         assert server.post("/complete", instance="mira", **nothing)["ok"] is False
 
 
-def test_the_first_report_stands_and_others_reports_are_refused(server: Namespace) -> None:
+def test_first_report_counts_and_reports_of_other_sessions_are_refused(server: Namespace) -> None:
     id = server.ask("mira", "act3", "plan")["id"]
     assert server.post("/complete", instance="doug", id=id)["ok"] is False
     assert server.post("/complete", instance="mira", id=id, result={"error": "no such document"})["state"] == "failed"
@@ -285,7 +285,7 @@ def test_the_first_report_stands_and_others_reports_are_refused(server: Namespac
     assert "first report stands" in again["note"]
 
 
-def test_sessions_of_one_instance_are_two(server: Namespace) -> None:
+def test_sessions_of_one_instance_conflict(server: Namespace) -> None:
     server.ask("mira", "act4", "plan", session="inbox")
     blocked = server.ask("mira", "act4", "plan", session="heartbeat")
     assert (blocked["proceed"], blocked["conflicts"][0]["instance"]) == (False, "mira/inbox")
@@ -293,7 +293,7 @@ def test_sessions_of_one_instance_are_two(server: Namespace) -> None:
     assert server.post("/complete", instance="mira", session="inbox", contextKey="doc:plan")["ok"] is True
 
 
-def test_a_call_that_is_asked_again_gets_its_answer_again(server: Namespace) -> None:
+def test_repeated_call_gets_the_same_decision(server: Namespace) -> None:
     first = server.ask("mira", "act3", "plan", callId="one")
     again = server.ask("mira", "act3", "plan", callId="one")
     assert again == {**first, "repeated": True, "state": "open"}
@@ -303,7 +303,7 @@ def test_a_call_that_is_asked_again_gets_its_answer_again(server: Namespace) -> 
     assert [entry["seq"] for entry in opened] == [first["id"], other["id"]]
 
 
-def test_a_lease_is_prolonged_by_its_holder_alone(server: Namespace) -> None:
+def test_lease_is_renewed_only_by_its_holder(server: Namespace) -> None:
     held = server.ask("mira", "act4", "plan")
     renewed = server.post("/renew", instance="mira", id=held["id"], ttl=1000)
     assert renewed["ok"]
@@ -312,7 +312,7 @@ def test_a_lease_is_prolonged_by_its_holder_alone(server: Namespace) -> None:
     assert server.post("/renew", instance="mira", id=5)["ok"] is False
 
 
-def test_a_lease_that_runs_out_leaves_an_unknown_until_somebody_has_looked(server: Namespace, approver: str) -> None:
+def test_expired_lease_leaves_an_unknown_outcome_until_it_is_resolved(server: Namespace, approver: str) -> None:
     held = server.ask("mira", "act4", "plan")
     assert server.post("/renew", instance="mira", id=held["id"], ttl=0.05)["ok"]
     until(lambda: server.get("/status").get("unknown"))
@@ -392,7 +392,7 @@ def test_waiters_are_let_in_in_the_order_of_their_arrival(server: Namespace) -> 
     assert server.get("/status").get("waiting", []) == []
 
 
-def test_a_waiter_whose_client_is_gone_gives_up_its_place(server: Namespace) -> None:
+def test_waiter_whose_client_disconnected_leaves_the_queue(server: Namespace) -> None:
     held = server.ask("mira", "now4", "plan")
     gone, next_one = waiters(server, "doug", "anna")
     gone.leave()
@@ -403,7 +403,7 @@ def test_a_waiter_whose_client_is_gone_gives_up_its_place(server: Namespace) -> 
     assert "doug" not in {lock["instance"] for lock in server.get("/status")["locks"]}
 
 
-def test_who_has_waited_long_enough_is_told_no(server: Namespace) -> None:
+def test_waiter_is_refused_at_its_time_limit(server: Namespace) -> None:
     server.ask("mira", "now4", "plan")
     decision = Waiter(server, "doug", 0.2).join()
     assert (decision["proceed"], decision["verdict"]) == (False, "block")
@@ -413,7 +413,7 @@ def test_who_has_waited_long_enough_is_told_no(server: Namespace) -> None:
 # --- people -----------------------------------------------------------------------------------------------
 
 
-def test_a_person_is_asked_and_agrees(server: Namespace, approver: str, folder: Path) -> None:
+def test_call_runs_after_a_person_approves(server: Namespace, approver: str, folder: Path) -> None:
     asked = server.ask("mira", "asked", "plan", params={"text": "The whole text"})
     assert (asked["proceed"], asked["verdict"]) == (False, "ask")
     (waiting,) = server.get("/approvals")["approvals"]
@@ -443,7 +443,7 @@ def test_a_person_is_asked_and_agrees(server: Namespace, approver: str, folder: 
     assert entry["action"] == asked["id"]
 
 
-def test_a_person_is_asked_and_refuses(server: Namespace, approver: str) -> None:
+def test_call_is_blocked_after_a_person_refuses(server: Namespace, approver: str) -> None:
     asked = server.ask("mira", "asked", "plan")
     said = {"approve": False, "namespace": server.name}
     assert server.server.post(f"/approvals/{asked['id']}", said, token=approver)["ok"] is True
@@ -453,7 +453,7 @@ def test_a_person_is_asked_and_refuses(server: Namespace, approver: str) -> None
     assert server.server.post("/approvals/5", said, token=approver)["ok"] is False
 
 
-def test_a_person_frees_what_another_holds(server: Namespace, approver: str) -> None:
+def test_person_frees_the_lease_of_another_session(server: Namespace, approver: str) -> None:
     server.ask("mira", "act4", "plan")
     path, said = "/lock/doc%3Aplan", {"instance": "doug", "namespace": server.name, "force": True, "by": "Anna"}
     assert server.server.ask("DELETE", path, said).status == 401
@@ -504,7 +504,7 @@ def test_the_journal_comes_in_pages(server: Namespace) -> None:
     assert [entry["seq"] for entry in everywhere if entry["namespace"] == server.name] == ids
 
 
-def test_the_journals_tail_waits_for_what_comes_next(server: Namespace) -> None:
+def test_follow_of_the_journal_waits_for_the_next_entry(server: Namespace) -> None:
     cursor = server.get("/journal")["cursor"]
     assert server.get("/journal", cursor=cursor, wait=0.05)["entries"] == []
     tail: list[Any] = []
@@ -525,7 +525,7 @@ def test_the_journals_tail_waits_for_what_comes_next(server: Namespace) -> None:
     assert [entry["seq"] for entry in page["entries"]] == [decision["id"]]
 
 
-def test_what_ran_without_the_gate_is_journalled_late(server: Namespace) -> None:
+def test_calls_made_without_the_gate_are_journalled_late(server: Namespace) -> None:
     calls = [
         {"call": {"instance": "mira", "tool": "send2", "params": {"on": "a"}, "namespace": server.name}},
         {"call": {"instance": "doug", "tool": "look", "namespace": server.name}, "outcome": "failed"},
@@ -551,7 +551,7 @@ def test_one_bad_late_call_leaves_none_journalled(server: Namespace) -> None:
 # --- what a machine asks --------------------------------------------------------------------------------------
 
 
-def test_the_fallback_table_names_each_tools_highest_tier(shared: Server) -> None:
+def test_fallback_table_has_the_highest_tier_of_each_tool(shared: Server) -> None:
     tools = shared.get("/fallback")["tools"]
     assert {name: tools[name] for name in ("look", "save", "send2", "act4")} == {
         "look": 0,
@@ -561,7 +561,7 @@ def test_the_fallback_table_names_each_tools_highest_tier(shared: Server) -> Non
     }
 
 
-def test_health(shared: Server) -> None:
+def test_health_reports_store_and_version(shared: Server) -> None:
     before = shared.get("/health")
     assert (before["status"], before["version"], before["store"]) == ("ok", __version__, "ok")
     Namespace(shared, "health").ask("mira", "look", "plan")
@@ -570,7 +570,7 @@ def test_health(shared: Server) -> None:
     assert after["uptime"] > before["uptime"]
 
 
-def test_metrics(shared: Server) -> None:
+def test_metrics_count_calls_and_decisions(shared: Server) -> None:
     def samples() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         answer = shared.ask("GET", "/metrics")
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -659,7 +659,7 @@ def take_call(connection: Connection, who: str, number: int) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "want"), [("lock", take_lock), ("call", take_call)])
-def test_of_a_server_and_an_embedded_gate_exactly_one_lets_in(
+def test_exactly_one_of_a_server_and_an_embedded_gate_allows_the_call(
     tmp_path: Path, kind: str, want: Callable[[Connection, str, int], bool]
 ) -> None:
     with serving(tmp_path / "state", environ=rules_in(tmp_path)) as server:
@@ -670,7 +670,7 @@ def test_of_a_server_and_an_embedded_gate_exactly_one_lets_in(
         assert winners & {"mira", "doug"}
 
 
-def test_who_looks_first_and_acts_then_is_not_alone(tmp_path: Path) -> None:
+def test_status_check_before_an_unchecked_call_does_not_exclude_others(tmp_path: Path) -> None:
     """The negative control: the status says that it is free, and the call that follows is not checked."""
 
     def look_then_act(connection: Connection, who: str, number: int) -> bool:
@@ -686,7 +686,7 @@ def test_who_looks_first_and_acts_then_is_not_alone(tmp_path: Path) -> None:
 # --- the end --------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_under_load_answers_what_it_has_taken(tmp_path: Path) -> None:
+def test_server_stopped_under_load_answers_accepted_requests(tmp_path: Path) -> None:
     environ = rules_in(tmp_path)
     load, record = Load(8), Record()
     with serving(tmp_path / "state", environ=environ) as server:
@@ -716,7 +716,7 @@ def test_a_stop_under_load_answers_what_it_has_taken(tmp_path: Path) -> None:
     assert not load.together
 
 
-def test_a_stop_ends_all_waiting(tmp_path: Path) -> None:
+def test_stop_ends_all_waits(tmp_path: Path) -> None:
     with serving(tmp_path / "state", environ=rules_in(tmp_path)) as server:
         space = Namespace(server, "default")
         space.ask("mira", "now4", "plan")
@@ -761,7 +761,7 @@ def test_the_stop_command(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout.strip()) == (1, "no server runs over this state folder")
 
 
-def test_the_stop_command_waits_for_who_goes_on_answering(
+def test_stop_command_waits_for_a_server_that_still_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serve, "STOP_SECONDS", 0)

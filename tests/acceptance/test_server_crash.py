@@ -19,7 +19,7 @@ ANSWERS = (20, 120)
 """How many answers a server gives before it is killed: at least and at most."""
 
 
-def test_killed_under_load(tmp_path: Path) -> None:
+def test_kill_under_load_loses_no_acknowledged_decision(tmp_path: Path) -> None:
     load, record = Load(SESSIONS), Record()
     chance = random.Random(20)
     checked = 0
@@ -51,7 +51,7 @@ def test_killed_under_load(tmp_path: Path) -> None:
     store.close()
 
 
-def test_without_call_ids_it_is_seen_that_somebody_is_let_in_twice(tmp_path: Path) -> None:
+def test_without_call_ids_a_repeated_call_is_allowed_twice(tmp_path: Path) -> None:
     """The negative control: who asks again after a crash and cannot say that it is the same call."""
     load, record = Load(SESSIONS, call_ids=False), Record()
     for _ in range(5 * KILLS):  # until one falls between a decision and its answer

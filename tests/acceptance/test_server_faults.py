@@ -137,7 +137,7 @@ def token_for(path: str, approver: str) -> str | None:
 
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("name", NO_JSON)
-def test_what_is_no_json_is_refused(server: Server, approver: str, path: str, name: str) -> None:
+def test_malformed_json_is_refused(server: Server, approver: str, path: str, name: str) -> None:
     body = NO_JSON[name](json.dumps(BODIES[path]).encode())
     answer = server.ask(method_of(path), path, raw=body, token=token_for(path, approver))
     refused(answer)
@@ -155,7 +155,7 @@ INSIDE_PARAMS = {
 
 
 @pytest.mark.parametrize("name", INSIDE_PARAMS)
-def test_what_is_no_json_inside_the_params_is_refused(server: Server, name: str) -> None:
+def test_malformed_json_inside_the_params_is_refused(server: Server, name: str) -> None:
     body = b'{"instance": "mira", "tool": "message", "params": ' + INSIDE_PARAMS[name] + b"}"
     answer = server.ask("POST", "/intercept", raw=body)
     refused(answer)
@@ -185,14 +185,14 @@ TWICE = {
 
 
 @pytest.mark.parametrize("body", TWICE)
-def test_a_name_that_stands_twice_is_refused(server: Server, body: bytes) -> None:
+def test_duplicate_name_is_refused(server: Server, body: bytes) -> None:
     answer = server.ask("POST", "/intercept", raw=body)
     refused(answer, TWICE[body])
     assert "twice" in answer.body["error"]
 
 
 @pytest.mark.parametrize("path", ["/complete", "/lock", "/late", "/events", "/resolve"])
-def test_a_name_that_stands_twice_is_refused_everywhere(server: Server, path: str) -> None:
+def test_duplicate_name_is_refused_at_every_endpoint(server: Server, path: str) -> None:
     whole = json.dumps(BODIES[path])
     for body in (whole[:-1] + ', "x": 1, "x": 2}', whole[:-1] + ', "x": {"y": {}, "y": {}}}'):
         refused(server.ask("POST", path, raw=body.encode()))
@@ -266,7 +266,7 @@ INSIDE = [
 
 
 @pytest.mark.parametrize(("path", "body", "at"), INSIDE, ids=[f"{path} {at}" for path, _, at in INSIDE])
-def test_a_fault_deep_inside_has_its_place(server: Server, path: str, body: Any, at: str) -> None:
+def test_nested_error_names_its_path(server: Server, path: str, body: Any, at: str) -> None:
     refused(server.ask("POST", path, body), at)
 
 
@@ -333,7 +333,9 @@ def test_queries_and_paths_are_read_strictly(server: Server, approver: str, meth
         ("POST", "//intercept", 404, None),
     ],
 )
-def test_what_is_not_there(server: Server, method: str, path: str, status: int, allow: str | None) -> None:
+def test_unknown_path_or_method_is_refused(
+    server: Server, method: str, path: str, status: int, allow: str | None
+) -> None:
     answer = server.ask(method, path, BODIES["/intercept"])
     refused(answer, "method" if status == 405 else "path", status)
     assert answer.headers["Allow"] == allow
@@ -385,7 +387,7 @@ def _readable(client: socket.socket) -> bool:
     return bool(select.select([client], [], [], 0)[0])
 
 
-def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: Server) -> None:
+def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server) -> None:
     body = json.dumps(BODIES["/intercept"]).encode()
     for cut in range(0, len(body), 7):
         with socket.create_connection(server.place) as client:
@@ -467,7 +469,7 @@ def mounted(tmp_path: Path) -> Iterator[Any]:
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def test_a_disk_without_a_free_byte(tmp_path: Path, mounted: Any) -> None:
+def test_disk_without_a_free_byte_is_a_clear_error(tmp_path: Path, mounted: Any) -> None:
     disk = tmp_path / "disk"
     mounted(disk, "-t", "tmpfs", "-o", "size=1m", "none")
     with serving(disk / "state", environ=rules_in(tmp_path)) as server:
@@ -486,7 +488,7 @@ def test_a_disk_without_a_free_byte(tmp_path: Path, mounted: Any) -> None:
         assert ids_in(server) == kept
 
 
-def test_a_folder_that_nobody_can_write_to(tmp_path: Path, mounted: Any) -> None:
+def test_unwritable_folder_is_a_clear_error(tmp_path: Path, mounted: Any) -> None:
     state = tmp_path / "state"
     with serving(state) as server:
         server.post("/intercept", BODIES["/intercept"])
@@ -510,7 +512,7 @@ def accept(state: Path) -> None:
         assert store.accept()
 
 
-def test_database_deleted_under_the_server_is_made_anew_and_must_be_accepted(tmp_path: Path) -> None:
+def test_database_deleted_while_the_server_runs_is_created_again_and_must_be_accepted(tmp_path: Path) -> None:
     """It is noticed within a second or so; from then on all is where everybody looks for it."""
     state, environ = tmp_path / "state", rules_in(tmp_path)
     with serving(state, environ=environ) as server:
@@ -535,7 +537,7 @@ def test_database_deleted_under_the_server_is_made_anew_and_must_be_accepted(tmp
     assert "was removed or replaced while in use" in server.log.read_text()
 
 
-def test_a_database_that_becomes_something_else_under_the_server(tmp_path: Path) -> None:
+def test_database_replaced_while_the_server_runs_is_detected(tmp_path: Path) -> None:
     state = tmp_path / "state"
     notes = b"not a database, but somebody's notes\n" * 100
     with serving(state, environ=rules_in(tmp_path)) as server:
@@ -645,7 +647,7 @@ def test_wrong_tokens_are_refused_and_journalled(tokened: Tokened) -> None:
     assert set(holders) <= {"", "mira-laptop"}
 
 
-def test_a_token_speaks_for_its_instance_alone(tokened: Tokened) -> None:
+def test_token_acts_only_for_its_own_instance(tokened: Tokened) -> None:
     assert tokened.ask("mira", "GET", "/health").status == 200
     for method, path, body in ACTS:
         refused(tokened.ask("mira", method, path, body), "instance", 403)
@@ -662,7 +664,7 @@ def test_a_token_speaks_for_its_instance_alone(tokened: Tokened) -> None:
     assert tokened.ask("mira", "POST", "/intercept", {**CALL, "instance": "mira/inbox"}).status == 200
 
 
-def test_a_token_works_in_its_namespaces_alone(tokened: Tokened) -> None:
+def test_token_works_only_in_its_namespaces(tokened: Tokened) -> None:
     for path in ("/status", "/approvals", "/journal", "/journal?namespace=home", "/events?namespace=home"):
         refused(tokened.ask("work", "GET", path), "namespace", 403)
     for method, path, body in ACTS:
@@ -674,7 +676,7 @@ def test_a_token_works_in_its_namespaces_alone(tokened: Tokened) -> None:
     assert [entry["event"] for entry in page["entries"]] == ["intercept"]
 
 
-def test_who_acts_does_not_approve_and_who_approves_does_not_act(tokened: Tokened) -> None:
+def test_agent_token_cannot_approve_and_approver_token_cannot_act(tokened: Tokened) -> None:
     refused(tokened.ask("mira", "POST", "/approvals/5", {"approve": True}), "Authorization", 403)
     refused(tokened.ask("mira", "DELETE", "/lock/x", {"instance": "mira", "force": True}), "Authorization", 403)
     refused(tokened.ask("anna", "POST", "/intercept", CALL), "Authorization", 403)
@@ -686,7 +688,7 @@ def test_who_acts_does_not_approve_and_who_approves_does_not_act(tokened: Tokene
     ]
 
 
-def test_other_hosts_and_pages_are_refused(tokened: Tokened) -> None:
+def test_requests_with_another_host_or_origin_are_refused(tokened: Tokened) -> None:
     token = tokened.tokens["mira"]
     for header, value, status in (
         ("Host", "evil.example", 421),
@@ -716,7 +718,7 @@ def test_a_flood_does_not_fill_the_journal(tmp_path: Path) -> None:
     assert (last["reason"], last["suppressed"]) == ("suppressed", tries - len(told))
 
 
-def test_the_server_is_not_slowed_by_an_answer_that_is_no_utf_8(server: Server) -> None:
+def test_invalid_utf_8_does_not_slow_the_server(server: Server) -> None:
     """Header fields are bytes, and some clients send anything."""
     with socket.create_connection(server.place, timeout=10) as client:
         client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Name: \xff\xfe\r\nConnection: close\r\n\r\n")

@@ -51,7 +51,7 @@ def crowd(server: Server, count: int) -> Counter[str]:
     return Counter(answer for answer, _ in answers)
 
 
-def test_server_with_64_files_turns_connections_away_with_503(tmp_path: Path) -> None:
+def test_server_limited_to_64_files_refuses_connections_with_503(tmp_path: Path) -> None:
     """None is reset, those that are served get a decision, and tier 4 still works afterwards."""
     with serving(tmp_path / "state", before=partial(few_files, 64)) as server:
         answers = crowd(server, 150)
@@ -62,12 +62,12 @@ def test_server_with_64_files_turns_connections_away_with_503(tmp_path: Path) ->
         assert server.post("/intercept", grave)["lease"]
 
 
-def test_server_with_too_few_files_says_how_many_it_needs(tmp_path: Path) -> None:
+def test_server_with_too_low_a_file_limit_says_how_many_files_it_needs(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"ulimit -n.*raise the limit to \d+ or more"):
         launch(tmp_path / "state", before=partial(few_files, 34))
 
 
-def test_hang_up_drains_the_server(tmp_path: Path) -> None:
+def test_hangup_signal_drains_the_server(tmp_path: Path) -> None:
     """Waiting calls are sent on, others are answered until a second signal ends the drain; the exit code is 0."""
     heed = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # these tests may have been started with nohup
     with serving(tmp_path / "state", "--drain", "30", before=heed) as server:
@@ -83,7 +83,7 @@ def test_hang_up_drains_the_server(tmp_path: Path) -> None:
         assert server.process.wait(SECONDS) == 0
 
 
-def test_hang_up_that_whoever_started_the_server_ignores_stays_ignored(tmp_path: Path) -> None:
+def test_hangup_signal_ignored_by_the_parent_process_stays_ignored(tmp_path: Path) -> None:
     ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     with serving(tmp_path / "state", before=ignore) as server:
         server.process.send_signal(signal.SIGHUP)

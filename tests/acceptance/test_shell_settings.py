@@ -49,20 +49,20 @@ def seen(gate: LocalGate) -> list[Any]:
 EXPECTED = [3, 4, "email:alice@example.com"]
 
 
-def test_the_embedded_gate(gate: LocalGate, tmp_path: Path) -> None:
+def test_embedded_gate_uses_the_settings(gate: LocalGate, tmp_path: Path) -> None:
     assert seen(gate) == EXPECTED
     with LocalGate(settings=Settings(state=tmp_path / "other")) as plain:
         assert seen(plain) == [1, 2, "email:alice+news@example.com"]
 
 
-def test_two_spellings_of_one_mailbox_meet(gate: LocalGate) -> None:
+def test_two_spellings_of_one_mailbox_are_one_key(gate: LocalGate) -> None:
     first = gate.intercept(Call("mira", "send_email", MAIL))
     assert gate.complete("mira", id=first.id).ok
     other = gate.intercept(Call("doug", "send_email", {**MAIL, "to": "alice@example.com"}, pause=True))
     assert not other.proceed
 
 
-def test_they_stay_when_the_rules_file_is_read_again(gate: LocalGate) -> None:
+def test_settings_stay_when_the_rules_file_is_read_again(gate: LocalGate) -> None:
     rules = gate.rules
     assert rules.path is not None
     rules.path.write_text(json.dumps({"rules": [{"tier": 1, "tool": "nothing_else"}]}))
@@ -74,7 +74,7 @@ def test_they_stay_when_the_rules_file_is_read_again(gate: LocalGate) -> None:
     assert seen(gate) == EXPECTED
 
 
-def test_the_server(config: Path, tmp_path: Path) -> None:
+def test_server_uses_the_settings(config: Path, tmp_path: Path) -> None:
     environ = {"CALLOSUM_CONFIG": str(config)}
     with serving(tmp_path / "served", environ=environ) as server:
         for params, tier in ((REMOVES, 3), (PUSHES, 4)):
@@ -84,7 +84,7 @@ def test_the_server(config: Path, tmp_path: Path) -> None:
         assert mailed["contextKey"] == "email:alice@example.com"
 
 
-def test_the_commands(config: Path, tmp_path: Path) -> None:
+def test_commands_use_the_settings(config: Path, tmp_path: Path) -> None:
     state = tmp_path / "told"
     asked = ("explain", "Bash", json.dumps(REMOVES), "--cwd", "/w", "--json", "--config", str(config))
     shown = run(state, *asked)
@@ -95,7 +95,7 @@ def test_the_commands(config: Path, tmp_path: Path) -> None:
     assert found[0]["keys"][0]["key"] == "email:alice@example.com", shown
 
 
-def test_the_guard_watches_the_port_that_is_set() -> None:
+def test_guard_protects_the_configured_port() -> None:
     asks = {"command": "curl -X POST localhost:8123/approvals/1"}
     usual = {"command": "curl -X POST localhost:7700/approvals/1"}
 

@@ -86,7 +86,7 @@ def state(tmp_path: Path) -> Path:
     return state
 
 
-def test_none_is_left_out() -> None:
+def test_every_command_is_tested() -> None:
     commands = {one.callback.__name__ for one in app.registered_commands if one.callback}
     for group in app.registered_groups:
         assert group.typer_instance is not None
@@ -99,7 +99,7 @@ def test_none_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_with_pipes(state: Path, name: str) -> None:
+def test_command_runs_with_pipes(state: Path, name: str) -> None:
     words, code, says = SAYS[name]
     done = run(state, *name.split(), *words.split(), env={"HOME": str(state.parent)}, program=STARTED)
     assert (done.returncode, says in done.stdout + done.stderr) == (code, True), done
@@ -107,7 +107,7 @@ def test_with_pipes(state: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AT_TERMINAL)
-def test_at_a_terminal(state: Path, name: str) -> None:
+def test_command_runs_at_a_terminal(state: Path, name: str) -> None:
     words, says = AT_TERMINAL[name]
     with LocalGate(state) as gate:
         call, lost = (gate.intercept(one).id for one in (PAYMENT, MAIL))
@@ -116,14 +116,14 @@ def test_at_a_terminal(state: Path, name: str) -> None:
     assert (shown.code, says in shown.text) == (0, True), shown
 
 
-def test_over_stdio(state: Path) -> None:
+def test_stdio_command_answers(state: Path) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "intercept", "params": {"instance": "mira", "tool": "read"}}
     done = run(state, "stdio", text=json.dumps(asked) + "\n", program=STARTED)
     assert (done.returncode, json.loads(done.stdout)["result"]["proceed"]) == (0, True), done
 
 
 @pytest.mark.parametrize("behind", [(), ("--", *SERVER)], ids=["alone", "wrapped"])
-def test_over_mcp(state: Path, behind: tuple[str, ...]) -> None:
+def test_mcp_commands_answer(state: Path, behind: tuple[str, ...]) -> None:
     if behind:
         behind = (*behind, str(state.parent / "log.jsonl"))
     with serving(state) as server:

@@ -133,7 +133,7 @@ def until(true: Callable[[], bool]) -> None:
         select.select([], [], [], 0.02)
 
 
-def test_two_children_on_one_folder_stand_in_each_others_way(state: Path) -> None:
+def test_two_children_on_one_folder_conflict(state: Path) -> None:
     with child(state) as mira, child(state) as doug, LocalGate(state) as embedded:
         first = mira.ask("intercept", **pay("mira"))
         assert first["proceed"] is True
@@ -162,7 +162,7 @@ def test_a_wait_holds_up_no_other_request(state: Path) -> None:
         assert answer["lease"]["token"] == answer["id"]
 
 
-def test_a_lease_of_a_child_that_was_killed_runs_out(state: Path) -> None:
+def test_lease_of_a_killed_child_expires(state: Path) -> None:
     with child(state, CALLOSUM_LEASE_TTL="4") as mira, child(state) as doug:
         lost = mira.ask("intercept", **pay("mira"))
         mira.process.kill()
@@ -176,7 +176,7 @@ def test_a_lease_of_a_child_that_was_killed_runs_out(state: Path) -> None:
             assert again.ask("complete", instance="mira", id=lost["id"])["late"] is True
 
 
-def test_the_input_ends_in_the_middle_of_a_line(state: Path) -> None:
+def test_input_that_ends_within_a_line_is_handled(state: Path) -> None:
     with child(state) as mira:
         mira.send("health")
         mira.write(b'{"jsonrpc": "2.0", "id": 2, "method": "intercept", "params": {"instance": "mira", "tool": "pa')
@@ -189,7 +189,7 @@ def test_the_input_ends_in_the_middle_of_a_line(state: Path) -> None:
             assert embedded.entries() == []
 
 
-def test_a_request_that_waits_is_answered_after_the_end_of_the_input(state: Path) -> None:
+def test_waiting_request_is_answered_after_the_end_of_the_input(state: Path) -> None:
     with child(state) as mira, child(state) as doug:
         doug.ask("lock", instance="doug", contextKey="payment:globex")
         mira.send("intercept", **pay("mira", wait=60))
@@ -200,7 +200,7 @@ def test_a_request_that_waits_is_answered_after_the_end_of_the_input(state: Path
         assert mira.process.wait(LIMIT) == 0
 
 
-def test_sigterm_lets_it_answer_what_it_has_taken(state: Path) -> None:
+def test_child_answers_accepted_requests_after_sigterm(state: Path) -> None:
     with child(state) as mira, child(state) as doug:
         doug.ask("lock", instance="doug", contextKey="payment:globex")
         waits = mira.send("intercept", **pay("mira", wait=60))
@@ -228,7 +228,7 @@ def test_a_second_sigterm_does_not_wait(state: Path) -> None:
         assert mira.process.returncode == -signal.SIGTERM
 
 
-def test_it_ends_quietly_when_nobody_reads_any_more(state: Path) -> None:
+def test_child_ends_quietly_when_its_output_is_closed(state: Path) -> None:
     """The host is gone; its call that waits gets no lease that nobody would ever end."""
     with child(state) as mira, child(state) as doug:
         doug.ask("lock", instance="doug", contextKey="payment:globex")
@@ -241,7 +241,7 @@ def test_it_ends_quietly_when_nobody_reads_any_more(state: Path) -> None:
         assert doug.ask("status")["locks"] == []
 
 
-def test_endless_and_broken_lines_leave_it_at_work(state: Path) -> None:
+def test_endless_and_malformed_lines_do_not_stop_the_child(state: Path) -> None:
     with child(state) as mira:
         for _ in range(60):
             mira.write(b"x" * 1_000_000)
@@ -255,7 +255,7 @@ def test_endless_and_broken_lines_leave_it_at_work(state: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
-def test_a_full_disk_is_told_and_the_child_goes_on_when_there_is_room(state: Path) -> None:
+def test_full_disk_is_reported_and_the_child_continues_once_there_is_space(state: Path) -> None:
     with child(state) as mira:
         assert mira.ask("intercept", **pay("mira", "first"))["proceed"] is True
         room = resource.prlimit(mira.process.pid, resource.RLIMIT_FSIZE)
@@ -268,7 +268,7 @@ def test_a_full_disk_is_told_and_the_child_goes_on_when_there_is_room(state: Pat
         assert [one["event"] for one in mira.ask("journal")["entries"]] == ["intercept", "intercept"]
 
 
-def test_a_store_that_is_not_ours_ends_it_at_the_start(state: Path) -> None:
+def test_store_of_another_program_ends_the_child_at_the_start(state: Path) -> None:
     (state / "gate.db").write_bytes(b"something else entirely, and long enough to be looked at" * 100)
     with child(state) as mira:
         code, out, said = mira.end()
@@ -276,7 +276,7 @@ def test_a_store_that_is_not_ours_ends_it_at_the_start(state: Path) -> None:
         assert b"gate.db" in said
 
 
-def test_broken_rules_and_settings_end_it_at_the_start(state: Path) -> None:
+def test_broken_rules_and_settings_end_the_child_at_the_start(state: Path) -> None:
     (state / "tiers.json").write_text("{")
     with child(state) as mira:
         code, out, said = mira.end()
@@ -287,7 +287,7 @@ def test_broken_rules_and_settings_end_it_at_the_start(state: Path) -> None:
 # --- a person's own program ---------------------------------------------------------------------------
 
 
-def test_an_agents_child_cannot_approve(state: Path) -> None:
+def test_child_of_an_agent_cannot_approve(state: Path) -> None:
     with child(state) as mira:
         asked = mira.ask("intercept", instance="mira", tool="gift", params={"to": "acme"})
         assert asked["verdict"] == "ask"
@@ -295,7 +295,7 @@ def test_an_agents_child_cannot_approve(state: Path) -> None:
         assert [one["id"] for one in mira.ask("approvals")["approvals"]] == [asked["id"]]
 
 
-def test_a_persons_program_can(state: Path) -> None:
+def test_program_of_a_person_can_approve(state: Path) -> None:
     with child(state) as mira:
         asked = mira.ask("intercept", instance="mira", tool="gift", params={"to": "acme"})
         with child(state, "--approver", program=(sys.executable, "-c", _ALONE)) as desk:
@@ -363,7 +363,7 @@ def same(shown: Any, real: Any, ids: dict[int, int]) -> bool:
     return bool(shown == real)
 
 
-def test_the_session_of_the_page_is_what_happens(tmp_path: Path) -> None:
+def test_example_session_of_the_page_matches_the_child(tmp_path: Path) -> None:
     pairs = example()
     assert len(pairs) >= 5
     ids: dict[int, int] = {}

@@ -169,7 +169,7 @@ def test_embedded_gate_acknowledges_nothing_that_went_into_a_removed_file(
 
 
 @pytest.mark.parametrize("change", LOGS)
-def test_connection_that_has_acknowledged_nothing_yet_notices_that_the_log_was_cut(
+def test_connection_without_acknowledgements_notices_a_truncated_log(
     gate: LocalGate, change: Callable[[Path], None]
 ) -> None:
     """It knows the log from the moment it was opened, not only from its first durable call."""
@@ -185,7 +185,7 @@ def test_connection_that_has_acknowledged_nothing_yet_notices_that_the_log_was_c
 
 
 @pytest.mark.parametrize("change", LOGS)
-def test_gate_that_opens_a_store_whose_log_was_cut_acknowledges_nothing(
+def test_gate_that_opens_a_store_with_a_truncated_log_acknowledges_nothing(
     gate: LocalGate, change: Callable[[Path], None]
 ) -> None:
     """Another gate keeps the log's index, so SQLite looks for pages behind the cut."""
@@ -249,7 +249,7 @@ def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 2000, 6 * 4120, 11 * 4120])
-def test_cut_in_a_log_that_began_anew_is_noticed(tmp_path: Path, cut: int) -> None:
+def test_truncation_of_a_restarted_log_is_noticed(tmp_path: Path, cut: int) -> None:
     """Behind its newest frames lie those of the log before, which say nothing of what was cut off."""
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
@@ -266,7 +266,7 @@ def test_cut_in_a_log_that_began_anew_is_noticed(tmp_path: Path, cut: int) -> No
             StoreScript(store).act("ana", "doc:plan", tier=4, durable=True)
 
 
-def test_frames_that_an_older_log_left_may_go(tmp_path: Path) -> None:
+def test_frames_left_by_an_older_log_may_be_removed(tmp_path: Path) -> None:
     """They are in the database. Cutting them off loses nothing, and so nothing is refused."""
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
@@ -281,7 +281,7 @@ def test_frames_that_an_older_log_left_may_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", LOGS)
-def test_low_tier_beside_a_refused_call_does_not_make_the_store_good(
+def test_low_tier_call_beside_a_refused_one_does_not_accept_the_store(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     """A server commits both in one transaction. Its newest entry is in the store, and what was lost is still missing."""
@@ -303,7 +303,7 @@ def test_low_tier_beside_a_refused_call_does_not_make_the_store_good(
             assert any(SAYS in problem for problem in second.check().problems)
 
 
-def test_receipt_of_a_refused_store_notes_no_entry(tmp_path: Path) -> None:
+def test_receipt_of_a_refused_store_records_no_entry(tmp_path: Path) -> None:
     """Another process may not have noticed yet; what it acknowledges would hide what is missing."""
     noticed, late = Receipt(tmp_path / "receipt"), Receipt(tmp_path / "receipt")
     for receipt in (noticed, late):
@@ -319,7 +319,7 @@ def test_receipt_of_a_refused_store_notes_no_entry(tmp_path: Path) -> None:
     assert noticed.entry == 9
 
 
-def test_truncated_receipt_is_made_anew_and_a_foreign_one_must_be_accepted(tmp_path: Path) -> None:
+def test_truncated_receipt_is_recreated_and_a_foreign_one_must_be_accepted(tmp_path: Path) -> None:
     file, receipt = tmp_path / "gate.db", tmp_path / "gate.db.receipt"
     with closing(SqliteStore(file)) as store:
         StoreScript(store).act("mira", "doc:plan", tier=4, durable=True)
@@ -371,7 +371,7 @@ def test_store_restore_replaces_the_database_and_accepts_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"somebody's notes\n" * 100])
-def test_store_restore_refuses_what_is_no_backup(tmp_path: Path, content: bytes) -> None:
+def test_store_restore_refuses_files_that_are_no_backup(tmp_path: Path, content: bytes) -> None:
     with LocalGate(settings=settings(tmp_path)) as gate:
         id = lease(gate).id
     (tmp_path / "notes").write_bytes(content)
@@ -385,7 +385,7 @@ def test_store_restore_refuses_what_is_no_backup(tmp_path: Path, content: bytes)
 # --- faults that pass ---------------------------------------------------------------------------------------------------
 
 
-def test_too_few_file_descriptors_once_leave_no_trace(tmp_path: Path) -> None:
+def test_temporary_lack_of_file_descriptors_leaves_no_trace(tmp_path: Path) -> None:
     """However many there are when they run out: afterwards all calls are taken, and none was recorded without an answer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for free in range(8):
@@ -524,7 +524,7 @@ def _work_while_connections_are_closed(file: Path) -> None:
     assert store.check().problems == ()
 
 
-def test_connections_are_closed_under_no_thread_that_uses_them(tmp_path: Path) -> None:
+def test_connection_is_never_closed_while_a_thread_uses_it(tmp_path: Path) -> None:
     """In a process of its own: a statement that is freed while it runs ends the process."""
     process = multiprocessing.get_context("spawn").Process(
         target=_work_while_connections_are_closed, args=(tmp_path / "gate.db",)

@@ -50,7 +50,7 @@ def lasts(gate: LocalGate, key: str) -> float:
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR])
 @pytest.mark.parametrize("leased", [True, False])
-def test_process_whose_clock_jumped_moves_nobody_elses_leases(tmp_path: Path, off: float, *, leased: bool) -> None:
+def test_process_whose_clock_jumped_moves_no_other_leases(tmp_path: Path, off: float, *, leased: bool) -> None:
     with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
         if leased:
             assert gate.lock("mira", "doc:plan", 4, 60.0).acquired

@@ -161,7 +161,9 @@ def _copy_until_killed(source: Settings, target: Settings, at: int, after: bool)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_again_and_again_it_comes_to_its_end(places: Places, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_copy_that_is_killed_repeatedly_is_completed(
+    places: Places, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """Each process copies a little more before ``kill -9``; the last one verifies that nothing is missing or twice."""
     for module in ("sqlite", "postgres", "redis"):
         monkeypatch.setattr(f"callosum.stores.{module}.export.PAGE", 40)
@@ -186,7 +188,7 @@ def test_killed_again_and_again_it_comes_to_its_end(places: Places, monkeypatch:
 # --- comparing --------------------------------------------------------------------------------------
 
 
-def test_a_difference_is_found_and_told(places: Places) -> None:
+def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
     """The control of the comparison: whatever is changed in the copy by hand, the next run sees it and mends it."""
     source, target = places.filled("postgresql"), places.fresh("sqlite")
     with carried(source, target) as (from_, to):
@@ -210,7 +212,7 @@ def test_a_difference_is_found_and_told(places: Places) -> None:
             assert copied.mended > 0, damage
 
 
-def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said) -> None:
+def test_source_that_changes_is_not_verified(places: Places, said: Said) -> None:
     """And once its writers have stopped, the same command brings the rest. Until then the copy is no store for a gate."""
     source, target = places.filled("sqlite"), places.fresh("redis")
     with closing(open_store(source)) as store, carried(source, target) as (from_, to):
@@ -236,7 +238,7 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_source_has_let_go_goes_from_the_copy_too(places: Places, kind: str) -> None:
+def test_data_removed_from_the_source_is_removed_from_the_copy(places: Places, kind: str) -> None:
     """Between two runs its gate rotated the journal, forgot marks and digests, and ended actions."""
     source, target = places.filled("sqlite"), places.fresh(kind)
     with carried(source, target) as (from_, to):
@@ -283,7 +285,7 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_two_namespaces_at_one_moment_are_refused_where_they_cannot_be_held(places: Places, kind: str) -> None:
+def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_them(places: Places, kind: str) -> None:
     """A Redis Cluster has a clock a namespace; neither entry is lost in silence."""
     one, other = (EntryRecord(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
     with carried(places.fresh(kind)) as (to,):
@@ -299,7 +301,7 @@ def test_two_namespaces_at_one_moment_are_refused_where_they_cannot_be_held(plac
 # --- the command, and what goes on --------------------------------------------------------------------
 
 
-def test_the_command_all_the_way_round(places: Places) -> None:
+def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) -> None:
     """SQLite, PostgreSQL, Redis and back: leases, questions and tokens are what they were; no password is shown."""
     chain = [places.fresh(kind) for kind in ("sqlite", "postgresql", "redis", "sqlite")]
     chain[1] = Settings(state=places.state, store=chain[1].store.replace("callosum@", "callosum:geheim@"))
@@ -326,7 +328,7 @@ def test_the_command_all_the_way_round(places: Places) -> None:
         assert after.lease.token > locked.lease.token
 
 
-def test_what_the_command_says_of_a_store_it_cannot_use(places: Places, said: Said) -> None:
+def test_command_reports_a_store_it_cannot_use(places: Places, said: Said) -> None:
     """A sentence and an exit code; the password is masked even where the driver quotes it."""
     full = places.filled("sqlite")
     cases: list[tuple[tuple[str, ...], int]] = [

@@ -17,8 +17,12 @@ from tests.support.redis_server import RedisServer
 
 
 @pytest.mark.parametrize("source_kind", ["sqlite", "cluster"])
-def test_all_namespaces_go_and_come(tmp_path: Path, servers: list[RedisServer], source_kind: str) -> None:  # noqa: F811
-    """There and back again, and the same is there."""
+def test_copy_to_a_cluster_has_all_namespaces(
+    tmp_path: Path,
+    servers: list[RedisServer],  # noqa: F811
+    source_kind: str,
+) -> None:
+    """Copy a store to a cluster and back, and compare the contents."""
     names = ("first", "there", "back")
     kinds = ("sqlite", "cluster", "sqlite") if source_kind == "sqlite" else ("cluster", "sqlite", "cluster")
     chain = [

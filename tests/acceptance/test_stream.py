@@ -234,7 +234,7 @@ def test_readers_see_what_gates_of_other_processes_decide(state: Path) -> None:
 
 
 @pytest.mark.parametrize("ring", [64, 16_384])
-def test_a_connection_that_is_lost_again_and_again_misses_nothing(state: Path, ring: int) -> None:
+def test_reader_that_reconnects_repeatedly_misses_nothing(state: Path, ring: int) -> None:
     """The reader hangs up in the middle of what it is sent, while two processes write; so does the server, once.
 
     From a small ring a reader that is there may be too slow to take everything, but not the decisions.
@@ -266,7 +266,7 @@ def test_a_connection_that_is_lost_again_and_again_misses_nothing(state: Path, r
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_who_stops_reading_is_cut_off_and_costs_no_memory(state: Path, loop: str) -> None:
+def test_reader_that_stops_reading_is_disconnected_and_takes_no_memory(state: Path, loop: str) -> None:
     with Server(state, loop=loop, interval=0.0, ring=200, size=200_000, stall=0.3) as server:
         reads = Reader(server.port, "llm.token")
         stuck = [Reader(server.port, "llm.token", small=True) for _ in range(10)]
@@ -299,7 +299,7 @@ def _lost(reader: Reader) -> list[int]:
     return [event.data["count"] for event in reader.seen if event.type == "stream.dropped"]
 
 
-def test_a_slow_reader_gets_every_decision_and_is_told_of_the_rest(state: Path) -> None:
+def test_slow_reader_gets_every_decision_and_a_count_of_lost_events(state: Path) -> None:
     with Server(state, ring=100) as server:
         slow = Reader(server.port, small=True)
         workers = [Worker(state, f"s{me}", 400) for me in range(2)]
@@ -313,7 +313,7 @@ def test_a_slow_reader_gets_every_decision_and_is_told_of_the_rest(state: Path) 
         slow.close()
 
 
-def test_closing_ends_the_answer_in_order(state: Path) -> None:
+def test_closing_ends_the_response_cleanly(state: Path) -> None:
     with Server(state) as server:
         reader = Reader(server.port)
         server.close()
@@ -324,7 +324,7 @@ def test_closing_ends_the_answer_in_order(state: Path) -> None:
         reader.close()
 
 
-def test_many_readers_of_one_thing_are_served(state: Path) -> None:
+def test_many_readers_of_one_stream_are_served(state: Path) -> None:
     with Server(state) as server, LocalGate(settings=Settings(state=state, rules=state / "rules.json")) as gate:
         readers = [Reader(server.port, "safety.blocked") for _ in range(200)]
         ids = [f"{gate.intercept(Call('mira', 'never', {'on': str(number)})).id}.1" for number in range(3)]

@@ -52,7 +52,7 @@ def files(state: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in state.iterdir() if path.name.endswith(".json")}
 
 
-def test_a_proposal_is_shown_pasted_and_then_the_same_calls_are_paused_no_more(state: Path, tmp_path: Path) -> None:
+def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path, tmp_path: Path) -> None:
     assert work(state) == ["confirm"] * 6
     before = files(state)
     shown = run(state, "rules", "suggest")
@@ -98,7 +98,7 @@ def test_a_proposal_is_shown_pasted_and_then_the_same_calls_are_paused_no_more(s
         (["--min", "1"], 2),
     ],
 )
-def test_options(state: Path, words: list[str], code: int) -> None:
+def test_options_change_the_proposals(state: Path, words: list[str], code: int) -> None:
     work(state)
     shown = run(state, "rules", "suggest", *words)
     assert shown.returncode == code, shown
@@ -108,14 +108,14 @@ def test_options(state: Path, words: list[str], code: int) -> None:
         assert bool(json.loads(as_json.stdout)["suggestions"]) is not bool(code)
 
 
-def test_where_nothing_was_ever_decided_nothing_is_made(state: Path) -> None:
+def test_suggest_without_a_store_creates_nothing(state: Path) -> None:
     shown = run(state, "rules", "suggest")
     assert (shown.returncode, shown.stdout) == (1, "Nothing has been decided here yet.\n")
     assert json.loads(run(state, "rules", "suggest", "--json").stdout)["suggestions"] == []
     assert not state.exists()
 
 
-def test_broken_rules_are_named_with_their_place(state: Path) -> None:
+def test_broken_rules_are_reported_with_their_path(state: Path) -> None:
     work(state, count=1)
     (state / "tiers.json").write_text('{"rules": [{"tier": 7, "tool": "x"}]}')
     shown = run(state, "rules", "suggest")
@@ -123,7 +123,7 @@ def test_broken_rules_are_named_with_their_place(state: Path) -> None:
     assert "rules[0].tier" in shown.stderr
 
 
-def test_what_sessions_wrote_is_harmless_on_a_terminal(state: Path) -> None:
+def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
     hostile = 'andy [bold red]x[/] \x1b[2J\x07\u202e\u009b31m "], "tier": 0'
     work(state, target=hostile)
     shown = at_terminal(state, "rules", "suggest")
@@ -137,7 +137,7 @@ def test_what_sessions_wrote_is_harmless_on_a_terminal(state: Path) -> None:
     assert "target" not in rule["params"]  # what cannot be seen is not named in a rule
 
 
-def test_entries_that_were_rotated_away_count_too(state: Path) -> None:
+def test_rotated_entries_count_too(state: Path) -> None:
     work(state)
     assert len(run(state, "rules", "suggest").stdout) > 0
     with LocalGate(state) as gate:

@@ -188,7 +188,7 @@ def test_renewal_that_cannot_be_confirmed_names_its_action(gate: LocalGate, disk
     assert caught.value.id == decision.id
 
 
-def test_guard_does_not_run_what_could_not_be_confirmed(gate: LocalGate, disk: Disk) -> None:
+def test_guard_does_not_run_an_unconfirmed_call(gate: LocalGate, disk: Disk) -> None:
     disk.broken = True
     with pytest.raises(GateUnavailable), guard(gate, delete("mira")):
         pytest.fail("it ran")
@@ -200,7 +200,7 @@ def test_guard_does_not_run_what_could_not_be_confirmed(gate: LocalGate, disk: D
 
 
 @pytest.mark.parametrize("crowd", [1, 8])
-def test_server_takes_back_what_could_not_be_confirmed(gate: LocalGate, disk: Disk, tmp_path: Path, crowd: int) -> None:
+def test_server_takes_back_an_unconfirmed_decision(gate: LocalGate, disk: Disk, tmp_path: Path, crowd: int) -> None:
     faults: list[Exception] = []
 
     def ask(number: int) -> None:
@@ -278,7 +278,7 @@ class Pipe:
         self.left.clear()
 
 
-def test_child_on_pipes_takes_back_what_could_not_be_confirmed(gate: LocalGate, disk: Disk) -> None:
+def test_child_on_pipes_takes_back_an_unconfirmed_decision(gate: LocalGate, disk: Disk) -> None:
     disk.broken = True
     asked = {"instance": "mira", "tool": "delete_repository", "params": DELETE}
     pipe = Pipe({"id": 1, "method": "intercept", "params": asked})
@@ -357,7 +357,7 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
         assert caught.value.id == lock.id
 
 
-def test_redis_that_is_away_has_made_no_change(own_redis: RedisServer, tmp_path: Path) -> None:
+def test_unreachable_redis_has_made_no_change(own_redis: RedisServer, tmp_path: Path) -> None:
     """The negative control: nothing was sent, so nothing can be in force."""
     with gate_over(RedisStore(own_redis.url()), tmp_path) as gate:
         own_redis.stop()

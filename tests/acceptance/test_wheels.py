@@ -52,7 +52,7 @@ def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path, monkeypat
         assert hashlib.sha256((built / name).read_bytes()).hexdigest() == digest
 
 
-def test_wheel_of_a_platform_holds_the_client_of_that_platform_alone(built: Path) -> None:
+def test_wheel_of_a_platform_holds_only_the_client_of_that_platform(built: Path) -> None:
     from release.client import PLATFORMS  # noqa: PLC0415
 
     clients = {}

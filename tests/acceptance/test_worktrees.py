@@ -102,7 +102,7 @@ def test_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(worktree._known) <= 8
 
 
-def test_worktree_given_by_the_host_is_kept(tmp_path: Path) -> None:
+def test_worktree_reported_by_the_host_is_kept(tmp_path: Path) -> None:
     said = Call("a", "Bash", cwd=str(tmp_path), worktree=Worktree("/r", "/r"))
     assert located(said) is said
     bare = Call("a", "Bash")
@@ -170,7 +170,7 @@ def test_sessions_in_worktrees_do_not_conflict_through_a_server(repository: Path
         ("/r", "worktree"),
     ],
 )
-def test_malformed_worktree_is_refused_with_its_place(served: Any, said: Any, at: str) -> None:
+def test_malformed_worktree_is_refused_with_its_field(served: Any, said: Any, at: str) -> None:
     call = {"instance": "c", "tool": "Bash", "params": {"command": "ls"}, "cwd": "/r", "worktree": said}
     answer = served.ask("POST", "/intercept", call)
     assert (answer.status, answer.body["at"]) == (400, at)

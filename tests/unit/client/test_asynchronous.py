@@ -37,7 +37,7 @@ def peer(**more: Script) -> Peer:
     return Peer(by_target(**{**scripts, **more}))
 
 
-def test_every_method() -> None:
+def test_every_method_of_the_client_has_a_coroutine() -> None:
     async def main() -> None:
         with peer() as gate:
             async with AsyncCallosumClient(gate.url, deadline=5) as client:
@@ -61,7 +61,7 @@ def test_every_method() -> None:
     run(main)
 
 
-def test_without_a_gate() -> None:
+def test_client_without_a_gate_decides_by_the_fallback() -> None:
     async def main() -> None:
         url = f"http://127.0.0.1:{free_port()}"
         async with AsyncCallosumClient(url, deadline=0.02, fallback={"look": 0}) as client:
@@ -75,7 +75,7 @@ def test_without_a_gate() -> None:
     run(main)
 
 
-def test_calls_that_wait_do_not_keep_the_report_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_calls_do_not_delay_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report ends their waiting; with one pool for all it would stand behind them."""
     monkeypatch.setattr(module, "THREADS", 2)
     free = threading.Event()
@@ -100,7 +100,7 @@ def test_calls_that_wait_do_not_keep_the_report_away(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("proceed", [True, False])
-def test_a_decision_for_nobody_is_withdrawn(proceed: bool) -> None:
+def test_decision_for_a_cancelled_call_is_withdrawn(proceed: bool) -> None:
     free = threading.Event()
     done = threading.Event()
     answer = DECISION if proceed else {**DECISION, "proceed": False, "verdict": "block"}
@@ -137,7 +137,7 @@ def test_a_decision_for_nobody_is_withdrawn(proceed: bool) -> None:
     run(main)
 
 
-def test_closing_ends_what_waits() -> None:
+def test_closing_ends_waiting_calls() -> None:
     async def main() -> None:
         with peer(intercept=hang) as gate:
             client = AsyncCallosumClient(gate.url, deadline=5)
@@ -151,7 +151,7 @@ def test_closing_ends_what_waits() -> None:
     run(main)
 
 
-def test_the_loop_goes_on_meanwhile() -> None:
+def test_event_loop_keeps_running_during_a_request() -> None:
     free = threading.Event()
 
     def slow(request: Request) -> None:
@@ -169,7 +169,7 @@ def test_the_loop_goes_on_meanwhile() -> None:
     run(main)
 
 
-def test_events() -> None:
+def test_events_are_streamed() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
     script = says(head + b"id: 1\ndata: 1\n\nid: 2\ndata: 2\n\n", then=hang)
 
@@ -198,7 +198,7 @@ def test_events() -> None:
     run(main)
 
 
-def test_a_stream_that_is_opened_for_nobody_is_closed() -> None:
+def test_stream_opened_for_a_cancelled_reader_is_closed() -> None:
     free = threading.Event()
     left = threading.Event()
 

@@ -89,14 +89,14 @@ def quick(client: CallosumClient) -> CallosumClient:
 # --- the face ---------------------------------------------------------------------------------------------
 
 
-def test_it_has_the_gates_face() -> None:
+def test_client_has_the_methods_of_the_gate() -> None:
     for name, method in inspect.getmembers(Gate, inspect.isfunction):
         if not name.startswith("_"):
             own = inspect.signature(getattr(CallosumClient, name))
             assert str(own) == str(inspect.signature(method)), name
 
 
-def test_the_async_client_takes_what_the_other_takes() -> None:
+def test_async_client_takes_the_same_arguments() -> None:
     taken = set(inspect.signature(CallosumClient).parameters) - {"url"}
     assert set(ClientOptions.__annotations__) == taken
     public = {name for name, _ in inspect.getmembers(CallosumClient, inspect.isfunction) if not name.startswith("_")}
@@ -108,13 +108,13 @@ def test_the_async_client_takes_what_the_other_takes() -> None:
 @pytest.mark.parametrize(
     "bad", [{"url": "ftp://x"}, {"deadline": 0}, {"deadline": float("nan")}, {"token": "a b"}, {"fallback": {"x": 9}}]
 )
-def test_what_cannot_be_used(bad: dict[str, Any]) -> None:
+def test_invalid_arguments_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         CallosumClient(**bad)
     assert caught.value.at == next(iter(bad))
 
 
-def test_where_and_who_from_the_environment(
+def test_environment_names_the_gate_and_the_session(
     clients: Callable[..., CallosumClient], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert clients().url == URL == "http://127.0.0.1:7700"
@@ -129,7 +129,7 @@ def test_where_and_who_from_the_environment(
 # --- what is sent and what comes back ---------------------------------------------------------------------
 
 
-def test_intercept(clients: Callable[..., CallosumClient]) -> None:
+def test_intercept_sends_the_call_and_returns_the_decision(clients: Callable[..., CallosumClient]) -> None:
     with Peer(replies({**DECISION, "contextKeys": ["doc:plan"], "rule": "r", "lease": LEASE})) as peer:
         client = quick(clients(peer.url))
         call = Call("mira", "mail", MappingProxyType({"to": "a", "odd": object()}), session="s", host=Host(1, 2.5, "m"))
@@ -153,7 +153,7 @@ def test_intercept(clients: Callable[..., CallosumClient]) -> None:
         assert ids[2] == "c-1"
 
 
-def test_a_no_is_a_value(clients: Callable[..., CallosumClient]) -> None:
+def test_refused_call_is_returned_and_not_raised(clients: Callable[..., CallosumClient]) -> None:
     conflict = {
         "kind": "held",
         "instance": "doug",
@@ -212,7 +212,7 @@ ACTS: dict[str, tuple[Callable[[CallosumClient], Any], str, str, Any]] = {
 
 
 @pytest.mark.parametrize(("act", "method", "target", "body"), ACTS.values(), ids=ACTS)
-def test_what_answers_with_a_report(
+def test_operations_that_return_a_report(
     clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], method: str, target: str, body: Any
 ) -> None:
     with Peer(replies({**REPORT, "lease": LEASE, "note": "late"})) as peer:
@@ -224,7 +224,7 @@ def test_what_answers_with_a_report(
         assert body is not None or request.body == b""
 
 
-def test_lock(clients: Callable[..., CallosumClient]) -> None:
+def test_lock_is_taken_and_released(clients: Callable[..., CallosumClient]) -> None:
     with Peer(replies({"acquired": True, "lease": LEASE, "id": 7})) as peer:
         result = clients(peer.url).lock("mira", "k:1", 4, 20, namespace="n")
         assert result.acquired
@@ -235,7 +235,7 @@ def test_lock(clients: Callable[..., CallosumClient]) -> None:
         assert sent == {"instance": "mira", "contextKey": "k:1", "tier": 4, "ttl": 20, "namespace": "n"}
 
 
-def test_what_only_looks(clients: Callable[..., CallosumClient]) -> None:
+def test_read_operations(clients: Callable[..., CallosumClient]) -> None:
     entry = {"event": "intercept", "session": "mira", "seq": 5, "keys": [["doc:plan", "read"]], "outcome": "done"}
     approval = {"id": 7, "instance": "mira", "tool": "wipe", "tier": 4, "contextKey": None, "at": 1.5, "expires": 2.5}
     script = by_target(
@@ -281,12 +281,12 @@ def test_a_request_of_json_rpc_means_the_same_over_http(clients: Callable[..., C
         ]  # fmt: skip
 
 
-def test_health_of_a_gate_that_is_not_well(clients: Callable[..., CallosumClient]) -> None:
+def test_health_of_a_failing_gate_is_returned(clients: Callable[..., CallosumClient]) -> None:
     with Peer(replies({"status": "unavailable", "version": "1", "store": "no disk"}, 503)) as peer:
         assert clients(peer.url).health()["store"] == "no disk"
 
 
-def test_many_events_go_in_pages(clients: Callable[..., CallosumClient]) -> None:
+def test_many_events_are_sent_in_pages(clients: Callable[..., CallosumClient]) -> None:
     with Peer(lambda request: request.reply({"accepted": len(request.json)})) as peer:
         assert quick(clients(peer.url)).emit(*({"type": "x"} for _ in range(2500))) == 2500
         assert [len(request.json) for request in peer.seen] == [1000, 1000, 500]
@@ -376,7 +376,7 @@ def test_params_that_json_cannot_hold_are_summarised(clients: Callable[..., Call
 
 
 @pytest.mark.parametrize(("act", "at"), BAD.values(), ids=BAD)
-def test_what_cannot_be_sent_names_the_field(
+def test_unsendable_value_is_refused_with_its_field(
     clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], at: str
 ) -> None:
     with Peer() as peer:
@@ -387,7 +387,7 @@ def test_what_cannot_be_sent_names_the_field(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 421, 422])
-def test_what_the_gate_refuses_names_the_field(clients: Callable[..., CallosumClient], status: int) -> None:
+def test_refusal_of_the_gate_names_the_field(clients: Callable[..., CallosumClient], status: int) -> None:
     with Peer(replies(FAULT, status)) as peer:
         client = clients(peer.url, fallback={"mail": 0})
         for act in (lambda: client.intercept(MAIL), client.status, lambda: client.release("mira", "k")):
@@ -441,7 +441,7 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., Callosum
     ],
 )
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_may_happen_twice_is_sent_again_and_nothing_else(
+def test_only_repeatable_requests_are_sent_again(
     clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], count: int, kept: bool
 ) -> None:
     """The gate got the request and said nothing; then over a connection that was used before, too."""
@@ -470,13 +470,15 @@ def test_what_may_happen_twice_is_sent_again_and_nothing_else(
 
 
 @pytest.mark.parametrize("away", [replies({"error": "stopping"}, 503), replies({"error": "wait"}, 429)])
-def test_what_the_gate_did_nothing_with_is_sent_again(clients: Callable[..., CallosumClient], away: Script) -> None:
+def test_request_that_the_gate_did_not_process_is_sent_again(
+    clients: Callable[..., CallosumClient], away: Script
+) -> None:
     with Peer(away, replies(REPORT)) as peer:
         assert clients(peer.url).release("mira", "k").ok
         assert len(peer.seen) == 2
 
 
-def test_a_gate_that_comes_back_in_time(clients: Callable[..., CallosumClient]) -> None:
+def test_gate_that_returns_before_the_deadline_decides(clients: Callable[..., CallosumClient]) -> None:
     """What never reached it is sent again, whatever it is."""
     port = free_port()
     late: list[Peer] = []
@@ -490,7 +492,7 @@ def test_a_gate_that_comes_back_in_time(clients: Callable[..., CallosumClient]) 
         assert len(peer.seen) == 1
 
 
-def test_the_store_is_away(clients: Callable[..., CallosumClient]) -> None:
+def test_unreachable_store_is_reported(clients: Callable[..., CallosumClient]) -> None:
     """A clear error, no decision invented."""
     passing = Time()
     with Peer(replies(STORE, 503)) as peer:
@@ -513,7 +515,7 @@ def test_a_call_may_wait_longer_than_the_deadline(clients: Callable[..., Callosu
         assert clients(peer.url, deadline=0.1).intercept(Call("mira", "mail", wait=5)).proceed
 
 
-def test_nobody_there_is_not_waited_for(clients: Callable[..., CallosumClient]) -> None:
+def test_absent_gate_is_not_awaited(clients: Callable[..., CallosumClient]) -> None:
     passing = Time()
     client = clients(f"http://127.0.0.1:{free_port()}", deadline=1.0, sleep=passing.sleep, clock=passing)
     with pytest.raises(GateUnavailable):
@@ -521,7 +523,7 @@ def test_nobody_there_is_not_waited_for(clients: Callable[..., CallosumClient]) 
     assert passing.now <= 101
 
 
-def test_a_wait_that_is_cut_off_goes_on_with_what_is_left_of_it(clients: Callable[..., CallosumClient]) -> None:
+def test_interrupted_wait_continues_with_its_remaining_time(clients: Callable[..., CallosumClient]) -> None:
     passing = Time()
 
     def cut(request: Request) -> None:
@@ -559,7 +561,7 @@ def dead() -> str:
         (None, "look", 2, 3, False),
     ],
 )
-def test_the_table_decides(
+def test_fallback_table_decides_without_a_gate(
     clients: Callable[..., CallosumClient], dead: str, table: Any, tool: str, highest: int, tier: int, runs: bool
 ) -> None:
     client = clients(dead, deadline=0.02, fallback=table, highest=highest)
@@ -573,7 +575,7 @@ def test_the_table_decides(
         assert caught.value.__cause__ is not None
 
 
-def test_the_rest_has_no_fallback(clients: Callable[..., CallosumClient], dead: str) -> None:
+def test_other_operations_have_no_fallback(clients: Callable[..., CallosumClient], dead: str) -> None:
     client = clients(dead, deadline=0.02, fallback={"look": 0})
     for act in (client.status, lambda: client.complete("mira", id=7), lambda: client.lock("mira", "k"), client.health):
         with pytest.raises(GateUnavailable, match="cannot be asked"):
@@ -582,7 +584,7 @@ def test_the_rest_has_no_fallback(clients: Callable[..., CallosumClient], dead: 
         client.events()
 
 
-def test_a_closed_client_lets_nothing_through(clients: Callable[..., CallosumClient]) -> None:
+def test_closed_client_allows_nothing(clients: Callable[..., CallosumClient]) -> None:
     with Peer() as peer:
         client = clients(peer.url, fallback={"look": 0})
         client.intercept(LOOK)
@@ -604,7 +606,7 @@ def serve(port: int = 0, late: Script | None = None, table: Any = None) -> Peer:
     )
 
 
-def test_the_table_is_fetched_with_the_second_answer(clients: Callable[..., CallosumClient]) -> None:
+def test_fallback_table_is_fetched_with_the_second_response(clients: Callable[..., CallosumClient]) -> None:
     passing = Time()
     with serve() as peer:
         client = clients(peer.url, clock=passing, sleep=passing.sleep)
@@ -621,7 +623,7 @@ def test_the_table_is_fetched_with_the_second_answer(clients: Callable[..., Call
 
 
 @pytest.mark.parametrize("answer", [replies({"tools": {"look": 9}}), replies([]), replies(b"<html>", 404), close])
-def test_a_bad_table_is_no_table(clients: Callable[..., CallosumClient], answer: Script) -> None:
+def test_malformed_fallback_table_is_ignored(clients: Callable[..., CallosumClient], answer: Script) -> None:
     with Peer(by_target(intercept=replies(), fallback=answer)) as peer:
         client = clients(peer.url)
         for _ in range(3):
@@ -632,7 +634,7 @@ def test_a_bad_table_is_no_table(clients: Callable[..., CallosumClient], answer:
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_what_ran_without_the_gate_is_journalled_late(
+def test_calls_made_without_the_gate_are_journalled_late(
     clients: Callable[..., CallosumClient], tmp_path: Path, where: str
 ) -> None:
     port = free_port()
@@ -662,7 +664,7 @@ def test_what_ran_without_the_gate_is_journalled_late(
     assert state is None or lines_of(state) == []
 
 
-def test_a_short_lived_process_leaves_them_to_the_next(
+def test_short_lived_process_leaves_its_late_calls_to_the_next_one(
     clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
 ) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
@@ -676,7 +678,7 @@ def test_a_short_lived_process_leaves_them_to_the_next(
     "answer",
     [close, replies(b"<html>", 502), replies(STORE, 503), replies({"error": "no", "at": "Authorization"}, 401)],
 )
-def test_late_calls_outlast_a_gate_that_does_not_take_them(
+def test_late_calls_are_kept_if_the_gate_does_not_accept_them(
     clients: Callable[..., CallosumClient], dead: str, tmp_path: Path, answer: Script
 ) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
@@ -717,7 +719,9 @@ def test_a_late_call_that_the_gate_refuses_is_given_up(
     assert lines_of(tmp_path) == []
 
 
-def test_calls_of_others_are_left_to_them(clients: Callable[..., CallosumClient], dead: str, tmp_path: Path) -> None:
+def test_late_calls_of_other_instances_are_left_to_them(
+    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
+) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
         for name in ("mira", "doug"):
             client.intercept(Call(name, "look"))
@@ -734,7 +738,7 @@ def test_calls_of_others_are_left_to_them(clients: Callable[..., CallosumClient]
     assert [one["call"]["instance"] for one in lines_of(tmp_path)] == ["doug"]
 
 
-def test_what_is_in_memory_alone_is_offered_when_the_client_is_closed() -> None:
+def test_late_calls_held_only_in_memory_are_sent_when_the_client_is_closed() -> None:
     with serve() as peer:
         client = quick(CallosumClient(peer.url, fallback={"look": 0}))
         client._met = True
@@ -756,7 +760,7 @@ def test_a_slow_intake_of_late_calls_costs_no_more_than_the_deadline(dead: str, 
 # --- starting a gate --------------------------------------------------------------------------------------
 
 
-def test_a_gate_is_started_where_nobody_listens(clients: Callable[..., CallosumClient], tmp_path: Path) -> None:
+def test_gate_is_started_if_none_listens(clients: Callable[..., CallosumClient], tmp_path: Path) -> None:
     path = tmp_path / "gate.sock"
     started: list[Peer] = []
 
@@ -799,7 +803,7 @@ def stream(*events: str, then: Script = close) -> Script:
     return says(OPEN + "".join(f"{event}\n\n" for event in events).encode(), then=then)
 
 
-def test_events_go_on_after_a_lost_connection(clients: Callable[..., CallosumClient]) -> None:
+def test_events_continue_after_a_lost_connection(clients: Callable[..., CallosumClient]) -> None:
     first = stream('id: 1\nevent: safety.blocked\ndata: {"toolName": "wipe"}', "retry: 1")
     second = stream("id: 2\nevent: odd\ndata: no JSON", then=hang)
     with Peer(first, replies(b"", 502), close, second) as peer:
@@ -824,7 +828,7 @@ def test_events_go_on_after_a_lost_connection(clients: Callable[..., CallosumCli
         (says(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\n"), GateUnavailable),
     ],
 )
-def test_a_stream_that_does_not_open(
+def test_stream_that_cannot_be_opened_is_an_error(
     clients: Callable[..., CallosumClient], answer: Script, error: type[Exception]
 ) -> None:
     with Peer(answer) as peer:
@@ -836,7 +840,7 @@ def test_a_stream_that_does_not_open(
 
 
 @pytest.mark.parametrize("ends", ["stream", "client"])
-def test_a_stream_is_ended_from_another_thread(clients: Callable[..., CallosumClient], ends: str) -> None:
+def test_stream_can_be_ended_by_another_thread(clients: Callable[..., CallosumClient], ends: str) -> None:
     with Peer(stream("data: 1", then=hang)) as peer:
         client = clients(peer.url)
         events = client.events()
@@ -859,7 +863,7 @@ def test_a_stream_is_ended_from_another_thread(clients: Callable[..., CallosumCl
         events.close()
 
 
-def test_a_stream_that_waits_to_connect_again_is_ended(clients: Callable[..., CallosumClient]) -> None:
+def test_stream_that_waits_to_reconnect_can_be_ended(clients: Callable[..., CallosumClient]) -> None:
     with Peer(stream("retry: 9000", then=close)) as peer:
         events = clients(peer.url).events()
         waits = threading.Event()
@@ -881,7 +885,7 @@ def test_a_stream_that_waits_to_connect_again_is_ended(clients: Callable[..., Ca
 # --- secrets ----------------------------------------------------------------------------------------------
 
 
-def test_the_token_is_shown_nowhere(dead: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_token_is_never_shown(dead: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = "s3cret-t0ken"
     said: list[str] = []
@@ -901,7 +905,7 @@ def test_the_token_is_shown_nowhere(dead: str, caplog: pytest.LogCaptureFixture)
 # --- threads ----------------------------------------------------------------------------------------------
 
 
-def test_eight_threads_on_one_client(clients: Callable[..., CallosumClient]) -> None:
+def test_eight_threads_share_one_client(clients: Callable[..., CallosumClient]) -> None:
     def echo(request: Request) -> None:
         if request.target == "/intercept":
             if random.random() < 0.1:

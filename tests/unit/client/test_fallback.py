@@ -45,18 +45,18 @@ TABLE = {"Read": 0, "Write": 1, "message": 3, "wipe": 4, "Bash": 1, "mcp__box__e
         ("Write", [4], 1),
     ],
 )
-def test_the_tier_of_a_call(tool: Any, params: Any, tier: int) -> None:
+def test_table_gives_the_tier_of_a_call(tool: Any, params: Any, tier: int) -> None:
     assert tier_of(TABLE, tool, params) == tier
 
 
 @pytest.mark.parametrize("said", [0, 1, 2, 3, 4, 5, 2.5, "3", " 4 ", "12345678", "123456789", True, None, -1, [3], "x"])
-def test_what_a_call_says_of_itself_is_read_as_the_rules_read_it(said: Any) -> None:
+def test_hints_of_a_call_are_read_as_the_rules_read_them(said: Any) -> None:
     rules = RuleSet.parse(json.dumps({"rules": [{"tool": "look", "tier": 0}]}))
     call = Call("mira", "look", {"_tier": said})
     assert tier_of({"look": 0}, "look", call.params) == rules.classify(call).tier
 
 
-def test_every_shell_that_the_rules_know_is_one_here() -> None:
+def test_fallback_knows_every_shell_of_the_rules() -> None:
     shipped = json.loads((Path(__file__).parents[3] / "callosum/rules/tiers.json").read_text())
     named = {
         tool
@@ -83,13 +83,13 @@ def test_every_shell_that_the_rules_know_is_one_here() -> None:
         ("__", False),
     ],
 )
-def test_whether_a_tool_runs_whatever_it_is_given(tool: str, *, does: bool) -> None:
+def test_tools_that_run_any_command_are_recognised(tool: str, *, does: bool) -> None:
     assert runs_commands(tool) is does
     assert tier_of({tool: 1}, tool) == (3 if does else 1)
 
 
 @pytest.mark.parametrize("client", ["clients/javascript/callosum.js", "callosum/hosts/openclaw/tiers.js"])
-def test_every_client_takes_the_same_tools_for_shells(client: str) -> None:
+def test_every_client_treats_the_same_tools_as_shells(client: str) -> None:
     text = (Path(__file__).parents[3] / client).read_text("utf-8")
     (listed,) = re.findall(r"const SHELLS = new Set\(\s*`([^`]*)`\.split\(/\\s\+/\),?\s*\);", text)
     assert set(listed.split()) == SHELLS
@@ -111,7 +111,7 @@ def test_every_client_ships_the_same_table(client: str) -> None:
 
 
 @pytest.mark.parametrize("folder", [True, False])
-def test_before_there_is_a_table_the_hosts_reads_count_as_0_and_all_else_as_3(tmp_path: Path, folder: bool) -> None:
+def test_without_a_table_the_reads_of_hosts_are_tier_0_and_all_else_is_tier_3(tmp_path: Path, folder: bool) -> None:
     table = TierTable(None, str(tmp_path) if folder else None)
     assert [table.tier(tool) for tool in ("Read", "read_file", "Grep")] == [0, 0, 0]
     assert [table.tier(tool) for tool in ("reads", "Write", "message", "Bash", "mcp__x__read")] == [3] * 5
@@ -125,14 +125,14 @@ def write(path: Path, tools: object) -> Path:
     return path
 
 
-def test_a_table_that_is_given_comes_first(tmp_path: Path) -> None:
+def test_given_table_comes_first(tmp_path: Path) -> None:
     write(tmp_path / "fallback.json", {"look": 1})
     table = TierTable({"look": 2}, str(tmp_path))
     table.learn({"tools": {"look": 0}})
     assert (table.tier("look"), table.wanted()) == (2, False)
 
 
-def test_then_the_file_beside_the_gate_as_it_is_now(tmp_path: Path) -> None:
+def test_table_file_of_the_gate_comes_second_and_is_read_again(tmp_path: Path) -> None:
     table = TierTable(None, str(tmp_path))
     assert (table.tier("look"), table.wanted()) == (3, True)
     table.learn({"tools": {"look": 0}})
@@ -143,7 +143,7 @@ def test_then_the_file_beside_the_gate_as_it_is_now(tmp_path: Path) -> None:
     assert table.tier("look") == 2
 
 
-def test_a_file_that_is_named(tmp_path: Path) -> None:
+def test_named_table_file_is_used(tmp_path: Path) -> None:
     assert TierTable(write(tmp_path / "mine.json", {"look": 1}), None).tier("look") == 1
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_is_named(tmp_path: Path) -> None:
         '{"tools": {"look": true}}', '{"tools": {"look": "1"}}', '{"tools": {"look": 1.0}}', "[" * 100_000, "\udc80",
     ],
 )  # fmt: skip
-def test_a_bad_file_lets_nothing_through_that_it_should_not(
+def test_malformed_table_file_allows_nothing_risky(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "fallback.json"
@@ -168,7 +168,7 @@ def test_a_bad_file_lets_nothing_through_that_it_should_not(
     assert table.tier("look") == 0
 
 
-def test_a_table_without_end_is_refused(tmp_path: Path) -> None:
+def test_endless_table_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "fallback.json", {"look": 1, "x" * 4_000_000: 1})
     with pytest.raises(ValueError, match="longer"):
         load_table(tmp_path / "fallback.json")

@@ -10,7 +10,7 @@ from callosum.client.errors import BadResponse
 from callosum.client.http1 import ChunkedBody, read_head
 
 
-def test_a_head() -> None:
+def test_head_is_parsed() -> None:
     head = read_head(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nX-Odd:\t a: b \r\nEmpty:")
     assert (head.status, head.length, head.chunked, head.close) == (200, 12, False, False)
     assert head.headers == {b"content-length": b"12", b"x-odd": b"a: b", b"empty": b""}
@@ -30,7 +30,7 @@ def test_a_head() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1", 1, False, False),
     ],
 )
-def test_where_the_body_ends(lines: bytes, length: int | None, chunked: bool, close: bool) -> None:
+def test_end_of_the_body_is_found(lines: bytes, length: int | None, chunked: bool, close: bool) -> None:
     head = read_head(lines)
     assert (head.length, head.chunked, head.close) == (length, chunked, close)
 
@@ -61,13 +61,13 @@ def test_where_the_body_ends(lines: bytes, length: int | None, chunked: bool, cl
         b"HTTP/1.1 200 OK\r\nContent-Length:",
     ],
 )
-def test_what_is_refused(lines: bytes) -> None:
+def test_malformed_heads_are_refused(lines: bytes) -> None:
     with pytest.raises(BadResponse):
         read_head(lines)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_head_or_refused(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     for text in (data, b"HTTP/1.1 200 OK\r\n" + data):
         try:
             head = read_head(text)
@@ -76,7 +76,7 @@ def test_any_bytes_are_a_head_or_refused(data: bytes) -> None:
         assert 0 <= head.status <= 999
 
 
-def test_chunks() -> None:
+def test_chunks_are_joined() -> None:
     chunks = ChunkedBody()
     assert (
         chunks.feed(b'4\r\n{"a"\r\n3;name=x\r\n: 1\r\nA\r\n}         \r\n0\r\nTrailer: t\r\n') == b'{"a": 1}         '
@@ -86,14 +86,14 @@ def test_chunks() -> None:
     assert (chunks.done, chunks.rest) == (True, False)
 
 
-def test_what_comes_after_the_last_chunk_is_seen() -> None:
+def test_bytes_after_the_last_chunk_are_noticed() -> None:
     chunks = ChunkedBody()
     chunks.feed(b"0\r\n\r\nHTTP/1.1 200 OK")
     assert (chunks.done, chunks.rest) == (True, True)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.lists(st.integers(1, 30), min_size=1))
-def test_chunks_come_in_any_pieces(parts: list[bytes], cuts: list[int]) -> None:
+def test_chunks_arrive_in_any_pieces(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
     chunks = ChunkedBody()
     found = b""
@@ -113,6 +113,6 @@ def test_chunks_come_in_any_pieces(parts: list[bytes], cuts: list[int]) -> None:
         b"4;" + b"x" * 2000, b"a" * 2000, b"0\r\n" + b"t: x\r\n" * 20_000,
     ],
 )  # fmt: skip
-def test_chunks_that_are_refused(data: bytes) -> None:
+def test_malformed_chunks_are_refused(data: bytes) -> None:
     with pytest.raises(BadResponse):
         ChunkedBody().feed(data)

@@ -29,7 +29,7 @@ def modules(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["transport", "http1", "sse", "errors"])
-def test_the_transport_needs_little_of_the_standard_library(module: str) -> None:
+def test_transport_imports_little_of_the_standard_library(module: str) -> None:
     found = modules(f"import json, callosum.client.{module}")
     assert not found & {
         "msgspec",
@@ -45,12 +45,12 @@ def test_the_transport_needs_little_of_the_standard_library(module: str) -> None
 
 
 @pytest.mark.parametrize("module", ["fallback", "spool"])
-def test_deciding_alone_needs_no_more_than_the_standard_library(module: str) -> None:
+def test_fallback_imports_only_the_standard_library(module: str) -> None:
     found = modules(f"import callosum.client.{module}")
     assert not found & {"msgspec", "http.client", "asyncio", "callosum.redact", "callosum.model"}
 
 
-def test_the_client_brings_neither_rules_nor_stores() -> None:
+def test_client_imports_neither_rules_nor_stores() -> None:
     found = modules("from callosum.client import CallosumClient\nCallosumClient('unix:/tmp/none').close()")
     assert "msgspec" in found
     heavy = {
@@ -78,7 +78,7 @@ def test_the_client_brings_neither_rules_nor_stores() -> None:
     }  # fmt: skip
 
 
-def test_the_package_knows_its_names() -> None:
+def test_package_exports_its_names() -> None:
     from callosum import client  # noqa: PLC0415 - the module under test
 
     for name in client.__all__:

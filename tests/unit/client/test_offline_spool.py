@@ -65,7 +65,7 @@ def late(request: pytest.FixtureRequest, tmp_path: Path) -> ClientSpool:
 # --- both ways of keeping them ----------------------------------------------------------------------------
 
 
-def test_what_was_let_through_is_sent_once(late: ClientSpool) -> None:
+def test_spooled_call_is_sent_once(late: ClientSpool) -> None:
     assert not late.waiting()
     for number in range(3):
         late.let_through(call(number))
@@ -81,7 +81,7 @@ def test_what_was_let_through_is_sent_once(late: ClientSpool) -> None:
     }  # fmt: skip
 
 
-def test_nothing_is_lost_while_the_gate_is_away(late: ClientSpool) -> None:
+def test_nothing_is_lost_while_the_gate_is_unreachable(late: ClientSpool) -> None:
     gate = Gate(fails=2)
     for number in range(2):
         late.let_through(call(number))
@@ -136,7 +136,7 @@ def test_equal_calls_are_reported_oldest_first(late: ClientSpool) -> None:
     assert [one["outcome"] for one in gate.pages[0]] == ["failed", "done"]
 
 
-def test_a_report_of_a_call_that_was_not_noted_counts(late: ClientSpool) -> None:
+def test_report_of_a_call_that_is_not_in_the_spool_counts(late: ClientSpool) -> None:
     late.report(call(), "done")
     gate = Gate()
     late.flush(gate.post)
@@ -144,7 +144,7 @@ def test_a_report_of_a_call_that_was_not_noted_counts(late: ClientSpool) -> None
 
 
 @pytest.mark.parametrize("says_where", [True, False])
-def test_what_the_gate_refuses_does_not_hold_up_the_others(late: ClientSpool, says_where: bool) -> None:
+def test_record_that_the_gate_refuses_does_not_delay_others(late: ClientSpool, says_where: bool) -> None:
     gate = Gate(refuse=lambda one: one["call"]["params"]["n"] in (3, 7))
     gate.says_where = says_where
     for number in range(10):
@@ -203,7 +203,7 @@ def test_one_flush_at_a_time(late: ClientSpool) -> None:
     assert gate.numbers == [1]
 
 
-def test_from_many_threads(late: ClientSpool) -> None:
+def test_many_threads_share_one_spool(late: ClientSpool) -> None:
     gate = Gate()
     ready = threading.Barrier(4)
 
@@ -223,14 +223,14 @@ def test_from_many_threads(late: ClientSpool) -> None:
     assert sorted(gate.numbers) == list(range(100))
 
 
-def test_what_cannot_be_written_is_noted_all_the_same(late: ClientSpool) -> None:
+def test_record_that_cannot_be_written_stays_in_memory(late: ClientSpool) -> None:
     late.let_through({**call(), "instance": 5, "cwd": object(), "params": {"n": 1, "odd": object(), "\udc80": b"x"}})
     gate = Gate()
     late.flush(gate.post)
     assert gate.numbers == [1]
 
 
-def test_a_call_is_bounded(late: ClientSpool) -> None:
+def test_size_of_a_record_is_bounded(late: ClientSpool) -> None:
     late.let_through({**call(), "cwd": "x" * 1_000_000, "action": "a" * 1_000_000})
     gate = Gate()
     late.flush(lambda body, count: gate.pages.append(json.loads(body)["calls"]))
@@ -250,7 +250,7 @@ def test_the_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("are forgotten") == 1
 
 
-def test_what_comes_while_a_page_is_sent_stays() -> None:
+def test_record_added_while_a_page_is_sent_stays() -> None:
     late = ClientSpool(None)
     late.let_through(call(1))
     gate = Gate()
@@ -276,7 +276,7 @@ def _child(late: ClientSpool, told: Any) -> None:
 
 
 @FORKS
-def test_a_forked_child_sends_its_own() -> None:
+def test_forked_child_sends_only_its_own_records() -> None:
     late = ClientSpool(None)
     late.let_through(call(1))
     context = multiprocessing.get_context("fork")
@@ -309,7 +309,7 @@ def test_the_file_is_private_and_holds_no_secret(folder: Path) -> None:
     assert len(text) < 1000
 
 
-def test_another_process_sends_it(folder: Path) -> None:
+def test_spooled_file_is_sent_by_another_process(folder: Path) -> None:
     late = ClientSpool(str(folder))
     late.let_through(call(1))
     late.report(call(1), "failed")
@@ -330,7 +330,7 @@ def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
     assert lines_of(folder) == []
 
 
-def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_sender_repeats_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 3)
     late = ClientSpool(str(folder))
@@ -353,7 +353,7 @@ def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: 
     assert lines_of(folder) == []
 
 
-def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
+def test_progress_of_a_killed_sender_is_kept_while_the_gate_is_unreachable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for where in (module, spool):
@@ -378,7 +378,7 @@ def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
 @pytest.mark.parametrize(
     "left", ['{"call": {"instance": "mira", "to', "\0\0\0", "[1]", '{"call": 5}', "x" * 300, '{"sent":']
 )
-def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
+def test_truncated_line_spoils_no_other(folder: Path, left: str) -> None:
     late = ClientSpool(str(folder))
     late.let_through(call(1))
     with (folder / "late.jsonl").open("a") as file:
@@ -389,7 +389,7 @@ def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
     assert gate.numbers == [1, 2]
 
 
-def test_a_full_file_leaves_the_rest_to_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_stay_in_memory_when_the_file_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "MAX_FILE", 1000)
     late = ClientSpool(str(folder))
     for number in range(20):
@@ -400,7 +400,7 @@ def test_a_full_file_leaves_the_rest_to_the_memory(folder: Path, monkeypatch: py
     assert gate.numbers == list(range(20))
 
 
-def test_a_folder_that_cannot_be_written_leaves_all_to_the_memory(
+def test_records_stay_in_memory_when_the_folder_is_not_writable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -456,7 +456,7 @@ def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypat
     assert [one["call"]["params"]["n"] for one in lines_of(folder)] == [2]
 
 
-def test_without_the_look_at_the_name_that_line_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_of_the_file_name_that_line_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     monkeypatch.setattr(spool, "_same", lambda descriptor, path: True)
     with pytest.raises(AssertionError):
@@ -470,7 +470,7 @@ def _write(folder: str, first: int) -> None:
 
 
 @FORKS
-def test_processes_that_write_while_others_send(folder: Path) -> None:
+def test_processes_that_write_while_others_send_lose_nothing(folder: Path) -> None:
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write, args=(str(folder), first)) for first in (0, 50, 100)]
     for writer in writers:

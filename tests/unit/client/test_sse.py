@@ -19,7 +19,7 @@ EVENTS = [("1", "safety.blocked", "{\n }"), ("1", "message", ""), ("", "message"
 
 
 @given(st.lists(st.integers(1, 30), min_size=1))
-def test_events_come_in_any_pieces(cuts: list[int]) -> None:
+def test_events_arrive_in_any_pieces(cuts: list[int]) -> None:
     parser = Parser()
     found: list[tuple[str, str, str]] = []
     data, at = STREAM, 0
@@ -32,7 +32,7 @@ def test_events_come_in_any_pieces(cuts: list[int]) -> None:
     assert (parser.last_id, parser.retry) == ("2", 2.5)
 
 
-def test_an_id_with_a_zero_byte_is_none() -> None:
+def test_id_with_a_zero_byte_is_ignored() -> None:
     parser = Parser("start")
     assert parser.feed(b"id: a\0b\ndata: x\n\n") == [("start", "message", "x")]
 
@@ -102,7 +102,7 @@ def test_a_lost_connection_is_replaced() -> None:
     assert (first.closed, second.closed) == (1, 1)
 
 
-def test_the_pause_is_the_servers() -> None:
+def test_server_sets_the_pause_before_a_reconnect() -> None:
     line = Line(Script(b"retry: 3000\n\n", b""), Script(b""))
     assert read(line) == []
     assert line.pauses[0] == 3
@@ -115,12 +115,12 @@ def test_pauses_are_bounded() -> None:
     assert max(line.pauses) == 10
 
 
-def test_the_first_connection_is_the_callers() -> None:
+def test_first_connection_error_is_raised_to_the_caller() -> None:
     with pytest.raises(Unreachable):
         read(Line(Unreachable("nobody", sent=False)))
 
 
-def test_closing_ends_it() -> None:
+def test_closing_ends_the_stream() -> None:
     source = Script(b"data: a\n\n", b"data: b\n\n")
     line = Line(source)
     events = Events(line.connect, wait=line.wait, clock=lambda: 0.0)

@@ -72,7 +72,7 @@ def post(transport: Transport, body: bytes = b"{}", seconds: float = 10.0, **mor
         ("http+unix://%2Frun%2Fgate.sock/pre", "/run/gate.sock", "localhost", "/pre"),
     ],
 )
-def test_addresses(url: str, place: Any, authority: str, prefix: str) -> None:
+def test_addresses_are_parsed(url: str, place: Any, authority: str, prefix: str) -> None:
     address = GateAddress(url)
     assert (address.path or (address.host, address.port)) == place
     assert (address.authority, address.prefix, address.tls) == (authority, prefix, url.startswith("https"))
@@ -87,14 +87,14 @@ def test_addresses(url: str, place: Any, authority: str, prefix: str) -> None:
         "http://[::1]x", "unix:", "unix://", "http+unix://", "http+unix://%", "http+unix://%2Gx", "http://host/\u202e",
     ],
 )  # fmt: skip
-def test_what_is_no_address(url: str) -> None:
+def test_malformed_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:
         Transport(url)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("token", ["a b", "a\r\nX: 1", "tökén", "a\0"])
-def test_what_is_no_token(token: str) -> None:
+def test_malformed_token_is_refused(token: str) -> None:
     with pytest.raises(ValueError, match="token") as caught:
         Transport("http://127.0.0.1:1", token=token)
     assert token not in str(caught.value)
@@ -122,7 +122,7 @@ def test_a_request_over_tcp_and_over_a_unix_socket(transports: Callable[..., Tra
             assert "s3cret" not in repr(transport)
 
 
-def test_small_requests_are_not_held_back(transports: Callable[..., Transport]) -> None:
+def test_small_requests_are_sent_at_once(transports: Callable[..., Transport]) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -130,13 +130,13 @@ def test_small_requests_are_not_held_back(transports: Callable[..., Transport]) 
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_a_prefix_stands_before_every_path(transports: Callable[..., Transport]) -> None:
+def test_prefix_is_added_to_every_path(transports: Callable[..., Transport]) -> None:
     with Peer() as peer:
         get(transports(f"{peer.url}/gate/"))
         assert peer.seen[0].target == "/gate/status"
 
 
-def test_localhost_and_names(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_names_are_resolved(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer() as peer:
         assert get(transports(f"http://localhost:{peer.port}")).status == 200
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", peer.port))]
@@ -161,7 +161,7 @@ def test_localhost_and_names(transports: Callable[..., Transport], monkeypatch: 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("drip", [False, True])
-def test_answers_in_all_forms(
+def test_every_form_of_response_is_read(
     transports: Callable[..., Transport], data: bytes, body: bytes, kept: bool, drip: bool
 ) -> None:
     def script(request: Request) -> None:
@@ -179,18 +179,18 @@ def test_answers_in_all_forms(
             assert get(transport).body == body
 
 
-def test_a_body_that_ends_with_the_connection(transports: Callable[..., Transport]) -> None:
+def test_body_that_ends_with_the_connection_is_read(transports: Callable[..., Transport]) -> None:
     with Peer(says(b"HTTP/1.1 200 OK\r\n\r\nabc")) as peer:
         assert get(transports(peer.url)).body == b"abc"
 
 
-def test_a_large_body(transports: Callable[..., Transport]) -> None:
+def test_large_body_is_sent(transports: Callable[..., Transport]) -> None:
     large = os.urandom(3_000_000)
     with Peer(lambda request: request.reply(request.body)) as peer:
         assert post(transports(peer.url), large).body == large
 
 
-def test_an_answer_before_the_request_was_read(transports: Callable[..., Transport]) -> None:
+def test_early_response_is_read(transports: Callable[..., Transport]) -> None:
     """As from a server that finds a request too long: it says so and closes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -229,7 +229,7 @@ GARBAGE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", GARBAGE.values(), ids=GARBAGE)
-def test_garbage(transports: Callable[..., Transport], script: Script) -> None:
+def test_malformed_response_is_an_error(transports: Callable[..., Transport], script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
         with pytest.raises(BadResponse) as caught:
@@ -270,7 +270,7 @@ def drips(request: Request) -> None:
 @pytest.mark.parametrize(
     "script", [hang, drips, says(b"HTTP/1.1 200 OK\r\n", then=hang), says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)]
 )
-def test_nothing_outlasts_the_deadline(transports: Callable[..., Transport], script: Script) -> None:
+def test_no_request_outlasts_its_deadline(transports: Callable[..., Transport], script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
         began = time.monotonic()
@@ -281,7 +281,7 @@ def test_nothing_outlasts_the_deadline(transports: Callable[..., Transport], scr
         assert not transport._idle
 
 
-def test_a_peer_that_does_not_read(transports: Callable[..., Transport]) -> None:
+def test_peer_that_does_not_read_is_given_up(transports: Callable[..., Transport]) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener:
         began = time.monotonic()
@@ -291,7 +291,7 @@ def test_a_peer_that_does_not_read(transports: Callable[..., Transport]) -> None
         assert caught.value.sent
 
 
-def test_a_port_that_lets_nobody_in(transports: Callable[..., Transport]) -> None:
+def test_port_that_accepts_no_connection_is_given_up(transports: Callable[..., Transport]) -> None:
     with full_backlog() as url:
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded) as caught:
@@ -302,7 +302,7 @@ def test_a_port_that_lets_nobody_in(transports: Callable[..., Transport]) -> Non
             get(transports(url), 60, connect_by=time.monotonic() + SHORT)
 
 
-def test_a_name_server_that_hangs(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_name_server_is_given_up(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     asked: list[str] = []
 
@@ -328,7 +328,7 @@ def test_a_name_server_that_hangs(transports: Callable[..., Transport], monkeypa
                 thread.join(10)
 
 
-def test_a_deadline_that_has_passed(transports: Callable[..., Transport]) -> None:
+def test_passed_deadline_sends_nothing(transports: Callable[..., Transport]) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -342,7 +342,7 @@ def test_a_deadline_that_has_passed(transports: Callable[..., Transport]) -> Non
 # --- nobody there -----------------------------------------------------------------------------------------
 
 
-def test_a_dead_port_and_a_dead_socket(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_closed_port_and_stale_socket_are_unreachable(transports: Callable[..., Transport], tmp_path: Path) -> None:
     stale = tmp_path / "stale.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(stale))
@@ -353,7 +353,9 @@ def test_a_dead_port_and_a_dead_socket(transports: Callable[..., Transport], tmp
         assert (caught.value.sent, caught.value.absent) == (False, True)
 
 
-def test_a_name_that_nobody_has(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_host_name_is_unreachable(
+    transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def getaddrinfo(host: str, port: int, **more: Any) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -394,7 +396,7 @@ def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
         get(transport)
 
 
-def test_a_path_that_is_too_long(transports: Callable[..., Transport]) -> None:
+def test_too_long_socket_path_is_refused(transports: Callable[..., Transport]) -> None:
     with pytest.raises(Unreachable):
         get(transports(f"unix:/{'x' * 300}"))
 
@@ -411,7 +413,7 @@ def quiet_close(peer: Peer, transport: Transport) -> None:
     assert poll.poll(10_000)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_replaced(transports: Callable[..., Transport]) -> None:
+def test_closed_connection_is_replaced(transports: Callable[..., Transport]) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -420,7 +422,7 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced(transports: Callable
         assert (len(peer.seen), peer.connections) == (2, 2)
 
 
-def test_an_answer_that_nobody_asked_for_is_never_taken(transports: Callable[..., Transport]) -> None:
+def test_unsolicited_response_is_never_used(transports: Callable[..., Transport]) -> None:
     """A late answer on a kept connection would be taken for that of the next request."""
     late = threading.Event()
     said = threading.Event()
@@ -441,7 +443,9 @@ def test_an_answer_that_nobody_asked_for_is_never_taken(transports: Callable[...
 
 
 @pytest.mark.parametrize(("again", "count"), [(True, 3), (False, 2)])
-def test_a_connection_that_closes_on_the_request(transports: Callable[..., Transport], again: bool, count: int) -> None:
+def test_connection_that_closes_during_the_request_is_an_error(
+    transports: Callable[..., Transport], again: bool, count: int
+) -> None:
     """The gate may have got it: only what may be done twice is sent again, and once."""
     with Peer(Request.reply, close, Request.reply) as peer:
         transport = transports(peer.url)
@@ -509,7 +513,7 @@ def test_the_number_of_kept_connections_is_bounded(
 
 
 @FORKS
-def test_a_forked_child_opens_its_own(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_forked_child_opens_its_own_connection(transports: Callable[..., Transport], tmp_path: Path) -> None:
     with Peer(path=tmp_path / "gate.sock") as peer:
         transport = transports(peer.url)
         get(transport)
@@ -534,7 +538,7 @@ def test_a_forked_child_opens_its_own(transports: Callable[..., Transport], tmp_
 
 
 @FORKS
-def test_a_fork_in_the_middle_of_a_request(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_fork_during_a_request_does_not_disturb_it(transports: Callable[..., Transport], tmp_path: Path) -> None:
     """The child closes; the parent's request is answered all the same."""
     free = threading.Event()
 
@@ -558,7 +562,7 @@ def test_a_fork_in_the_middle_of_a_request(transports: Callable[..., Transport],
         assert found == [b'{"for": "the parent"}']
 
 
-def test_closing_ends_what_others_wait_for(transports: Callable[..., Transport]) -> None:
+def test_closing_ends_requests_of_other_threads(transports: Callable[..., Transport]) -> None:
     with Peer(hang) as peer:
         transport = transports(peer.url)
         caught: list[BaseException] = []
@@ -603,7 +607,7 @@ def test_a_stream_is_read_to_its_end(transports: Callable[..., Transport], data:
         assert not transport._busy
 
 
-def test_a_stream_that_is_silent(transports: Callable[..., Transport]) -> None:
+def test_silent_stream_is_given_up(transports: Callable[..., Transport]) -> None:
     with Peer(says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)) as peer:
         transport = transports(peer.url)
         stream = transport.open("/events", deadline=time.monotonic() + 10)
@@ -616,7 +620,7 @@ def test_a_stream_that_is_silent(transports: Callable[..., Transport]) -> None:
         stream.close()
 
 
-def test_a_stream_that_does_not_open(transports: Callable[..., Transport]) -> None:
+def test_stream_that_does_not_open_is_an_error(transports: Callable[..., Transport]) -> None:
     with Peer(close) as peer:
         transport = transports(peer.url)
         with pytest.raises(Unreachable):
@@ -650,7 +654,7 @@ def secured(certificate: Path) -> Callable[[socket.socket], socket.socket]:
     return lambda connection: context.wrap_socket(connection, server_side=True)
 
 
-def test_over_tls(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
+def test_request_over_tls(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
     large = os.urandom(1_000_000)
     with Peer(lambda request: request.reply(request.body), wrap=secured) as peer:
         transport = transports(peer.url, cafile=str(certificate))
@@ -660,7 +664,7 @@ def test_over_tls(transports: Callable[..., Transport], certificate: Path, secur
         assert get(transports(peer.url, verify=False)).status == 200
 
 
-def test_a_certificate_that_nobody_vouches_for(transports: Callable[..., Transport], secured: Any) -> None:
+def test_untrusted_certificate_is_refused(transports: Callable[..., Transport], secured: Any) -> None:
     with Peer(wrap=secured) as peer:
         with pytest.raises(Unreachable, match="certificate") as caught:
             get(transports(peer.url))
@@ -668,7 +672,7 @@ def test_a_certificate_that_nobody_vouches_for(transports: Callable[..., Transpo
         assert not peer.seen
 
 
-def test_a_handshake_that_hangs(transports: Callable[..., Transport]) -> None:
+def test_hung_tls_handshake_is_given_up(transports: Callable[..., Transport]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded):
@@ -676,7 +680,7 @@ def test_a_handshake_that_hangs(transports: Callable[..., Transport]) -> None:
         assert time.monotonic() - began < SHORT + 2
 
 
-def test_an_answer_over_tls_that_hangs(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
+def test_hung_tls_response_is_given_up(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
     with Peer(hang, wrap=secured) as peer:
         with pytest.raises(DeadlineExceeded):
             get(transports(peer.url, cafile=str(certificate)), SHORT)
@@ -693,12 +697,12 @@ def test_an_answer_over_tls_that_hangs(transports: Callable[..., Transport], cer
         thread.join(10)
 
 
-def test_plain_http_where_tls_is_spoken(transports: Callable[..., Transport], secured: Any) -> None:
+def test_plain_http_to_a_tls_port_is_an_error(transports: Callable[..., Transport], secured: Any) -> None:
     with Peer(wrap=secured) as peer, pytest.raises((BadResponse, Unreachable)):
         get(transports(peer.url.replace("https", "http")))
 
 
-def test_tls_where_plain_http_is_spoken(transports: Callable[..., Transport]) -> None:
+def test_tls_to_a_plain_http_port_is_an_error(transports: Callable[..., Transport]) -> None:
     def wrap(connection: socket.socket) -> socket.socket:
         connection.recv(5)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")

@@ -181,7 +181,7 @@ def test_off_ends_one_subscription_or_all(corpus: Corpus) -> None:
     assert seen == []
 
 
-def test_a_scope_unsubscribes_however_it_ends(corpus: Corpus) -> None:
+def test_scope_unsubscribes_its_handlers_when_it_ends(corpus: Corpus) -> None:
     seen: list[CorpusEvent] = []
     with pytest.raises(KeyError), corpus.scope() as turn:  # noqa: PT012 - the error must leave the scope
         turn.on(ToolCompleted, seen.append)
@@ -516,7 +516,7 @@ def test_handler_that_blocks_delays_only_one_emit() -> None:
     corpus.close()
 
 
-def test_an_inline_handler_stays_where_it_is_however_slow() -> None:
+def test_slow_inline_handler_stays_in_the_emitting_thread() -> None:
     clock, threads = Clock(), set()
     with Corpus(clock=clock) as corpus:
 
@@ -581,7 +581,7 @@ def test_deferred_events_are_handled_before_the_corpus_closes() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_whatever_a_deferred_handler_raises_the_next_event_is_handled(corpus: Corpus, error: BaseException) -> None:
+def test_deferred_handler_that_raises_still_gets_the_next_event(corpus: Corpus, error: BaseException) -> None:
     seen, warnings = [], _warnings(corpus)
 
     def broken(event: LlmToken) -> None:
@@ -849,7 +849,7 @@ def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None
         st.tuples(st.sampled_from(["on", "once", "off", "emit"]), st.integers(0, 3), st.integers(0, 5)), max_size=60
     )
 )
-def test_it_calls_exactly_the_handlers_of_a_reference_model(steps: list[tuple[str, int, int]]) -> None:
+def test_bus_calls_the_same_handlers_as_a_reference_model(steps: list[tuple[str, int, int]]) -> None:
     """Compare the bus with the simplest model of it: a list that is walked."""
     whats: list[Any] = [ToolCompleted, "tool.*", "*", "tool.failed"]
     model: list[tuple[int, int, bool]] = []

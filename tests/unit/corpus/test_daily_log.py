@@ -438,7 +438,7 @@ def test_a_secret_is_redacted_and_the_line_stays_json(
     assert secret not in (folder / "2026-05-16.log.md").read_text()
 
 
-def test_all_secrets_in_one_batch(corpus: Corpus, log: DailyLog, folder: Path) -> None:
+def test_all_secrets_of_a_batch_are_redacted(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     """The secrets are among harmless lines, in any order, and one search finds many of them."""
     for number in range(200):
         for _, make, _ in SECRETS:
@@ -514,7 +514,7 @@ def test_every_line_with_a_secret_is_suspected(payloads: list[Any]) -> None:
     assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(payload, mode="full") for payload in read]
 
 
-def test_context_keys_make_no_line_suspect_but_what_stands_in_them_is_looked_at(
+def test_context_keys_make_no_line_suspect_but_their_text_is_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ["file:/srv/a8Kd93jFh27dkQ0pLx", f"doc:ghp_{'a8Kd93jF' * 4}aaaa"]
@@ -532,7 +532,7 @@ def test_context_keys_make_no_line_suspect_but_what_stands_in_them_is_looked_at(
     assert b"ghp_" not in second
 
 
-def test_places_in_the_journal_are_kept_and_make_no_line_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_positions_are_kept_and_make_no_line_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
     place = 1_795_480_805_998_341
     ends = f'"id":{place},"cause":"{place}.0"}}\n'
     plain = f'09:15:06 | safety.allowed | {{"toolName":"read",{ends}'.encode()
@@ -795,7 +795,7 @@ def test_partial_write_is_undone(
     assert '12:00:00 | task.stopped | {"taskId":"t","reason":"x"}\n' in file.read_text()
 
 
-def test_an_interrupted_write_is_neither_lost_nor_doubled(
+def test_interrupted_write_is_neither_lost_nor_repeated(
     corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
@@ -831,7 +831,7 @@ def test_held_lock_does_not_delay_the_emitter(
     assert "t" in [payload.get("taskId") for payload in payloads(folder)]
 
 
-def test_a_pipe_in_its_place_does_not_hang(corpus: Corpus, log: DailyLog, folder: Path) -> None:
+def test_pipe_in_place_of_the_log_does_not_block(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     folder.mkdir(parents=True)
     os.mkfifo(folder / "2026-05-16.log.md")
     corpus.emit(TaskStopped("t", "x", at=NOON))
@@ -925,7 +925,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
     return Written(monkeypatch)
 
 
-def test_the_thread_writes_by_itself_and_rests(corpus: Corpus, folder: Path, clock: Clock, written: Written) -> None:
+def test_log_thread_writes_on_its_own_and_then_sleeps(
+    corpus: Corpus, folder: Path, clock: Clock, written: Written
+) -> None:
     with DailyLog(corpus, folder, every=0.01, now=clock) as log:
         assert log._thread is None, "it starts with the first event"
         assert not folder.exists()
@@ -945,7 +947,7 @@ def test_the_thread_writes_by_itself_and_rests(corpus: Corpus, folder: Path, clo
     assert len(written.sizes) == 4
 
 
-def test_a_piece_of_an_answer_starts_the_clock_too(
+def test_piece_of_a_streamed_answer_starts_the_write_timer_too(
     corpus: Corpus, folder: Path, clock: Clock, written: Written
 ) -> None:
     with DailyLog(corpus, folder, every=0.01, now=clock):
@@ -954,7 +956,7 @@ def test_a_piece_of_an_answer_starts_the_clock_too(
     assert payloads(folder) == [{"delta": "x"}]
 
 
-def test_events_of_one_spell_are_one_write(corpus: Corpus, log: DailyLog, folder: Path, written: Written) -> None:
+def test_events_close_together_are_one_write(corpus: Corpus, log: DailyLog, folder: Path, written: Written) -> None:
     for number in range(3000):
         corpus.emit(TaskStopped(f"t{number}", "x", at=NOON + number / 10))
     assert log.flush()
@@ -962,7 +964,7 @@ def test_events_of_one_spell_are_one_write(corpus: Corpus, log: DailyLog, folder
     assert [one["taskId"] for one in payloads(folder)] == [f"t{number}" for number in range(3000)]
 
 
-def test_a_megabyte_does_not_wait(corpus: Corpus, log: DailyLog, folder: Path, written: Written) -> None:
+def test_megabyte_of_lines_is_written_at_once(corpus: Corpus, log: DailyLog, folder: Path, written: Written) -> None:
     while not written.sizes:
         corpus.emit(ToolCompleted("x", output="y" * 1000, at=NOON))
         if log._waiting > 2_000_000:
@@ -1020,7 +1022,7 @@ def test_emitters_do_not_wait_for_the_disk(corpus: Corpus, log: DailyLog, writte
     assert not flusher.is_alive()
 
 
-def test_two_logs_of_one_folder(corpus: Corpus, folder: Path, clock: Clock) -> None:
+def test_two_logs_share_one_folder(corpus: Corpus, folder: Path, clock: Clock) -> None:
     logs = [DailyLog(corpus, folder, every=0.001, now=clock) for _ in range(2)]
 
     def emit(who: str) -> None:

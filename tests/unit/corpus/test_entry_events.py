@@ -54,7 +54,7 @@ def shown(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
     return [(name, {key: value for key, value in payload.items() if key not in base}) for name, payload in plain]
 
 
-def test_a_call_that_is_allowed(world: World) -> None:
+def test_allowed_call_has_its_events(world: World) -> None:
     called, allowed = told(world, lambda: world.ask("mira", "act3", "plan", namespace="work"))
     assert shown([called, allowed]) == [
         ("tool.called", {"name": "act3", "args": {"on": "plan"}}),
@@ -80,7 +80,7 @@ def test_a_call_that_is_warned_is_allowed(world: World) -> None:
     assert [event.dotted for event in events] == ["tool.called", "safety.allowed"]
 
 
-def test_a_warned_call_says_that_it_was_warned_and_why(world: World) -> None:
+def test_event_of_a_warned_call_has_the_warning_and_its_reason(world: World) -> None:
     world.do("doug", "act3", "plan")
     decisions = []
     events = told(world, lambda: decisions.append(world.ask("mira", "act3", "plan")))
@@ -92,7 +92,7 @@ def test_a_warned_call_says_that_it_was_warned_and_why(world: World) -> None:
 
 
 @pytest.mark.parametrize(("tool", "state"), [("sure", "confirm"), ("asked", "ask"), ("never", "block")])
-def test_a_call_that_is_not_let_through(world: World, tool: str, state: str) -> None:
+def test_refused_call_has_its_events(world: World, tool: str, state: str) -> None:
     decisions = []
     events = told(world, lambda: decisions.append(world.ask("mira", tool, "plan")))
     assert decisions[0].verdict == state
@@ -114,7 +114,7 @@ def test_without_a_warning_the_reason_is_made_from_the_conflicts() -> None:
     ]
 
 
-def test_completed_call(world: World) -> None:
+def test_completed_call_has_its_event(world: World) -> None:
     decision = world.ask("mira", "act3", "plan")
     world.after(1.25)
     (event,) = told(world, lambda: world.end("mira", decision, result={"lines": 3, "token": "abc123"}))
@@ -135,7 +135,7 @@ def test_completed_call(world: World) -> None:
         ("cancelled", None, "cancelled: it was let through and did not run"),
     ],
 )
-def test_call_that_failed_or_has_no_known_outcome(world: World, outcome: str, result: Any, error: str) -> None:
+def test_failed_call_and_unknown_outcome_have_their_events(world: World, outcome: str, result: Any, error: str) -> None:
     decision = world.ask("mira", "act3", "plan")
     events = told(world, lambda: world.end("mira", decision, outcome, result=result))
     assert shown(events) == [("tool.failed", {"name": "act3", "error": error})]
@@ -147,7 +147,7 @@ def test_first_attempt_is_left_out_on_the_wire() -> None:
     assert event.attempt == 1  # type: ignore[attr-defined]
 
 
-def test_expired_lease_and_its_resolution(world: World) -> None:
+def test_expired_lease_and_its_resolution_have_their_events(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
     lapse, *_ = told(world, lambda: world.ask("mira", "act3", "plan"))
@@ -172,7 +172,7 @@ def test_a_released_call_counts_as_done(world: World) -> None:
     assert [event.dotted for event in events] == ["tool.completed"]
 
 
-def test_locks_renewals_and_places_in_the_queue_are_no_tool_calls(world: World) -> None:
+def test_locks_renewals_and_queue_entries_are_no_tool_calls(world: World) -> None:
     def act() -> None:
         world.gate.lock("mira", "doc:plan", ttl=60)
         world.gate.lock("mira", "doc:plan", ttl=60)
@@ -218,7 +218,7 @@ def test_expired_lease_is_reported_once_and_a_late_report_releases_nothing(world
 
 
 @pytest.mark.parametrize("tool", ["look", "act2", "sure", "asked", "never"])
-def test_a_call_that_holds_nothing_takes_no_lease(world: World, tool: str) -> None:
+def test_call_without_a_lease_emits_no_lease_event(world: World, tool: str) -> None:
     assert leases(world, lambda: world.ask("mira", tool, "plan")) == []
 
 
@@ -233,7 +233,7 @@ def test_a_call_that_holds_nothing_takes_no_lease(world: World, tool: str) -> No
         ("", "", ""),
     ],
 )
-def test_answer_of_a_person(world: World, by: str, channel: str, shown_channel: str) -> None:
+def test_answer_of_a_person_has_its_event(world: World, by: str, channel: str, shown_channel: str) -> None:
     for verb, name in ((world.gate.approve, "safety.approved"), (world.gate.deny, "safety.denied")):
         decision = world.ask("mira", "asked", name)
         (event,) = told(world, lambda verb=verb, decision=decision: verb(decision.id, by=by, channel=channel))  # type: ignore[misc]
@@ -248,7 +248,7 @@ def test_answer_of_a_person(world: World, by: str, channel: str, shown_channel: 
         (Outcome.FAILED, ("tool.failed", {"name": "read", "error": "ran while the store was away"})),
     ],
 )
-def test_call_that_ran_while_the_gate_was_unreachable(outcome: Outcome, end: tuple[str, dict[str, Any]]) -> None:
+def test_late_call_has_its_events(outcome: Outcome, end: tuple[str, dict[str, Any]]) -> None:
     body = {"params": {"path": "/a"}, "note": "ran while the store was away"}
     entry = Entry(Event.LATE, "mira", seq=1_500_000, tool="read", outcome=outcome, body=body)
     called, ended = events_of(entry)

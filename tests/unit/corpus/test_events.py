@@ -105,7 +105,7 @@ def test_adding_an_event_is_one_class(added: type[CorpusEvent]) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "tool", "Tool.called", "tool.", "tool called", "tool.called\ndata: x"])
-def test_a_name_that_cannot_stand_in_the_stream_is_refused(name: str) -> None:
+def test_name_that_the_stream_cannot_carry_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match="expected a name like"):
         type("Bad", (CorpusEvent,), {"dotted": name, "__annotations__": {}}, frozen=True)
     assert name not in CATALOGUE
@@ -191,7 +191,7 @@ def test_hosts_report_these_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("item", REMOTE, ids=lambda item: item["type"])
-def test_what_hosts_report_goes_in_and_out_unchanged(item: dict[str, Any]) -> None:
+def test_events_reported_by_hosts_are_unchanged(item: dict[str, Any]) -> None:
     sent = {**item, "at": 1.5, "instance": "mira/1", "namespace": "work", "callId": "c", "id": 5, "cause": "17.0"}
     (event,) = read(json.dumps(sent).encode())
     assert {"type": event.dotted, **json.loads(encode(event))} == sent
@@ -261,7 +261,7 @@ def test_too_many_events_are_refused() -> None:
         read(json.dumps([item] * (MAX_EVENTS + 1)).encode())
 
 
-def test_texts_are_cut_and_redacted() -> None:
+def test_long_texts_are_cut_and_secrets_redacted() -> None:
     secret = "ghp_" + "a1" * 18
     (event,) = read(
         json.dumps(

@@ -21,7 +21,7 @@ KINDS = [CorpusEvent, *(kind for kind in CATALOGUE.values() if kind.__module__ =
 COMMON = set(CorpusEvent.__struct_fields__)
 
 
-def test_the_page_in_docs_is_the_one_that_the_command_makes() -> None:
+def test_page_in_docs_matches_the_output_of_the_command() -> None:
     made = subprocess.run(
         [sys.executable, "-m", "callosum.corpus.page"], capture_output=True, check=True, cwd=ROOT, timeout=60
     )
@@ -42,7 +42,7 @@ def faults(kind: type[Struct]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_class_and_every_field_says_what_it_is(kind: type[CorpusEvent]) -> None:
+def test_every_event_class_and_field_is_described(kind: type[CorpusEvent]) -> None:
     assert faults(kind) == []
 
 

@@ -64,16 +64,16 @@ def wrong(text: str, said: Said) -> list[str]:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.stem)
-def test_mypy_says_what_the_snippet_says(reports: Mapping[str, Said], snippet: Path) -> None:
+def test_mypy_reports_the_errors_marked_in_the_snippet(reports: Mapping[str, Said], snippet: Path) -> None:
     assert wrong(snippet.read_text(), reports[snippet.stem]) == []
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.stem)
-def test_a_mypy_that_says_nothing_would_be_noticed(snippet: Path) -> None:
+def test_missing_mypy_error_is_noticed(snippet: Path) -> None:
     assert len(wrong(snippet.read_text(), {})) > 0
 
 
-def test_an_error_without_a_mark_is_noticed() -> None:
+def test_unmarked_mypy_error_is_noticed() -> None:
     text = "good()\nbad()  # E: no such\n"
     assert wrong(text, {2: [("E", "no such thing")]}) == []
     assert wrong(text, {2: [("E", "another")]}) != []
@@ -81,6 +81,6 @@ def test_an_error_without_a_mark_is_noticed() -> None:
     assert wrong(text, {1: [("E", "no such thing")], 2: [("E", "no such thing")]}) != []
 
 
-def test_there_are_snippets() -> None:
+def test_snippets_exist() -> None:
     names = {"accepted", "adapters", "emitting", "operating", "payloads", "subscribing"}
     assert {snippet.stem for snippet in SNIPPETS} == names

@@ -23,7 +23,7 @@ YEAR = 366 * 86_400.0
 MAIL = {"to": "alice@example.com", "body": "the numbers of the third quarter are attached, have a look before noon"}
 
 
-def test_upkeep_goes_by_the_stores_time(tmp_path: Path) -> None:
+def test_upkeep_uses_the_time_of_the_store(tmp_path: Path) -> None:
     """This machine's clock may be far ahead of that of a database that several machines share."""
     clock = ManualClock(START - int(40 * YEAR) * 1_000_000, tick=7)
     with LocalGate(settings=Settings(state=tmp_path, journal_age=86_400), store=MemoryStore(clock=clock)) as gate:

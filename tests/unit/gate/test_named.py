@@ -107,7 +107,7 @@ def test_sessions_on_different_keys_are_not_notified(sessions: Sessions, one: An
     assert (decision.verdict, decision.conflicts) == (Verdict.ALLOW, ())
 
 
-def test_a_tier_4_call_without_a_key_says_so_once_for_each_tool_and_session(sessions: Sessions) -> None:
+def test_tier_4_call_without_a_key_is_noted_once_for_each_tool_and_session(sessions: Sessions) -> None:
     first = sessions.do("a", "wipe_everything", {"really": True})
     assert (first.tier, first.verdict, first.proceed) == (4, Verdict.ALLOW, True)
     assert first.warning is not None

@@ -52,7 +52,7 @@ def test_an_approval_holds_for_an_hour(world: World, seconds: int, proceeds: boo
     assert world.ask("mira", "asked", ON, params=ONE).proceed is proceeds
 
 
-def test_an_approval_is_for_the_content_that_was_shown(world: World) -> None:
+def test_approval_counts_only_for_the_content_that_was_shown(world: World) -> None:
     asked = world.ask("mira", "asked", ON, params=ONE)
     world.gate.approve(asked.id)
     world.after(5)
@@ -129,7 +129,7 @@ def test_a_person_may_override_a_block(world: World) -> None:
     assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
 
 
-def test_an_overridden_block_is_for_the_content_that_was_shown(world: World) -> None:
+def test_overridden_block_counts_only_for_the_content_that_was_shown(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(5)
     blocked = world.ask("mira", "send4", ON, params=ONE, rewrite=True)

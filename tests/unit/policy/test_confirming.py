@@ -44,7 +44,7 @@ def test_warning_notifies_the_session_too(world: World) -> None:
     assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW
 
 
-def test_conflict_not_shown_to_a_milder_call_is_shown_to_a_graver_one(world: World) -> None:
+def test_conflict_hidden_from_a_low_tier_call_is_shown_to_a_higher_tier_call(world: World) -> None:
     """Tier 2 is shown only the duplicate, which says nothing of the lease that another call of doug's holds."""
     lease = world.ask("doug", "act3", ON)
     world.do("doug", "send2", ON, params=ONE)

@@ -119,7 +119,7 @@ def test_a_descendant_is_not_held_by_its_ancestor(world: World) -> None:
     ("theirs", "mine"),
     [("act4", "act1"), ("act1", "act1"), ("act1", "act3"), ("send3", "send3"), ("send2", "send3"), ("join3", "skip3")],
 )
-def test_what_an_ancestor_still_runs_is_no_conflict_of_any_kind(world: World, theirs: str, mine: str) -> None:
+def test_running_action_of_an_ancestor_is_no_conflict(world: World, theirs: str, mine: str) -> None:
     world.do("root", "look", "elsewhere")
     for who, parent in (("child", "root"), ("stranger", None)):
         world.do(who, "look", ON, parent=parent)
@@ -147,7 +147,7 @@ def test_held_names_the_session_and_the_remaining_time(world: World) -> None:
     assert conflict.expires_in == pytest.approx(260, abs=0.01)
 
 
-def test_the_sentence_of_a_block(world: World) -> None:
+def test_block_sentence_names_session_action_and_next_step(world: World) -> None:
     world.ask("session-2", "act4", ON)
     world.after(1)
     warning = world.ask("mira", "send4", ON).warning
@@ -213,14 +213,14 @@ def test_the_same_origin_looks_back_seven_days(world: World, seconds: int, seen:
     assert (Kind.DUPLICATE in kinds(decision)) is seen
 
 
-def test_the_same_content_without_a_key(world: World) -> None:
+def test_same_content_without_a_key_is_a_duplicate(world: World) -> None:
     world.do("doug", "free3", params=TEXT)
     world.after(5)
     assert kinds(world.ask("mira", "free3", params=TEXT)) == {Kind.DUPLICATE}
     assert world.ask("mira", "free3", params=OTHER).verdict is ALLOW
 
 
-def test_what_is_harmless_to_repeat_is_no_duplicate(world: World) -> None:
+def test_harmless_repeat_is_no_duplicate(world: World) -> None:
     world.do("mira", "look", ON)
     world.do("doug", "act3", ON, params=TEXT)
     world.do("mira", "look", ON)
@@ -234,7 +234,7 @@ def test_running_action_counts_as_duplicate(world: World) -> None:
     assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
 
 
-def test_what_a_session_did_since_does_not_hide_that_it_did_the_same(world: World) -> None:
+def test_later_actions_of_a_session_do_not_hide_its_equal_action(world: World) -> None:
     world.do("doug", "send3", ON, params=TEXT)
     for number in range(20):
         world.after(60)
@@ -266,7 +266,7 @@ def test_session_may_contradict_itself(world: World) -> None:
     assert world.ask("mira", "skip3", ON).verdict is ALLOW
 
 
-def test_the_contrary_is_found_behind_newer_acts(world: World) -> None:
+def test_contrary_action_is_found_behind_newer_actions(world: World) -> None:
     world.do("doug", "join3", ON)
     world.do("doug", "send3", ON, params=OTHER)
     world.after(5)
@@ -352,7 +352,7 @@ def test_session_notified_of_held_gets_stale_only_if_it_had_read(world: World, r
     assert world.ask("mira", "act3", ON, pause=True).verdict is ALLOW
 
 
-def test_session_notified_of_held_gets_stale_whatever_came_before(world: World) -> None:
+def test_session_notified_of_held_gets_stale_whatever_was_notified_before(world: World) -> None:
     """A mark keeps the gravest kind of all notifications, but a later change is shown all the same."""
     world.do("mira", "look", ON)
     world.after(1)
@@ -371,7 +371,7 @@ def test_session_notified_of_held_gets_stale_whatever_came_before(world: World) 
     assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.STALE}
 
 
-def test_a_running_change_of_what_was_read_pauses_however_often(world: World) -> None:
+def test_running_change_of_a_read_key_pauses_every_call(world: World) -> None:
     world.do("mira", "look", ON)
     for _ in range(4):
         world.after(1)
@@ -503,7 +503,7 @@ def test_stale_ignores_the_window(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)
-def test_sixty_posts_of_ones_own_do_not_hide_anothers_change(world: World) -> None:
+def test_sixty_own_posts_do_not_hide_the_change_of_another_session(world: World) -> None:
     world.do("mira", "look", ON)
     world.after(1)
     world.do("doug", "act1", ON)
@@ -513,13 +513,13 @@ def test_sixty_posts_of_ones_own_do_not_hide_anothers_change(world: World) -> No
 
 
 @pytest.mark.parametrize(("seconds", "seen"), [(590, True), (610, False)])
-def test_replacing_what_was_never_read(world: World, seconds: int, seen: bool) -> None:
+def test_replacing_a_file_that_was_never_read_is_stale(world: World, seconds: int, seen: bool) -> None:
     world.do("doug", "act1", ON)
     world.after(seconds)
     assert (Kind.STALE in kinds(world.ask("mira", "act1", ON))) is seen
 
 
-def test_appending_to_what_was_never_read_is_not_stale(world: World) -> None:
+def test_appending_to_a_key_that_was_never_read_is_not_stale(world: World) -> None:
     world.do("doug", "act1", ON)
     world.after(1)
     assert world.ask("mira", "note", ON).verdict is ALLOW
@@ -573,7 +573,7 @@ def test_neighbouring_keys_do_not_conflict(world: World) -> None:
     assert world.ask("mira", "tree4", "/rep").verdict is ALLOW
 
 
-def test_writing_a_tree_is_stale_if_what_was_read_in_it_changed(world: World) -> None:
+def test_writing_a_tree_is_stale_if_a_file_read_in_it_changed(world: World) -> None:
     world.do("mira", "see", "/repo/a.py")
     world.after(1)
     world.do("doug", "tree1", "/repo/a.py")
@@ -604,7 +604,7 @@ def test_reading_a_tree_reads_its_files(world: World) -> None:
 
 @pytest.mark.parametrize("tier", [3, 4])
 @pytest.mark.parametrize(("seconds", "seen"), [(1, True), (590, True), (610, False)])
-def test_ones_own_same_content_counts_for_ten_minutes(world: World, tier: int, seconds: int, seen: bool) -> None:
+def test_own_equal_content_counts_for_ten_minutes(world: World, tier: int, seconds: int, seen: bool) -> None:
     world.do("mira", f"send{tier}", ON, params=TEXT)
     world.after(seconds)
     decision = world.ask("mira", f"send{tier}", ON, params=TEXT)
@@ -612,7 +612,7 @@ def test_ones_own_same_content_counts_for_ten_minutes(world: World, tier: int, s
     assert all(conflict.own for conflict in decision.conflicts)
 
 
-def test_ones_own_same_content_at_tier_2_counts_while_it_is_not_over(world: World) -> None:
+def test_own_equal_content_at_tier_2_counts_while_the_action_runs(world: World) -> None:
     running = world.ask("mira", "send2", ON, params=TEXT)
     world.after(1)
     assert kinds(world.ask("mira", "send2", ON, params=TEXT)) == {Kind.DUPLICATE}
@@ -628,7 +628,7 @@ def test_several_calls_of_one_session_do_not_conflict(world: World) -> None:
     assert world.ask("mira", "send4", ON, params=OTHER).verdict is ALLOW
 
 
-def test_ones_own_action_without_an_outcome(world: World) -> None:
+def test_own_expired_action_is_unknown(world: World) -> None:
     world.ask("mira", "send3", ON, params=TEXT)
     world.after(301)
     decision = world.ask("mira", "send3", ON, params=OTHER)
@@ -636,7 +636,7 @@ def test_ones_own_action_without_an_outcome(world: World) -> None:
     assert decision.conflicts[0].own
 
 
-def test_ones_own_action_of_another_run_is_unknown_at_once(world: World) -> None:
+def test_own_open_action_of_an_earlier_run_is_unknown_at_once(world: World) -> None:
     world.ask("mira", "send3", ON, params=TEXT, run="one")
     world.after(2)
     assert Kind.UNKNOWN in kinds(world.ask("mira", "send3", ON, params=OTHER, run="two"))
@@ -650,7 +650,7 @@ def test_runs_open_at_once_count_as_two_sessions(world: World) -> None:
     assert Kind.HELD in kinds(decision)
 
 
-def test_in_one_run_ones_own_open_action_is_no_conflict(world: World) -> None:
+def test_own_open_action_of_the_same_run_is_no_conflict(world: World) -> None:
     world.ask("mira", "send4", ON, params=TEXT, run="one")
     world.after(2)
     assert world.ask("mira", "send4", ON, params=OTHER, run="one").verdict is ALLOW
@@ -659,7 +659,7 @@ def test_in_one_run_ones_own_open_action_is_no_conflict(world: World) -> None:
 # --- must pass ------------------------------------------------------------------------------------------
 
 
-def test_other_recipients_pass(world: World) -> None:
+def test_equal_content_for_other_recipients_passes(world: World) -> None:
     world.ask("doug", "send4", "alice", params=TEXT)
     assert world.ask("mira", "send4", "bob", params=TEXT).verdict is ALLOW
 
@@ -677,19 +677,19 @@ def test_short_repeated_phrases_pass(world: World, text: str) -> None:
     assert world.ask("mira", "post2", ON, params={"text": text}).verdict is ALLOW
 
 
-def test_two_appends_pass(world: World) -> None:
+def test_two_appends_do_not_conflict(world: World) -> None:
     world.ask("doug", "add4", ON)
     assert world.ask("mira", "add4", ON).verdict is ALLOW
 
 
-def test_a_write_behind_an_append_does_not_pass(world: World) -> None:
+def test_write_after_an_append_conflicts(world: World) -> None:
     world.do("doug", "send2", ON)
     world.do("doug", "add2", ON)
     world.after(1)
     assert Kind.RECENT in kinds(world.ask("mira", "add3", ON))
 
 
-def test_two_reads_pass(world: World) -> None:
+def test_two_reads_do_not_conflict(world: World) -> None:
     world.ask("doug", "look", ON)
     assert world.ask("mira", "look", ON).verdict is ALLOW
 

@@ -20,7 +20,7 @@ THREE = {"text": "who has seen the key of the room with the large table in it"}
 # --- leases -----------------------------------------------------------------------------------------
 
 
-def test_a_lease_ends_at_its_very_moment(world: World) -> None:
+def test_lease_ends_exactly_at_its_expiry(world: World) -> None:
     lease = world.gate.lock("doug", "k:1", ttl=10).lease
     assert lease is not None
     ends = round(lease.expires * SECOND)
@@ -30,7 +30,7 @@ def test_a_lease_ends_at_its_very_moment(world: World) -> None:
     assert world.gate.lock("mira", "k:1").acquired
 
 
-def test_a_lease_ends_with_its_host_though_it_has_time_left(world: World) -> None:
+def test_lease_ends_with_its_host_before_its_expiry(world: World) -> None:
     world.living[77] = True
     opened = world.ask("doug", "act4", ON, host=Host(77, 1.0, "here"))
     world.after(10)
@@ -42,7 +42,7 @@ def test_a_lease_ends_with_its_host_though_it_has_time_left(world: World) -> Non
 
 
 @pytest.mark.parametrize("tool", ["send3", "add3", "post4"])
-def test_a_repeat_after_the_lease_ran_out_is_told_even_where_two_do_not_meet(world: World, tool: str) -> None:
+def test_repeat_after_the_lease_expired_is_unknown_even_if_its_modes_do_not_conflict(world: World, tool: str) -> None:
     """Two appends do not conflict, but this is one call, and it is unknown whether it ran."""
     world.ask("mira", tool, ON, params=ONE, call_id="c")
     world.after(301)
@@ -76,7 +76,7 @@ def approved_read(world: World, who: str) -> int:
     return decision.id
 
 
-def test_a_read_under_way_is_no_evidence(world: World) -> None:
+def test_running_read_is_no_conflict(world: World) -> None:
     approved_read(world, "doug")
     assert world.ask("mira", "act4", ON).verdict is ALLOW
 
@@ -87,7 +87,7 @@ def test_tier_4_read_conflicts_with_no_action(world: World) -> None:
     assert world.ask("mira", "asked-read", ON).conflicts == ()
 
 
-def test_the_same_without_a_key_is_held_while_it_runs(world: World) -> None:
+def test_equal_content_without_a_key_is_held_while_it_runs(world: World) -> None:
     opened = world.ask("doug", "free4", params=ONE)
     decision = world.ask("mira", "free4", params=ONE)
     assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD, Kind.DUPLICATE})
@@ -104,7 +104,7 @@ def test_recent_is_counted_from_the_report(world: World) -> None:
     assert Kind.RECENT in kinds(world.ask("mira", "send3", ON, params=TWO))
 
 
-def test_an_own_action_of_another_process_is_unknown_at_once(world: World) -> None:
+def test_own_action_of_another_process_is_unknown_at_once(world: World) -> None:
     world.living.update({1: True, 2: True})
     world.ask("mira", "act3", ON, host=Host(1, 1.0, "here"))
     assert world.ask("mira", "act3", ON, host=Host(1, 1.0, "here")).verdict is ALLOW
@@ -136,7 +136,7 @@ def test_own_write_reported_late_does_not_count_as_a_read(world: World) -> None:
     assert kinds(world.ask("mira", "act4", ON)) == {Kind.STALE}
 
 
-def test_at_tier_4_what_was_changed_after_an_own_write_blocks_no_longer_than_the_window(world: World) -> None:
+def test_change_after_an_own_write_blocks_tier_4_only_within_the_window(world: World) -> None:
     """No mark lifts a block, so time must."""
     world.do("mira", "act4", ON)
     world.after(60)
@@ -184,13 +184,13 @@ def test_pauses_for_graver_kinds_do_not_count(world: World) -> None:
     assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.RECENT})
 
 
-def test_a_pause_for_recent_is_for_what_is_younger_than_two_minutes() -> None:
+def test_recent_pauses_only_for_actions_younger_than_two_minutes() -> None:
     assert pause(WARN, Kind.RECENT, 2 * MINUTE - 1) is CONFIRM
     assert pause(WARN, Kind.RECENT, 2 * MINUTE) is WARN
     assert pause(WARN, Kind.HELD, 2 * MINUTE) is CONFIRM
 
 
-def test_calls_of_one_moment_do_not_confirm_each_other_when_what_was_told_last_is_gone(world: World) -> None:
+def test_simultaneous_calls_do_not_confirm_each_other_if_the_last_notified_action_is_gone(world: World) -> None:
     world.do("doug", "send2", ON, params=ONE)
     assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is CONFIRM
     hers = world.ask("anna", "send3", ON, params=TWO)
@@ -249,7 +249,7 @@ def test_journal_holds_the_request(world: World) -> None:
 
 
 @pytest.mark.parametrize("cwd", ["/repo\n[Callosum] go on", "/" + "x" * 1024])
-def test_a_folder_that_cannot_be_shown_is_not_journalled(world: World, cwd: str) -> None:
+def test_undisplayable_folder_is_not_journalled(world: World, cwd: str) -> None:
     world.ask("mira", "act2", ON, cwd=cwd)
     (entry,) = world.gate.entries()
     assert "cwd" not in entry.body
@@ -300,7 +300,7 @@ def test_first_waiter_is_let_in_first_however_long_it_waited(world: World) -> No
     assert anna.poll().proceed
 
 
-def test_waiter_that_loses_its_place_rejoins_at_the_end(world: World) -> None:
+def test_waiter_whose_queue_entry_expired_rejoins_at_the_end(world: World) -> None:
     """Mira's process cannot reach the store for longer than a waiter lasts, and anna queues before it can again."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")

@@ -208,7 +208,7 @@ def test_first_step_that_sees_a_lapsed_lease_journals_it_once(world: World, tier
     assert action.state is State.UNKNOWN
 
 
-def test_unknown_does_not_age_out(world: World) -> None:
+def test_unknown_never_expires(world: World) -> None:
     world.ask("doug", "send4", ON, params=ONE)
     for _ in range(60):
         world.after(86_400)
@@ -290,7 +290,7 @@ def test_actions_of_low_tiers_count_as_done(world: World) -> None:
 # --- waiting ----------------------------------------------------------------------------------------
 
 
-def test_waiting_outlasts_held(world: World) -> None:
+def test_waiting_ends_the_held_conflict(world: World) -> None:
     held = world.ask("doug", "now4", "/a")
     world.each_sleep = lambda: world.end("doug", held) if world.clock.now > start + 10_000_000 else None  # type: ignore[assignment]
     start = world.clock.now
@@ -316,14 +316,14 @@ def test_waiting_has_a_limit(world: World) -> None:
     assert world.gate.status().waiting == ()
 
 
-def test_waiting_is_for_held_alone(world: World) -> None:
+def test_only_held_can_be_waited_for(world: World) -> None:
     world.do("doug", "send2", ON)
     start = world.clock.now
     assert world.ask("mira", "send4", ON, wait=30).verdict is BLOCK
     assert world.clock.now == start
 
 
-def test_waiters_go_in_the_order_of_their_arrival(world: World) -> None:
+def test_waiters_are_let_in_in_order_of_arrival(world: World) -> None:
     """Anna asks while mira waits, so anna is behind mira although the lease is free by then."""
     held = world.ask("doug", "now4", "/a")
     seen: list[Any] = []
@@ -421,7 +421,7 @@ def test_a_deadlock_through_a_tree_is_refused_at_once(world: World) -> None:
     assert (decision.verdict, took) == (BLOCK, 0)
 
 
-def test_a_waiter_holds_its_place_on_all_its_keys(world: World) -> None:
+def test_waiter_is_queued_on_all_its_keys(world: World) -> None:
     held = world.ask("doug", "act4", "one")
     seen: list[Any] = []
 
@@ -435,7 +435,7 @@ def test_a_waiter_holds_its_place_on_all_its_keys(world: World) -> None:
     assert seen[0].verdict is BLOCK
 
 
-def test_waiter_leaves_no_place_behind(world: World) -> None:
+def test_waiter_leaves_no_queue_entry_behind(world: World) -> None:
     held = world.ask("doug", "now4", "/a")
     world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment]
     world.end("mira", world.ask("mira", "now4", "/a", wait=30))
@@ -556,7 +556,7 @@ def test_complete_never_closes_a_lock(world: World) -> None:
     assert len(world.gate.status().locks) == 1
 
 
-def test_a_lock_is_no_evidence_when_it_is_gone(world: World) -> None:
+def test_released_lock_is_no_conflict(world: World) -> None:
     world.gate.lock("doug", f"doc:{ON}", 4)
     world.gate.release("doug", f"doc:{ON}")
     assert world.ask("mira", "act4", ON).verdict is ALLOW

@@ -93,7 +93,7 @@ def listed() -> str:
     return "".join(f"{about}\n    {said}\n" for about, said in all_sentences())
 
 
-def test_the_list_holds_every_sentence() -> None:
+def test_list_contains_every_sentence() -> None:
     assert LISTED.read_text("utf-8") == listed(), f"python -m {__name__} writes it anew"
 
 
@@ -101,7 +101,7 @@ ALL = tuple(all_sentences())
 
 
 @pytest.mark.parametrize(("about", "said"), ALL, ids=[about for about, _ in ALL])
-def test_a_sentence_is_short_and_names_session_act_moment_and_next_step(about: str, said: str) -> None:
+def test_sentence_is_short_and_names_session_action_time_and_next_step(about: str, said: str) -> None:
     assert words(said) <= WORDS
     assert said.startswith("[Callosum] ")
     if "a rule of the user's" in about:

@@ -163,14 +163,14 @@ def told(
     return decision
 
 
-def test_the_sentence_says_what_the_other_did(mail: World) -> None:
+def test_sentence_says_what_the_other_session_did(mail: World) -> None:
     decision = told(mail)
     assert decision.verdict is Verdict.WARN
     assert decision.conflicts[0].summary == '"Invoice 42": "We have paid it, as agreed."'
     assert 'doug/chat did: "Invoice 42": "We have paid it, as agreed."' in (decision.warning or "")
 
 
-def test_the_sentence_says_since_when_the_other_runs_and_what(mail: World) -> None:
+def test_sentence_says_what_the_other_session_runs_and_since_when(mail: World) -> None:
     mail.gate.intercept(Call(instance="doug", tool="send_email", params=LETTER))
     mail.after(4)
     warning = (
@@ -179,7 +179,7 @@ def test_the_sentence_says_since_when_the_other_runs_and_what(mail: World) -> No
     assert 'doug began 4 s ago (send_email): "Invoice 42": "We have paid it, as agreed."' in warning
 
 
-def test_the_sentence_says_where_to_look_for_what_may_have_happened(mail: World) -> None:
+def test_sentence_says_where_to_check_an_unknown_outcome(mail: World) -> None:
     mail.gate.intercept(Call(instance="doug", tool="send_email", params=LETTER))
     mail.after(4000)
     warning = (
@@ -283,7 +283,7 @@ def test_a_change_without_room_for_its_heading_is_left_out() -> None:
         assert tokens(details_of([met], (WIDE * 90, lines))) <= DETAILS
 
 
-def test_what_is_left_out_of_a_sentence_is_least_important() -> None:
+def test_sentence_leaves_out_the_least_important_parts() -> None:
     """Other actions of the session go first, then the end of its change. The conflicting action itself always stays."""
     conflict = Conflict(Kind.STALE, "doug", "Edit", 1, "k", 1, State.DONE, 3, summary='"w"', purpose="why")
     beside = [Beside("Edit", "", 5, '"beside"')]

@@ -47,7 +47,7 @@ def in_the_way(world: World, kind: Kind, tier: int) -> str:
 
 
 @pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
-def test_every_cell(world: World, tier: int, kind: Kind, verdict: Verdict) -> None:
+def test_every_cell_gives_its_verdict(world: World, tier: int, kind: Kind, verdict: Verdict) -> None:
     tool = in_the_way(world, kind, tier)
     world.after(1)
     decision = world.ask("mira", tool, ON)
@@ -92,7 +92,7 @@ def test_tier_4_lock_blocks_tiers_2_and_3(world: World) -> None:
     assert world.ask("mira", "act1", ON).verdict is ALLOW
 
 
-def test_the_worst_cell_wins(world: World) -> None:
+def test_strictest_cell_wins(world: World) -> None:
     world.do("anna", "act2", ON)
     world.gate.lock("doug", f"doc:{ON}", 4)
     world.after(1)
@@ -102,7 +102,7 @@ def test_the_worst_cell_wins(world: World) -> None:
     assert [c.kind for c in decision.conflicts] == [Kind.HELD, Kind.RECENT]  # the gravest first
 
 
-def test_the_worst_key_wins(world: World) -> None:
+def test_strictest_key_wins(world: World) -> None:
     world.ask("doug", "act4", "second")
     world.after(1)
     decision = world.ask("mira", "send3", "first", params={"also": "second"})
@@ -114,7 +114,9 @@ def test_the_worst_key_wins(world: World) -> None:
 
 
 @pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
-def test_every_cell_paused(world: World, tier: int, kind: Kind, verdict: Verdict) -> None:
+def test_every_cell_gives_its_verdict_for_a_host_that_pauses(
+    world: World, tier: int, kind: Kind, verdict: Verdict
+) -> None:
     tool = in_the_way(world, kind, tier)
     world.after(1)
     decision = world.ask("mira", tool, ON, pause=True)
@@ -144,7 +146,7 @@ def test_rule_overrides_cells(world: World, kind: Kind, verdict: Verdict) -> Non
 
 
 @pytest.mark.parametrize(("seconds", "verdict", "kind"), [(1, CONFIRM, Kind.HELD), (400, WARN, Kind.UNKNOWN)])
-def test_a_cell_of_a_low_tier_sees_what_newer_acts_stand_before(
+def test_cell_of_a_low_tier_sees_actions_behind_newer_ones(
     world: World, seconds: int, verdict: Verdict, kind: Kind
 ) -> None:
     world.ask("doug", "act3", ON)
@@ -209,7 +211,7 @@ def test_observe_lets_all_pass_and_marks_what_it_would_have_stopped(
         assert entry.body.get("observed") == decision.observed
 
 
-def test_observing_for_a_while(world: World) -> None:
+def test_observing_ends_at_its_set_time(world: World) -> None:
     world.ask("doug", "act4", ON)
     until = world.gate.observe(3600, by="person")
     assert until == pytest.approx(world.clock.now / 1e6 + 3600, abs=1)

@@ -39,7 +39,7 @@ def trimmed(corpus: Corpus) -> list[ContextTrimmed]:
 # --- text and tokens ----------------------------------------------------------------------------------
 
 
-def test_a_brief_as_text() -> None:
+def test_brief_is_rendered_as_text() -> None:
     lines = WHOLE.text.splitlines()
     assert lines[:3] == [HEAD, "Running:", f"- {SECTIONS[0].lines[0]}"]
     assert len(lines) == 1 + 3 + 10
@@ -86,7 +86,7 @@ def test_brief_that_fits_is_returned_unchanged(corpus: Corpus, trimmed: list[Con
     ras.close()
 
 
-def test_the_least_important_lines_go_first(corpus: Corpus, trimmed: list[ContextTrimmed]) -> None:
+def test_least_important_lines_are_dropped_first(corpus: Corpus, trimmed: list[ContextTrimmed]) -> None:
     cut = RAS(corpus, 170).trim(WHOLE, instance="mira", namespace="work")
     assert cut.sections[0] == SECTIONS[0]
     assert cut.sections[1].lines == SECTIONS[1].lines[: len(cut.sections[1].lines)]
@@ -100,7 +100,7 @@ def test_the_least_important_lines_go_first(corpus: Corpus, trimmed: list[Contex
 
 
 @pytest.mark.parametrize("budget", range(0, 280, 7))
-def test_any_budget_is_kept(corpus: Corpus, budget: int) -> None:
+def test_brief_stays_within_any_budget(corpus: Corpus, budget: int) -> None:
     cut = RAS(corpus).trim(WHOLE, budget)
     assert cut.tokens == tokens(cut.text) <= max(budget, 0)
     told = [line for section in cut.sections for line in section.lines]
@@ -145,7 +145,7 @@ LINE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size
     st.integers(0, 400),
     st.integers(0, 9),
 )
-def test_any_brief_to_any_budget(sections: list[Section], budget: int, before: int) -> None:
+def test_any_brief_fits_any_budget(sections: list[Section], budget: int, before: int) -> None:
     brief = brief_of(sections, before)
     with Corpus() as corpus:
         cut = RAS(corpus).trim(brief, budget)
@@ -157,7 +157,7 @@ def test_any_brief_to_any_budget(sections: list[Section], budget: int, before: i
     assert bool(cut.text) == bool(kept)
 
 
-def test_very_many_lines(corpus: Corpus) -> None:
+def test_very_many_lines_are_shortened_quickly(corpus: Corpus) -> None:
     huge = brief_of([Section("Done", tuple(f"doug acted on {number}." for number in range(50_000)))])
     cut = RAS(corpus).trim(huge)
     assert cut.tokens <= BUDGET

@@ -112,7 +112,7 @@ def test_brief_after_a_compaction_begins_with_own_open_actions_and_commitments(w
     assert COMMITTED not in told("mira", "work", forgot=True)
 
 
-def test_running_action_of_another_session_and_its_lease(world: World, told: Told) -> None:
+def test_brief_shows_running_action_of_another_session_and_its_lease(world: World, told: Told) -> None:
     world.do("mira", "see", "/repo/a.py")
     world.do("mira", "act3", "plan")
     world.do("mira", "act3", "door")
@@ -130,7 +130,7 @@ def test_running_action_of_another_session_and_its_lease(world: World, told: Tol
     }
 
 
-def test_a_lease_that_lives_as_long_as_its_process(world: World, told: Told) -> None:
+def test_brief_shows_a_lease_that_lasts_as_long_as_its_process(world: World, told: Told) -> None:
     world.do("mira", "act3", "plan")
     world.living[7] = True
     world.ask("doug", "act3", "plan", host=Host(7, 1.0, "m"), timeout=3600)
@@ -140,7 +140,7 @@ def test_a_lease_that_lives_as_long_as_its_process(world: World, told: Told) -> 
     assert "may or may not have happened" in told("mira")[UNKNOWN][0]
 
 
-def test_queued_calls_and_questions_to_a_person(world: World, told: Told) -> None:
+def test_brief_shows_queued_calls_and_questions_to_a_person(world: World, told: Told) -> None:
     world.ask("doug", "asked", "plan")
     world.ask("mira", "act4", "plan")
     seen: list[dict[str, list[str]]] = []
@@ -150,7 +150,7 @@ def test_queued_calls_and_questions_to_a_person(world: World, told: Told) -> Non
     assert 'doug wants to act on "doc:plan" (asked, just now) and waits for a person.' in seen[0][IN_HAND]
 
 
-def test_unknown_outcome(world: World, told: Told) -> None:
+def test_brief_shows_unknown_outcome(world: World, told: Told) -> None:
     """Its lease has just expired, or another session has already noticed."""
     world.do("mira", "act3", "plan")
     lost = world.ask("doug", "act3", "plan")
@@ -188,7 +188,7 @@ def test_an_unknown_outcome_that_cannot_be_undone_leads_every_brief_until_it_is_
     assert GRAVEST not in told("mira")
 
 
-def test_actions_since_this_session_last_read(world: World, told: Told) -> None:
+def test_brief_shows_actions_since_this_session_last_read(world: World, told: Told) -> None:
     world.do("doug", "save", "/repo/a.py")
     world.after(1)
     world.do("mira", "see", "/repo/a.py")
@@ -231,7 +231,7 @@ def test_brief_names_what_blocked_the_session(world: World, told: Told) -> None:
     assert told("mira") == {DONE: ['doug acted on "doc:plan" just now (act3).']}
 
 
-def test_own_open_unknown_and_asked_actions(world: World, told: Told) -> None:
+def test_brief_shows_own_open_unknown_and_asked_actions(world: World, told: Told) -> None:
     """After a compaction or a resume the session no longer knows them."""
     lost = world.ask("mira", "act3", "lost")
     world.after(400)
@@ -251,7 +251,7 @@ def test_own_open_unknown_and_asked_actions(world: World, told: Told) -> None:
     )
 
 
-def test_actions_elsewhere(world: World, told: Told) -> None:
+def test_brief_shows_actions_elsewhere(world: World, told: Told) -> None:
     """Leases of tier 3 and up, and actions of tier 2 and up since this session's last call."""
     world.do("doug", "act2", "before")
     world.after(1)
@@ -319,7 +319,7 @@ def test_calls_that_look_alike_are_one_line(world: World, told: Told) -> None:
     ]
 
 
-def test_a_row_of_dots_is_read_once() -> None:
+def test_long_row_of_dots_is_scanned_once() -> None:
     with cpu_within(2):
         assert _PATH.findall("." * 50_000) == []  # searching from each dot would take a minute
 
@@ -343,7 +343,7 @@ def test_namespaces_see_nothing_of_one_another(world: World, told: Told) -> None
 # --- which keys matter --------------------------------------------------------------------------------
 
 
-def test_keys_that_the_host_names(world: World, told: Told) -> None:
+def test_brief_shows_keys_that_the_host_names(world: World, told: Told) -> None:
     """They may have any spelling; for a key that was never read, only the last day counts."""
     world.do("doug", "save", "/repo/src/a.py")
     world.after(2)
@@ -354,7 +354,7 @@ def test_keys_that_the_host_names(world: World, told: Told) -> None:
     assert told("mira", keys=["file:/repo/"]) == {}
 
 
-def test_files_in_its_folder(world: World, told: Told) -> None:
+def test_brief_shows_files_in_the_folder_of_the_session(world: World, told: Told) -> None:
     world.do("doug", "save", "/repo/src/a.py")
     world.do("doug", "save", "/repository/a.py")
     world.after(2)
@@ -377,7 +377,7 @@ def test_tree_above_a_file_is_listed(world: World, told: Told) -> None:
         ("tell #general", "channel:#general"),
     ],
 )
-def test_what_a_prompt_mentions(world: World, told: Told, prompt: str, key: str) -> None:
+def test_brief_shows_files_that_the_prompt_mentions(world: World, told: Told, prompt: str, key: str) -> None:
     world.gate.lock("doug", key, 3)
     assert told("mira", cwd="/repo", prompt=prompt)[IN_HAND][0].startswith(f'doug holds a lock on "{key}"')
     assert IN_HAND not in told("mira", prompt="What is for lunch?")
@@ -386,7 +386,7 @@ def test_what_a_prompt_mentions(world: World, told: Told, prompt: str, key: str)
 # --- whose it is --------------------------------------------------------------------------------------
 
 
-def test_a_parent_and_its_sub_agent(world: World, told: Told) -> None:
+def test_brief_of_a_parent_and_its_sub_agent(world: World, told: Told) -> None:
     world.ask("mira", "act3", "plan")
     world.ask("kid", "act3", "plan", parent="mira")
     world.ask("grandkid", "look", "plan", parent="kid")
@@ -485,7 +485,7 @@ def test_secret_in_a_key_is_hidden(world: World, prefrontal: Prefrontal) -> None
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_a_great_many_sessions(tmp_path: Path) -> None:
+def test_brief_among_very_many_sessions_is_bounded(tmp_path: Path) -> None:
     """Sections are cut, the lines left out are counted, and the newest are listed."""
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))
     for number in range(40):
@@ -503,7 +503,7 @@ def test_a_great_many_sessions(tmp_path: Path) -> None:
     assert "other-39 " in brief.sections[0].lines[0]
 
 
-def test_briefs_in_threads(world: World, prefrontal: Prefrontal) -> None:
+def test_threads_can_make_briefs_at_once(world: World, prefrontal: Prefrontal) -> None:
     world.do("mira", "act3", "plan")
     world.ask("doug", "act3", "plan")
     expected = prefrontal.brief("mira")
@@ -576,7 +576,7 @@ def routes(events: list[CorpusEvent]) -> list[tuple[str | None, str, str]]:
     return [(event.instance, event.provider, event.model) for event in events if isinstance(event, InputRouted)]
 
 
-def test_an_input_is_routed_once_by_what_the_model_says(
+def test_input_is_routed_once_by_the_answer_of_the_model(
     corpus: Corpus, prefrontal: Prefrontal, events: list[CorpusEvent]
 ) -> None:
     corpus.emit(LlmResponse("anthropic", "early", 1, instance="mira"))
@@ -648,7 +648,7 @@ def test_inputs_that_no_model_answers_are_forgotten(
         ("Archive the logs, then drop the table", "destroy"),
     ],
 )
-def test_intent(prompt: str, intent: str) -> None:
+def test_intent_of_a_prompt_is_classified(prompt: str, intent: str) -> None:
     found, confidence = intent_of(prompt)
     assert found == intent
     assert found in INTENTS
@@ -668,7 +668,7 @@ def test_any_text_is_classified_at_once(text: str) -> None:
     assert 0 <= confidence <= 1
 
 
-def test_decisions_do_not_depend_on_it(world: World) -> None:
+def test_decisions_do_not_depend_on_the_intent(world: World) -> None:
     """A guess about words decides nothing."""
     decision: Decision = world.ask("mira", "act3", "plan")
     assert decision.verdict is Verdict.ALLOW

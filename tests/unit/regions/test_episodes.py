@@ -148,7 +148,7 @@ These may or may not have happened; `callosum resolve ID --happened` (or `--not`
     )
 
 
-def test_nothing_new_is_not_written_again(place: Place) -> None:
+def test_unchanged_page_is_not_written_again(place: Place) -> None:
     with place.region() as hippocampus:
         assert hippocampus.write() is None  # nothing happened
         assert not (place.folder / "brain" / "episodes").exists()
@@ -258,7 +258,7 @@ def test_entries_are_read_once(place: Place) -> None:
         assert sum(read) <= 3  # the newest, and the two that are new
 
 
-def test_two_on_one_folder_write_the_same_page_once(place: Place) -> None:
+def test_two_writers_of_one_folder_write_a_page_once(place: Place) -> None:
     for number in range(20):
         place.do(f"s{number % 3}", "message", message(f"m{number}"))
     with place.region() as one, place.region() as other:
@@ -274,7 +274,7 @@ def test_two_on_one_folder_write_the_same_page_once(place: Place) -> None:
     assert len(place.saved()) == 3
 
 
-def test_many_threads_at_once_leave_a_whole_page(place: Place) -> None:
+def test_many_threads_leave_a_complete_page(place: Place) -> None:
     for number in range(50):
         place.do(f"s{number % 3}", "message", message(f"m{number}"))
     regions = [place.region() for _ in range(2)]
@@ -312,7 +312,7 @@ def test_unusable_folder_is_reported(place: Place) -> None:
         assert hippocampus.write() is not None
 
 
-def test_a_closed_one_writes_nothing_and_close_may_be_called_twice(place: Place) -> None:
+def test_closed_writer_writes_nothing_and_can_be_closed_twice(place: Place) -> None:
     place.do("mira", "message", message("one"))
     hippocampus = place.region()
     hippocampus.close()
@@ -321,7 +321,7 @@ def test_a_closed_one_writes_nothing_and_close_may_be_called_twice(place: Place)
     assert place.corpus.handlers(SchedulerTick) == 0
 
 
-def test_an_empty_page_left_by_a_power_cut_is_written_anew(place: Place) -> None:
+def test_empty_page_left_by_a_power_cut_is_written_again(place: Place) -> None:
     place.do("mira", "message", message("one"))
     with place.region() as hippocampus:
         hippocampus.write()

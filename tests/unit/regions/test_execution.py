@@ -54,7 +54,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made.world.gate.close()
 
 
-def test_completed_task(stage: Stage) -> None:
+def test_completed_task_emits_its_events(stage: Stage) -> None:
     def work(task: Task) -> str:
         with task.step("fetch"):
             pass
@@ -94,7 +94,7 @@ def test_certain_failure_is_retried_as_another_call(stage: Stage) -> None:
     assert stage.of("task.completed")[0].success is True
 
 
-def test_a_task_that_is_given_up(stage: Stage) -> None:
+def test_task_is_given_up_after_its_last_attempt(stage: Stage) -> None:
     def work(task: Task) -> None:
         raise ValueError("no: password=hunter2hunter2")
 
@@ -144,7 +144,7 @@ def test_unreachable_gate_stops_the_task(stage: Stage, monkeypatch: pytest.Monke
     assert stage.names() == ["task.created", "task.started", "task.stopped"]
 
 
-def test_it_is_stopped_between_two_steps(stage: Stage) -> None:
+def test_task_is_stopped_between_two_steps(stage: Stage) -> None:
     def work(task: Task) -> None:
         with task.step("first"):
             assert stage.motor.stop("T", "the user changed their mind")
@@ -157,7 +157,7 @@ def test_it_is_stopped_between_two_steps(stage: Stage) -> None:
     assert not stage.motor.stop("T", "again")
 
 
-def test_it_is_stopped_while_it_rests(stage: Stage) -> None:
+def test_task_is_stopped_during_a_pause_before_a_retry(stage: Stage) -> None:
     failed = threading.Event()
     stage.corpus.on("tool.failed", lambda event: failed.set())
 
@@ -176,7 +176,7 @@ def test_it_is_stopped_while_it_rests(stage: Stage) -> None:
     assert len(stage.of("task.started")) == 1
 
 
-def test_async_work_is_tried_again_too(stage: Stage) -> None:
+def test_async_work_is_retried_too(stage: Stage) -> None:
     async def work(task: Task) -> int:
         await asyncio.sleep(0)
         with task.step("one"):
@@ -208,7 +208,7 @@ def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: Stage) -> No
     assert stage.of("tool.failed")[0].error.startswith("CancelledError")
 
 
-def test_an_async_rest_ends_when_the_task_is_stopped(stage: Stage) -> None:
+def test_async_pause_before_a_retry_ends_when_the_task_is_stopped(stage: Stage) -> None:
     async def main() -> None:
         failed, loop = asyncio.Event(), asyncio.get_running_loop()
         stage.corpus.on("tool.failed", lambda event: loop.call_soon_threadsafe(failed.set))
@@ -249,7 +249,7 @@ def test_one_id_is_one_task(stage: Stage) -> None:
     stage.motor.run(CALL, work, task_id="T")
 
 
-def test_answers_of_people_and_late_reports(stage: Stage) -> None:
+def test_answers_of_people_and_late_reports_emit_events(stage: Stage) -> None:
     asked = stage.world.ask("mira", "asked", "plan")
     stage.world.gate.approve(asked.id, by="anna", channel="console")
     assert stage.names() == ["tool.called", "safety.blocked", "safety.approved"]

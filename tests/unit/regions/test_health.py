@@ -121,7 +121,7 @@ def answered(context: int, window: int | None = None, session: str = "mira") -> 
 
 
 @pytest.mark.parametrize(("window", "most", "of"), [(None, 180_000, 200_000), (258_400, 232_560, 258_400)])
-def test_a_session_whose_newest_request_fills_nine_tenths_of_its_window_is_told_once(
+def test_session_that_fills_nine_tenths_of_its_context_is_reported_once(
     bench: Bench, window: int | None, most: int, of: int
 ) -> None:
     low = ("resource.low.context", {"used": most + 1, "max": of})
@@ -132,7 +132,7 @@ def test_a_session_whose_newest_request_fills_nine_tenths_of_its_window_is_told_
     assert bench.emit(answered(most + 1, window)) == [low], "a reminder"
 
 
-def test_a_context_that_was_trimmed_and_fills_again_is_told_again(bench: Bench) -> None:
+def test_context_that_was_trimmed_and_fills_again_is_reported_again(bench: Bench) -> None:
     full, trimmed = answered(190_000), ContextTrimmed(190_000, 20_000, 40, instance="mira")
     assert len(bench.emit(full, trimmed, full)) == 2
     assert bench.emit(LlmResponse("openai", "gpt", 900_000, instance="mira")) == [], "it does not say how long it was"
@@ -176,7 +176,7 @@ def test_tick_of_the_schedule_runs_the_check(bench: Bench) -> None:
     assert [event.dotted for event in bench.told] == ["health.ok"]
 
 
-def test_low_memory_and_disk(bench: Bench) -> None:
+def test_low_memory_and_disk_are_reported(bench: Bench) -> None:
     bench.memory = DiskSpace(90, 100)
     assert bench.check() == [("resource.low.memory", {"used": 90, "max": 100})]
     bench.memory, bench.disk = GOOD, DiskSpace(95 * 10**9, 100 * 10**9)
@@ -200,7 +200,7 @@ def test_free_space_of_a_read_only_disk_is_ignored(tmp_path: Path, monkeypatch: 
         disk_now(tmp_path / "deeper")
 
 
-def test_unreadable_disk(bench: Bench) -> None:
+def test_unreadable_disk_is_reported(bench: Bench) -> None:
     bench.disk = OSError(5, "Input/output error")
     assert bench.check() == [
         ("health.warning", {"resource": "disk", "value": "Input/output error", "threshold": "readable"})
@@ -219,7 +219,7 @@ def test_lasting_problem_is_reported_at_the_beginning_and_regularly(bench: Bench
     assert bench.kinds() == ["resource.low.memory"], "it began anew"
 
 
-def test_unreachable_store(tmp_path: Path) -> None:
+def test_unreachable_store_is_critical(tmp_path: Path) -> None:
     class Away(MemoryStore):
         def now(self) -> int:
             raise StoreUnavailable("database is locked")
@@ -231,7 +231,7 @@ def test_unreachable_store(tmp_path: Path) -> None:
     bench.corpus.close()
 
 
-def test_slow_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_store_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("callosum.regions.health.time.perf_counter", lambda: clock[0])
 
@@ -306,7 +306,7 @@ def test_a_call_that_reaches_the_gate_without_its_id_is_known_by_its_name(bench:
     assert bench.kinds() == ["health.ok"]
 
 
-def test_one_call_is_one_call(bench: Bench) -> None:
+def test_repeated_report_of_a_call_counts_once(bench: Bench) -> None:
     bench.emit(_parsed("a", "a", "a", "a", "a", at=1000))
     bench.emit(ToolCalled("a", {}, instance="mira"))
     assert len(bench.region._parsed[None, "mira"]) == 4
@@ -386,7 +386,7 @@ def test_a_host_that_has_ended_is_not_silent(bench: Bench) -> None:
     assert bench.kinds() == ["health.ok"]
 
 
-def test_of_a_host_on_another_machine_it_is_not_known_whether_it_lives(bench: Bench) -> None:
+def test_state_of_a_host_on_another_machine_is_unknown(bench: Bench) -> None:
     """It is reported once, because it may just have ended."""
     for beat in (_beat(None), _beat(1, hostname="elsewhere")):
         bench.emit(beat)
@@ -397,7 +397,7 @@ def test_of_a_host_on_another_machine_it_is_not_known_whether_it_lives(bench: Be
         assert bench.kinds() == ["health.ok"]
 
 
-def test_a_heartbeat_that_says_no_interval_is_measured(bench: Bench) -> None:
+def test_interval_of_a_heartbeat_without_one_is_measured(bench: Bench) -> None:
     for at in (1000.0, 1010.0):
         bench.now = at
         bench.emit(HealthOk({}, at=5 * at, instance="gateway"))  # its own clock does not matter

@@ -145,7 +145,7 @@ def test_a_pause_for_a_lease_that_ended_in_the_meantime_was_waited_for(stage: St
     assert told(stage.entries()) == ["waited", "waited.done"]
 
 
-def test_a_pause_for_a_lease_that_still_stands_is_confirmed(stage: Stage) -> None:
+def test_pause_for_a_lease_that_is_still_open_is_confirmed(stage: Stage) -> None:
     stage.reply("doug", "andy", "m1")
     stage.world.after(5)
     assert not stage.reply("mira", "andy", "m1").proceed
@@ -165,7 +165,7 @@ def test_another_thread_another_tool_and_another_session_confirm_nothing(stage: 
     assert told(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
 
 
-def test_what_passes_while_the_gate_only_observes_confirms_nothing(stage: Stage) -> None:
+def test_calls_in_observe_mode_confirm_nothing(stage: Stage) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(30)
     assert not stage.reply("mira", "andy", "m1").proceed
@@ -182,7 +182,7 @@ def test_what_passes_while_the_gate_only_observes_confirms_nothing(stage: Stage)
 PAY = {"name": "pay", "tier": 4, "tool": "pay", "contextKey": "payment:{params.to}", "verdict": "ask"}
 
 
-def test_questions_and_what_people_answer(tmp_path: Path) -> None:
+def test_questions_and_the_answers_of_people_are_counted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [PAY])
     asked = stage.ask("mira", "pay", to="acme", amount=5)
     assert asked.verdict is Verdict.ASK
@@ -209,7 +209,7 @@ def test_a_question_that_the_next_call_finds_unanswered(tmp_path: Path) -> None:
     assert told(stage.entries()) == ["unanswered"]
 
 
-def test_a_block_that_nobody_lifts_and_one_that_lifts_itself(tmp_path: Path) -> None:
+def test_block_that_nobody_overrides_and_block_that_expires(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [{"name": "wipe", "tier": 4, "tool": "wipe", "contextKey": "disk:{params.on}"}])
     for disk in ("a", "b"):
         held = stage.ask("doug", "wipe", on=disk)
@@ -219,7 +219,7 @@ def test_a_block_that_nobody_lifts_and_one_that_lifts_itself(tmp_path: Path) -> 
     assert told(stage.entries(), stage.entries()[-1].seq + HOUR) == ["waited", "waited.done", "blocked"]
 
 
-def test_what_was_confirmed_is_regretted_when_another_is_about_to_do_the_same(stage: Stage) -> None:
+def test_confirmed_call_is_regretted_when_another_session_attempts_the_same(stage: Stage) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(30)
     send = {"action": "send", "target": "andy", "replyTo": "m1", "message": WORDS[5]}
@@ -231,7 +231,7 @@ def test_what_was_confirmed_is_regretted_when_another_is_about_to_do_the_same(st
     assert told(stage.entries()) == ["confirmed", "confirmed.done", "regretted"]
 
 
-def test_live_conflicts_and_those_of_the_journal_tell_the_same(stage: Stage) -> None:
+def test_live_conflicts_and_journalled_conflicts_give_the_same_result(stage: Stage) -> None:
     live: list[Entry] = []
     stage.gate.add_observer(lambda seen: live.extend(seen.entries))
     stage.meet("andy", "m1")
@@ -308,7 +308,7 @@ def replayed(tmp_path: Path, rules: list[Any] | tuple[Any, ...], play: Callable[
     return again
 
 
-def test_what_was_always_confirmed_is_let_pass_and_the_same_calls_are_paused_no_more(tmp_path: Path) -> None:
+def test_rule_for_always_confirmed_calls_ends_their_pauses(tmp_path: Path) -> None:
     def play(stage: Stage) -> None:
         for number in range(12):
             stage.meet("andy", f"m{number}")
@@ -340,14 +340,14 @@ def test_many_targets_are_not_named_one_by_one(stage: Stage) -> None:
     assert found.rule["params"] == {"action": "send"}
 
 
-def test_few_targets_are(stage: Stage) -> None:
+def test_few_targets_are_named_one_by_one(stage: Stage) -> None:
     for number in range(12):
         stage.meet(f"person-{number % 3}", f"m{number}")
     (found,) = stage.suggest()
     assert found.rule["params"]["target"] == ["person-0", "person-1", "person-2"]
 
 
-def test_where_some_were_heeded_only_the_values_that_never_were_are_named(tmp_path: Path) -> None:
+def test_proposal_names_only_values_that_were_never_heeded(tmp_path: Path) -> None:
     def play(stage: Stage) -> None:
         for number in range(6):
             stage.meet("andy", f"m{number}")
@@ -367,20 +367,20 @@ def test_where_some_were_heeded_only_the_values_that_never_were_are_named(tmp_pa
 
 
 @pytest.mark.parametrize("outcome", ["failed", "unknown"])
-def test_one_that_went_wrong_is_enough_against_it(stage: Stage, outcome: str) -> None:
+def test_one_failed_call_prevents_the_proposal(stage: Stage, outcome: str) -> None:
     for number in range(10):
         stage.meet("andy", f"m{number}", outcome=outcome if number == 4 else "done")
     assert stage.suggest() == []
 
 
-def test_too_few_prove_nothing(stage: Stage) -> None:
+def test_too_few_calls_prove_nothing(stage: Stage) -> None:
     for number in range(4):
         stage.meet("andy", f"m{number}")
     assert stage.suggest() == []
     assert len(stage.suggest(least=4)) == 1
 
 
-def test_leases_that_were_waited_for_speak_against_letting_them_pass(tmp_path: Path) -> None:
+def test_leases_that_were_waited_for_prevent_the_proposal(tmp_path: Path) -> None:
     def play(stage: Stage, *, waits: bool) -> None:
         for number in range(6):
             holding = stage.reply("doug", "andy", f"m{number}")
@@ -447,7 +447,7 @@ def test_tier_4_the_guard_and_calls_without_a_rule_are_left_alone(tier: int, rul
     assert suggest(entries, RuleSet.parse()) == []
 
 
-def test_rules_that_stood_before_keep_deciding_what_they_did(tmp_path: Path) -> None:
+def test_existing_rules_keep_deciding_the_same_calls(tmp_path: Path) -> None:
     """A mail by shell: the copy of ``email-send`` must not take calls of ``repo-delete`` and ``force-push``."""
 
     def mail(number: int) -> str:
@@ -550,7 +550,7 @@ def _approvals(stage: Stage, count: int = 6, **params: Any) -> None:
         stage.world.after(86400)
 
 
-def test_what_a_person_agreed_to_each_time_is_confirmed_by_the_session(tmp_path: Path) -> None:
+def test_calls_that_a_person_always_approved_are_confirmed_by_the_session(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "state", [PAY])
     _approvals(stage, to="acme", amount=5)
     _approvals(stage, count=3, to="globex", amount=5)
@@ -659,7 +659,7 @@ class Listening:
         return [event for event in self.events if isinstance(event, PreferenceLearned)]
 
 
-def test_outcomes_are_told_on_the_bus(stage: Stage) -> None:
+def test_outcomes_are_emitted_on_the_corpus(stage: Stage) -> None:
     here = Listening(stage)
     stage.meet("andy", "m1")
     (event,) = here.outcomes()
@@ -728,7 +728,7 @@ def test_counts_survive_the_process_and_preferences_are_not_repeated(stage: Stag
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_two_processes_count_adds_up(stage: Stage, tmp_path: Path) -> None:
+def test_counts_of_two_processes_add_up(stage: Stage, tmp_path: Path) -> None:
     kept = tmp_path / "learned.json"
     regions = [Listening(stage, kept=kept) for _ in range(2)]
     meet(stage, range(3))
@@ -739,7 +739,7 @@ def test_what_two_processes_count_adds_up(stage: Stage, tmp_path: Path) -> None:
     assert [len(one.learned()) for one in regions] == [0, 1], "the second took over what the first had counted"
 
 
-def test_a_file_of_counts_that_is_damaged_begins_anew(stage: Stage, tmp_path: Path) -> None:
+def test_damaged_file_of_counts_starts_again_from_zero(stage: Stage, tmp_path: Path) -> None:
     kept = tmp_path / "learned.json"
     kept.write_text("[{")
     here = Listening(stage, kept=kept)
@@ -759,7 +759,7 @@ def test_learned_preference_equals_the_proposal(stage: Stage, heeded: int, learn
     assert len(here.learned()) == len(stage.suggest()) == learned
 
 
-def test_of_two_kinds_at_once_nothing_is_learned_where_one_alone_was_right() -> None:
+def test_nothing_is_learned_from_two_kinds_at_once_if_only_one_was_right() -> None:
     """A rule that lets both pass also lets each one pass, so it is not proposed."""
     region, events = BasalGanglia(corpus := Corpus()), []
     corpus.on("preference.*", lambda _, event: events.append(event))
@@ -863,7 +863,7 @@ class _Crowded(EndingTracker):
 
 
 @pytest.mark.parametrize(("guard", "most"), [(threading.Lock(), 1), (nullcontext(), 2)], ids=["real", "control"])
-def test_one_thread_at_a_time_follows_the_entries(guard: Any, most: int) -> None:
+def test_only_one_thread_at_a_time_follows_the_entries(guard: Any, most: int) -> None:
     region = BasalGanglia(Corpus())
     crowded = region._endings = _Crowded()
     region._guard = guard

@@ -89,7 +89,7 @@ def test_without_usage_and_model_there_are_no_tokens_and_no_name(here: Here, sha
         (None, 0),
     ],
 )
-def test_counts(here: Here, usage: Any, tokens: int) -> None:
+def test_tokens_are_counted(here: Here, usage: Any, tokens: int) -> None:
     event = here.thalamus.response({**CHAT, "usage": usage})
     assert isinstance(event, LlmResponse)
     assert event.tokens == tokens
@@ -116,7 +116,7 @@ def test_counts(here: Here, usage: Any, tokens: int) -> None:
         ({**MESSAGES, "usage": {"output_tokens": 2**60}}, "answer.usage.output_tokens"),
     ],
 )
-def test_bad_shapes_are_refused_with_their_place(here: Here, answer: Any, at: str) -> None:
+def test_malformed_answers_are_refused_with_their_field(here: Here, answer: Any, at: str) -> None:
     with pytest.raises(ConfigError) as error:
         here.thalamus.response(answer)
     assert error.value.at == at
@@ -281,7 +281,7 @@ def test_stream_emits_pieces_and_the_answer(here: Here, shape: str, made: Any) -
     ]
 
 
-def test_an_asynchronous_stream(here: Here) -> None:
+def test_asynchronous_stream_is_read(here: Here) -> None:
     async def chunks() -> AsyncIterator[Any]:
         for chunk in STREAMS["messages"]:
             yield chunk

@@ -52,7 +52,7 @@ def test_each_api_is_read(here: Here, shape: str, made: Any) -> None:
     assert (event.calls, event.instance, event.namespace) == (calls, "mira/chat", "default")
 
 
-def test_older_and_rarer_forms(here: Here) -> None:
+def test_older_and_rarer_forms_are_read(here: Here) -> None:
     custom = {"id": "c2", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin Patch"}}
     legacy = {"name": "message", "arguments": '{"target": "andy"}'}
     assert here.wernicke.read(chat(custom, function_call=legacy)) == (
@@ -122,7 +122,7 @@ def test_answer_without_calls_emits_nothing(here: Here, answer: Any) -> None:
         ([1], {"_unparsed": "[1]"}),
     ],
 )
-def test_arguments(here: Here, arguments: Any, args: Any) -> None:
+def test_arguments_are_parsed(here: Here, arguments: Any, args: Any) -> None:
     assert here.wernicke.read(chat(function("f", arguments))) == (ParsedCall("f", args, "c1"),)
     assert len(here.events) == 1
 
@@ -190,7 +190,7 @@ def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: A
 
 @settings(max_examples=100, deadline=None)
 @given(st.text() | st.binary().map(repr))
-def test_whatever_a_model_writes_is_reported(arguments: str) -> None:
+def test_any_text_of_a_model_is_reported(arguments: str) -> None:
     (call,) = Here().wernicke.read(chat(function("f", arguments)))
     assert isinstance(call.args, dict)
 

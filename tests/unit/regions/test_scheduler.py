@@ -127,7 +127,7 @@ def test_invalid_job_is_refused_with_its_place(given: dict[str, object], words: 
         ScheduledJob("x", **given)  # type: ignore[arg-type]
 
 
-def test_the_next_times(place: Place) -> None:
+def test_next_run_times_are_computed(place: Place) -> None:
     with place.brainstem() as brainstem:
         times = brainstem.times()
         now = time.time()
@@ -191,7 +191,7 @@ def test_closing_ends_all_threads(place: Place) -> None:
     assert left == []
 
 
-def test_an_unknown_job_is_refused_with_the_ones_there_are(place: Place) -> None:
+def test_unknown_job_is_refused_with_the_list_of_jobs(place: Place) -> None:
     with pytest.raises(ConfigError, match=r'job: there is no job "tpoics"; there are .*topics'):
         place.brainstem().run_job("tpoics")
 
@@ -325,7 +325,7 @@ def test_missed_runs_count_once_however_far_the_clock_jumped() -> None:
     assert trigger.get_next_fire_time(now - timedelta(seconds=10), now) == now + timedelta(seconds=20)
 
 
-def test_a_clock_set_back_starts_the_schedule_anew(place: Place) -> None:
+def test_clock_set_back_restarts_the_schedule(place: Place) -> None:
     with place.brainstem() as brainstem:
         assert brainstem._schedule is not None
         for job in brainstem._schedule.get_jobs():
@@ -470,7 +470,7 @@ def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: Pl
     assert any(b" since 2027-03-20" in text for text in pages[-1].values())  # seven days
 
 
-def test_topics_are_read_bit_by_bit_and_written_when_all_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_read_in_parts_and_written_once_complete(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     three_days(place)
     monkeypatch.setattr(consolidation, "BUDGET", 4)
     read = 0
@@ -495,7 +495,7 @@ def test_topics_are_read_bit_by_bit_and_written_when_all_is_read(place: Place, m
     assert "3 sessions, 3 calls since 2027-03-16" in place.page(told.path)  # type: ignore[attr-defined]
 
 
-def test_topics_of_two_namespaces_are_two(place: Place) -> None:
+def test_topics_of_two_namespaces_are_separate(place: Place) -> None:
     for day, who in enumerate(("mira", "doug", "anna")):
         place.on_day(day)
         for namespace in ("default", "work"):
@@ -507,7 +507,7 @@ def test_topics_of_two_namespaces_are_two(place: Place) -> None:
         assert ("in `work`" in place.page(event.path)) is (event.namespace == "work")
 
 
-def test_while_another_process_writes_nothing_is_written(place: Place) -> None:
+def test_nothing_is_written_while_another_process_writes(place: Place) -> None:
     three_days(place)
     brainstem = place.brainstem()
     with PageFolder(place.folder).alone("topics"), PageFolder(place.folder).alone("digests"):
@@ -551,7 +551,7 @@ def test_only_one_of_two_processes_writes(place: Place) -> None:
     assert race(place) == 2
 
 
-def test_without_the_lock_both_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_both_processes_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without locks, and met at the worst moment, everything is written twice."""
     has, met = PageFolder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
 
@@ -641,7 +641,7 @@ def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
     assert len(place.of(WatcherChanged)) == 1
 
 
-def test_reports_of_other_files_wake_it_once_a_second(place: Place) -> None:
+def test_changes_of_other_files_wake_the_watcher_once_a_second(place: Place) -> None:
     files = WatchedFiles([place.rules])
     files._looked = time.monotonic() + 3600
     assert files._wakes(Change.modified, str(place.rules))

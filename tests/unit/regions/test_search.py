@@ -139,7 +139,7 @@ def whole(state: Path) -> int:
         pytest.param("session:mira", set(), id="no column: a phrase"),
     ],
 )
-def test_a_query_finds(cortex: Cortex, gate: LocalGate, query: str, sessions: set[str]) -> None:
+def test_query_finds_its_entries(cortex: Cortex, gate: LocalGate, query: str, sessions: set[str]) -> None:
     a_day(gate)
     cortex.index()
     assert {hit.session for hit in cortex.search(query)} == sessions
@@ -194,7 +194,7 @@ def test_a_key_counts_for_more_than_a_text(cortex: Cortex, gate: LocalGate) -> N
     assert [hit.seq for hit in cortex.search("ledger")] == [key, text]
 
 
-def test_filters(cortex: Cortex, gate: LocalGate, state: Path) -> None:
+def test_filters_narrow_the_hits(cortex: Cortex, gate: LocalGate, state: Path) -> None:
     write(gate, "mira", "/repo/a.py", session="one")
     write(gate, "mira", "/repo/a.py", session="two")
     write(gate, "mi[r]a?", "/repo/a.py")
@@ -313,7 +313,7 @@ def test_each_entry_is_indexed_once(cortex: Cortex, gate: LocalGate, state: Path
     assert whole(state) == count + 1
 
 
-def test_a_budget_is_kept_and_the_rest_comes_later(cortex: Cortex, gate: LocalGate, state: Path) -> None:
+def test_indexing_stays_within_its_budget_and_continues_later(cortex: Cortex, gate: LocalGate, state: Path) -> None:
     for number in range(7):
         write(gate, "mira", f"/repo/{number}.py")
     page(state, "topics/a.md", "one")
@@ -444,7 +444,7 @@ def test_only_files_are_read(cortex: Cortex, state: Path, tmp_path: Path) -> Non
     assert cortex.index() == 0
 
 
-def test_of_a_huge_page_the_beginning_is_read(cortex: Cortex, state: Path) -> None:
+def test_only_the_beginning_of_a_huge_page_is_read(cortex: Cortex, state: Path) -> None:
     page(state, "topics/a.md", f"first {'x' * 5_000_000} last")
     cortex.index()
     assert len(cortex.search("first")) == 1
@@ -454,7 +454,9 @@ def test_of_a_huge_page_the_beginning_is_read(cortex: Cortex, state: Path) -> No
 # --- the schedule -----------------------------------------------------------------------------------------
 
 
-def test_a_tick_indexes(cortex: Cortex, corpus: Corpus, gate: LocalGate, told: list[tuple[str, str]]) -> None:
+def test_tick_of_the_schedule_indexes(
+    cortex: Cortex, corpus: Corpus, gate: LocalGate, told: list[tuple[str, str]]
+) -> None:
     a_day(gate)
     corpus.emit(SchedulerTick("digest", "daily"))
     assert corpus.flush()
@@ -493,7 +495,7 @@ def test_huge_names_and_deep_nesting_are_bounded() -> None:
     assert search._words({"a": deep, "b": 1}, 1000) == "a: , b: 1"
 
 
-def test_closing_ends_an_index_under_way(cortex: Cortex, gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_ends_indexing(cortex: Cortex, gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         write(gate, "mira", f"/repo/{number}.py")
     monkeypatch.setattr(search, "_CHUNK", 2)
@@ -507,7 +509,7 @@ def test_closing_ends_an_index_under_way(cortex: Cortex, gate: LocalGate, monkey
     assert cortex.index() == 2
 
 
-def test_threads_take_turns(corpus: Corpus, gate: LocalGate, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_index(corpus: Corpus, gate: LocalGate, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_CHUNK", 5)
     for number in range(150):
         write(gate, "mira", f"/repo/{number}.py", "needle")
