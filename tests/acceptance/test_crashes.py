@@ -61,8 +61,11 @@ def what_is_left(folder: Path, told: dict[str, int]) -> None:
         if opened and not ended:
             decision = world.ask("mira", "send4", "plan")
             assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.UNKNOWN})
-            assert world.gate.resolve(opened[0], happened=False).ok
-        clock.advance(3600)
+            assert world.gate.resolve(opened[0], happened=True).ok
+            for on in ("plan", "second"):  # also by its marks, which are all that is left of an action that ended
+                _, decision = world.gate.explain(world.call("mira", "send4", on))
+                assert kinds(decision) == {Kind.RECENT}
+        clock.advance(3601)
         for on in ("plan", "second"):
             assert world.ask("mira", "send4", on).verdict is ALLOW
     world.gate.close()

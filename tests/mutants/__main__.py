@@ -107,7 +107,7 @@ class Copy:
         report = self.root.with_name("report.xml")
         report.unlink(missing_ok=True)
         command: list[str | Path] = [
-            *(self.python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line"),
+            *(self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line"),
             *("-o", f"timeout={SECONDS_A_TEST}", f"--junitxml={report}", *options, *tests),
         ]
         with subprocess.Popen(
@@ -153,7 +153,7 @@ def tests_of(selection: Iterable[Mutant], promises: dict[str, Row]) -> list[str]
 def control(copy: Copy, tests: Sequence[str]) -> bool:
     """Run all tests on the unchanged copy: the negative control. Return True if they pass."""
     began = time.monotonic()
-    result = copy.run(tests, CONTROL_SECONDS)
+    result = copy.run(tests, CONTROL_SECONDS, "-n", "2", "--dist", "worksteal")
     functions = {name.partition("[")[0] for name in result.passed}
     missing = [test for test in tests if test.rpartition("::")[2] not in functions]
     if result.code or missing:
@@ -187,7 +187,7 @@ def main() -> int:
             original = (copy.root / mutant.file).read_text("utf-8")
             copy.write(mutant.file, mutated(mutant, copy.root))
             try:
-                result = copy.run(promises[mutant.promise].tests, SECONDS, "-x")
+                result = copy.run(promises[mutant.promise].tests, SECONDS, "-n", "0", "-x")
             finally:
                 copy.write(mutant.file, original)
             killer = killer_in(result)
