@@ -174,8 +174,11 @@ def main() -> int:
     parser.add_argument("--no-control", action="store_true", help="skip the run on the unchanged copy")
     given = parser.parse_args()
     selection, promises = chosen(given.promises), rows()
-    for mutant in selection:
-        mutated(mutant, ROOT)
+    try:
+        for mutant in selection:
+            mutated(mutant, ROOT)
+    except ValueError as error:
+        raise SystemExit(f"mutants: {error}") from error
     survivors = []
     with tempfile.TemporaryDirectory(prefix="callosum-mutants-") as folder:
         copy = Copy(Path(folder).resolve())
