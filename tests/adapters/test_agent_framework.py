@@ -91,7 +91,7 @@ def test_an_agent_and_its_run_that_both_have_the_middleware_are_gated_once(desk:
     assert len(desk.entries()) == 1
 
 
-def test_install_gates_agents_that_are_made_later_and_can_be_taken_back(desk: Desk) -> None:
+def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
     again = install(desk.gate, instance="first")
     uninstall = install(desk.gate, instance="mira")
     again()  # that one was replaced: nothing happens

@@ -161,7 +161,7 @@ def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: 
     assert len(of(gate, Event.COMPLETE)) >= len(ran)
 
 
-def test_the_kit_emits_what_these_tests_are_about() -> None:
+def test_kit_has_every_interception_point() -> None:
     points = [context["interception_point"] for vector in VECTORS.values() for context in contexts_of(vector)]
     assert {points.count(point) > 20 for point in set(points)} == {True}
     assert len(set(points)) == 8
@@ -247,9 +247,7 @@ class Person:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_resolver_lifts_a_question_only_if_the_host_may_and_what_it_lifted_is_journalled(
-    gate: LocalGate, *, told: bool
-) -> None:
+def test_permitted_resolver_lifts_a_question_and_it_is_journalled(gate: LocalGate, *, told: bool) -> None:
     person = Person()
 
     async def whole() -> None:
@@ -307,7 +305,7 @@ def test_how_a_call_ended_is_reported(gate: LocalGate, value: Any, outcome: Outc
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
 
 
-def test_what_was_never_reported_is_unknown_when_the_session_ends(gate: LocalGate) -> None:
+def test_unreported_call_is_unknown_when_the_session_ends(gate: LocalGate) -> None:
     async def whole() -> None:
         host = Host(CallosumInterceptor(gate, instance="mira"))
         await host.before("send_email", MAIL)
@@ -334,7 +332,7 @@ def test_call_id_that_recurs_ends_the_older_call_as_unknown(gate: LocalGate) -> 
 
 
 @pytest.mark.parametrize("fault", [False, True])
-def test_what_cannot_be_encoded_or_told_decides_nothing(gate: LocalGate, *, fault: bool) -> None:
+def test_content_that_cannot_be_encoded_or_emitted_changes_no_decision(gate: LocalGate, *, fault: bool) -> None:
     class Faulty:
         def emit(self, _event: str, payload: Mapping[str, Any]) -> None:
             told.append(payload["content"])
@@ -354,7 +352,7 @@ def test_what_cannot_be_encoded_or_told_decides_nothing(gate: LocalGate, *, faul
     assert "object object" in told[0]
 
 
-def test_inputs_and_models_are_told_to_the_corpus_and_decide_nothing(gate: LocalGate) -> None:
+def test_inputs_and_models_are_emitted_and_change_no_decision(gate: LocalGate) -> None:
     told: list[CorpusEvent] = []
     corpus = Corpus()
     corpus.on("*", lambda _name, event: told.append(event))

@@ -50,7 +50,7 @@ def test_a_tool_that_yields_is_running_until_its_results_are_taken(bench: Bench)
     assert bench.outcomes() == [Outcome.DONE]
 
 
-def test_what_a_cancelled_run_has_done_is_unknown(bench: Bench) -> None:
+def test_call_of_a_cancelled_run_is_unknown(bench: Bench) -> None:
     def send_email(to: str, body: str) -> str:
         """Send an e-mail."""
         raise RunCancelledException

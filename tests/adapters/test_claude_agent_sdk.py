@@ -130,7 +130,7 @@ def test_a_sub_agent_acts_in_a_session_of_its_own(bench: Bench) -> None:
     assert f"{inner.session} acted on" in refused.read["c2"]
 
 
-def test_a_command_that_goes_on_in_the_background_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
+def test_command_that_continues_in_the_background_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
     call = Use("Bash", {"command": "true", "description": "Work", "run_in_background": True}, id="c1")
     run(scripted, tmp_path, [call], hooks=callosum_hooks(bench.gate))
     assert bench.outcomes() == [Outcome.UNKNOWN]

@@ -45,13 +45,13 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
         yield gate
 
 
-def test_a_result_that_cannot_be_journalled_is_the_result_all_the_same(gate: LocalGate) -> None:
+def test_result_that_cannot_be_journalled_is_still_returned(gate: LocalGate) -> None:
     assert Adapter(gate).run(Unspeakable("chat", "c1"), lambda _params: "sent") == "sent"
     (ended,) = [entry for entry in gate.entries() if entry.outcome is not None]
     assert ended.outcome is Outcome.DONE
 
 
-def test_what_one_conversation_has_read_confirms_nothing_of_another(gate: LocalGate) -> None:
+def test_read_of_one_conversation_confirms_no_call_of_another(gate: LocalGate) -> None:
     """The ids of calls come again in every conversation: ``c2`` is refused in both."""
     adapter = Adapter(gate)
     assert adapter.run(Mail("chat", "c1"), lambda _params: "sent") == "sent"
@@ -72,7 +72,7 @@ def test_what_one_conversation_has_read_confirms_nothing_of_another(gate: LocalG
         ([ValueError(), ConnectionResetError()], Outcome.UNKNOWN),
     ],
 )
-def test_of_several_runs_within_a_call_a_success_counts_and_else_the_error_that_leaves_it_open(
+def test_success_counts_among_several_runs_of_a_call_else_the_open_error(
     gate: LocalGate, runs: list[Exception | None], outcome: Outcome
 ) -> None:
     class Noting(Mail):

@@ -106,7 +106,7 @@ def test_an_agent_that_writes_its_calls_as_text_is_gated(bench: Bench) -> None:
     assert bench.did == ["no"]
 
 
-def test_what_a_tool_of_a_class_with_its_own_run_raises_is_seen_until_the_gate_is_taken_away(bench: Bench) -> None:
+def test_error_of_a_tool_class_with_its_own_run_is_seen_until_uninstall(bench: Bench) -> None:
     class SendEmail(BaseTool):
         name: str = "send_email"
         description: str = "Send an e-mail."

@@ -20,7 +20,7 @@ def test_the_oldest_version_is_the_lower_bound() -> None:
     ]
 
 
-def test_the_rota_comes_to_with_servers() -> None:
+def test_daily_rotation_covers_every_framework_with_a_server() -> None:
     frameworks = list(with_servers().values())
     met = {one.extra for day in range(1, len(frameworks) + 1) for one in of_today(frameworks, day)}
     assert met == with_servers().keys()

@@ -71,7 +71,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 @pytest.mark.parametrize("framework", SHOWN)
-def test_the_second_session_reads_that_the_first_has_answered(framework: Framework, tmp_path: Path) -> None:
+def test_second_session_is_notified_that_the_first_answered(framework: Framework, tmp_path: Path) -> None:
     left_out(framework)
     inbox, told = load(example(framework)).main(str(tmp_path))
     assert inbox == ["Friday works, says chat"]
@@ -101,7 +101,7 @@ def test_an_example_and_a_page_are_short_and_take_two_lines_beyond_the_imports(f
     assert f"{framework.module}_mail.py" in page_of(framework).read_text()
 
 
-def test_each_page_and_example_is_of_a_framework() -> None:
+def test_each_page_and_example_belongs_to_a_framework() -> None:
     modules = {framework.module for framework in every_framework().values() if page_of(framework).exists()}
     assert {path.stem for path in (ROOT / "docs/quickstarts").glob("*.md")} == modules
     assert {path.stem.removesuffix("_mail") for path in (ROOT / "examples").glob("*_mail.py")} == modules

@@ -145,7 +145,7 @@ def test_a_refusal_is_the_sentence_with_the_conflicts_beside_it(desk: Desk) -> N
     assert desk.outcomes() == [Outcome.DONE]
 
 
-def test_who_acts_is_said_by_the_option_then_by_meta_then_by_the_client(desk: Desk) -> None:
+def test_session_comes_from_the_option_then_meta_then_the_client(desk: Desk) -> None:
     named = as_session("s9", **{"io.callosum/agent": "doug", "traceparent": f"00-{'4' * 32}-{'5' * 16}-01"})
 
     async def calls(client: Any) -> None:
@@ -162,7 +162,7 @@ def test_who_acts_is_said_by_the_option_then_by_meta_then_by_the_client(desk: De
     assert desk.entries()[-1].tool == "mcp__my_desk__read_file"
 
 
-def test_what_a_tool_raises_is_failed_and_a_timeout_unknown(desk: Desk) -> None:
+def test_tool_error_is_failed_and_a_timeout_is_unknown(desk: Desk) -> None:
     async def calls(client: Any) -> list[bool]:
         return [
             (await client.call_tool("fail", {"how": how}, **as_session(how))).is_error for how in ("at once", "late")
@@ -189,7 +189,7 @@ def test_a_proxys_error_is_a_failure(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("action", "runs"), [("yes", True), ("no", False), ("decline", False), ("cancel", False)])
-def test_a_question_is_a_form_where_the_gate_takes_a_hosts_word(desk: Desk, action: str, runs: bool) -> None:
+def test_question_is_a_form_if_the_gate_accepts_host_approvals(desk: Desk, action: str, runs: bool) -> None:
     shown: list[str] = []
 
     async def answer(message: str, *_: Any) -> Any:
@@ -216,9 +216,7 @@ def test_a_question_is_a_form_where_the_gate_takes_a_hosts_word(desk: Desk, acti
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_question_is_the_sentence_for_a_client_without_forms_and_a_server_that_was_not_told(
-    desk: Desk, told: bool
-) -> None:
+def test_question_is_a_sentence_without_forms_or_host_approvals(desk: Desk, told: bool) -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError
 
@@ -230,7 +228,7 @@ def test_a_question_is_the_sentence_for_a_client_without_forms_and_a_server_that
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_tool_that_asks_for_input_is_one_call_until_it_has_it(
+def test_tool_that_requests_input_is_one_call_until_it_gets_it(
     desk: Desk, comes_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fastmcp_adapter, "INPUT_SECONDS", 60.0 if comes_back else 0.0)
@@ -264,7 +262,7 @@ def test_a_tool_that_asks_for_input_is_one_call_until_it_has_it(
     assert len(desk.entries()) == (1 if comes_back else 2)
 
 
-def test_clients_of_one_address_do_not_go_on_with_each_others_open_calls(desk: Desk) -> None:
+def test_clients_of_one_address_do_not_continue_open_calls_of_each_other(desk: Desk) -> None:
     server = desk.server()
     asked = ElicitRequest(
         params=ElicitRequestFormParams(message="Which part?", requested_schema={"type": "object", "properties": {}})
@@ -295,7 +293,7 @@ def test_clients_of_one_address_do_not_go_on_with_each_others_open_calls(desk: D
     assert [entry.session for entry in desk.entries()] == ["a/shared", "b/shared"]
 
 
-def test_without_a_gate_reading_goes_on_and_a_grave_call_does_not(desk: Desk) -> None:
+def test_without_the_gate_reads_continue_and_risky_calls_do_not(desk: Desk) -> None:
     async def calls(client: Any) -> list[Any]:
         return [
             await client.call_tool("read_file", {"path": "/a"}, **as_session("chat")),
@@ -407,7 +405,7 @@ def test_a_request_that_comes_again_after_its_tool_ended_gets_the_kept_result_on
     [("heartbeat", {"name": "a"}), (None, {"name": "a"}), ("chat", {"name": "b"}), ("chat", {"name": "a", "size": 1})],
     ids=["another client", "a client without a name", "other arguments", "one more argument"],
 )
-def test_anything_else_is_a_new_call(desk: Desk, session: str | None, arguments: dict[str, Any]) -> None:
+def test_request_that_differs_is_a_new_call(desk: Desk, session: str | None, arguments: dict[str, Any]) -> None:
     server = desk.server()
     with listening(server) as place:
         broken(desk, server, slow(place))
@@ -457,7 +455,7 @@ async def _no() -> bool:
     return False
 
 
-def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
+def test_abandoned_call_is_cancelled_eventually() -> None:
     async def whole() -> list[str]:
         lost: Lost[str] = Lost(len, seconds=0.05)
         told: list[str] = []
@@ -485,7 +483,7 @@ def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
     assert asyncio.run(whole()) == ["cancelled"]
 
 
-def test_two_equal_calls_that_are_both_cut_are_both_kept_and_each_is_taken_up_once() -> None:
+def test_two_equal_interrupted_calls_are_both_kept_and_resumed_once_each() -> None:
     async def whole() -> list[str]:
         lost: Lost[str] = Lost(len)
         began: asyncio.Queue[int] = asyncio.Queue()
@@ -513,7 +511,7 @@ def test_two_equal_calls_that_are_both_cut_are_both_kept_and_each_is_taken_up_on
 
 
 @pytest.mark.parametrize(("begins", "cut"), [(True, _no), (False, _yes)], ids=["a client that cancels", "undecided"])
-def test_what_was_cancelled_or_only_being_decided_ends_at_once(begins: bool, cut: Any) -> None:
+def test_cancelled_or_undecided_call_ends_at_once(begins: bool, cut: Any) -> None:
     async def whole() -> None:
         lost: Lost[str] = Lost(len)
         started, over = asyncio.Event(), asyncio.Event()

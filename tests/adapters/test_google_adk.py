@@ -63,7 +63,7 @@ def answer(question: str, *, confirmed: bool) -> Any:
 
 
 @pytest.mark.parametrize("shares", [True, False])
-def test_what_an_agent_as_a_tool_does_is_gated_once_in_the_calling_session(bench: Bench, *, shares: bool) -> None:
+def test_calls_of_an_agent_used_as_a_tool_are_gated_once_in_the_calling_session(bench: Bench, *, shares: bool) -> None:
     inner = agent([mail("i1", "one")], tools=[_tool(bench.mail(), Job(None, [], []))], name="ask_helper")
     calls = [[Scripted("ask_helper", "c1", {"request": "mail"})], [mail("c2", "two", "b@example.com")]]
     tools = [AgentTool(inner, include_plugins=shares), _tool(bench.mail(), Job(None, [], []))]

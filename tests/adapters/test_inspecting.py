@@ -58,7 +58,7 @@ def spots(folder: Path, source: str) -> list[tuple[str, bool]]:
         ("AgentWorkflow(agents=[])\ninstall(gate)", True),
     ],
 )
-def test_an_agent_is_gated_by_what_it_is_built_with(source: str, gated: bool, tmp_path: Path) -> None:
+def test_arguments_of_an_agent_show_whether_it_is_gated(source: str, gated: bool, tmp_path: Path) -> None:
     assert spots(tmp_path, source) == [("agent", gated)]
 
 
@@ -77,14 +77,14 @@ def test_a_bypass_is_named(source: str, sort: str, tmp_path: Path) -> None:
     assert spots(tmp_path, source) == [(sort, False)]
 
 
-def test_other_bypasses_stand_beside_their_agent(tmp_path: Path) -> None:
+def test_other_bypasses_are_listed_with_their_agent(tmp_path: Path) -> None:
     assert spots(tmp_path, "CodeAgent(tools=[])") == [("agent", False), ("code", False)]
     assert spots(tmp_path, "CodeActAgent(f, tools=[])") == [("agent", False), ("code", False)]
     found = spots(tmp_path, "create_agent(m, tools=[{'type': 'web_search'}], middleware=[CallosumMiddleware(g)])")
     assert found == [("agent", True), ("hosted", False)]
 
 
-def test_what_is_no_tool_may_be_run(tmp_path: Path) -> None:
+def test_functions_that_are_no_tools_may_be_run(tmp_path: Path) -> None:
     assert spots(tmp_path, "import subprocess\nsubprocess.run(['ls'])\nagent = f()\nagent.invoke({})") == []
 
 
@@ -121,13 +121,13 @@ def test_a_file_that_cannot_be_parsed_is_named(source: bytes, why: str, tmp_path
 
 
 @pytest.mark.parametrize("program", ["nothing.py", "no.such.module", "..", "json..decoder", "", "sys", "a\0b"])
-def test_what_is_not_there_is_an_error_that_names_it(program: str, tmp_path: Path) -> None:
+def test_missing_file_is_an_error_that_names_it(program: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"expected a file or a module|no Python source") as raised:
         inspect(program, tmp_path / "empty")
     assert program in str(raised.value)
 
 
-def test_every_agent_is_of_an_adapter_that_exists_or_is_planned() -> None:
+def test_every_agent_belongs_to_an_existing_or_planned_adapter() -> None:
     folder = Path(inspecting.__file__).parent
     adapters = {path.stem for path in folder.glob("*.py")} - {"__init__", "core", "installing", "inspecting", "lost"}
     assert adapters - {"agent_hooks", "fastmcp"} <= inspecting.AGENTS.keys()
@@ -144,7 +144,7 @@ def test_the_command_exits_with_1_and_runs_nothing(tmp_path: Path) -> None:
     assert (finding["check"], finding["level"]) == ("program.py:13", "wrong")
 
 
-def test_a_program_larger_than_can_be_read_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_too_large_to_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspecting, "LARGEST", 3)
     for number in range(5):
         (tmp_path / f"a{number}.py").write_text("")

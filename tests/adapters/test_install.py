@@ -27,9 +27,7 @@ WITH_SEAM = [
 
 
 @pytest.mark.parametrize(("framework", "mode"), WITH_SEAM)
-def test_agents_without_an_adapter_are_gated_until_it_is_taken_back(
-    framework: Framework, mode: Mode, tmp_path: Path
-) -> None:
+def test_install_gates_agents_until_it_is_undone(framework: Framework, mode: Mode, tmp_path: Path) -> None:
     left_out(framework)
     bench = Bench(framework, mode, tmp_path)
     session = ["chat"]

@@ -213,7 +213,7 @@ def test_a_question_interrupts_the_graph_and_the_answer_goes_through_the_gate(de
     assert (entry.body["by"], entry.body["channel"]) == ("host", "host")
 
 
-def test_a_gate_that_was_not_told_so_takes_no_approval_of_a_host(desk: Desk, tmp_path: Path) -> None:
+def test_gate_without_the_setting_refuses_host_approvals(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with LocalGate(settings=Settings(state=tmp_path / "other", rules=tmp_path / "tiers.json")) as gate:
         asked = gate.intercept(_call("deploy"))
@@ -221,7 +221,7 @@ def test_a_gate_that_was_not_told_so_takes_no_approval_of_a_host(desk: Desk, tmp
             gate.approve(asked.id, by="host", channel="host")
 
 
-def test_a_hosts_word_lifts_no_block(desk: Desk) -> None:
+def test_host_approval_lifts_no_block(desk: Desk) -> None:
     assert desk.gate.intercept(_call("wipe", "other")).proceed
     blocked = desk.gate.intercept(_call("wipe"))
     assert blocked.verdict is Verdict.BLOCK

@@ -36,7 +36,7 @@ def cases() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("framework", "behaviour", "mode"), list(cases()))
-def test_holds(framework: Framework, behaviour: str, mode: Mode, tmp_path: Path) -> None:
+def test_behaviour_holds(framework: Framework, behaviour: str, mode: Mode, tmp_path: Path) -> None:
     left_out(framework)
     if behaviour in framework.cannot:
         pytest.skip(f"{framework.name}: {framework.cannot[behaviour]}")
@@ -53,5 +53,5 @@ def test_every_behaviour_is_checked_and_every_exception_names_one() -> None:
         assert framework.modes, framework.name
 
 
-def test_the_docs_say_what_is_tested() -> None:
+def test_docs_match_the_tested_behaviours() -> None:
     assert matrix.PAGE.read_text() == matrix.written(matrix.PAGE.read_text()), "python -m tests.adapters.matrix"

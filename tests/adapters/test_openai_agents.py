@@ -93,7 +93,7 @@ def run(agent: Any, group: str = "chat", *, streamed: bool = False) -> Any:
     return asyncio.run(whole())
 
 
-def test_install_gates_agents_that_were_there_before_and_can_be_taken_back(desk: Desk) -> None:
+def test_install_gates_existing_agents_and_can_be_undone(desk: Desk) -> None:
     agent = Agent(name="a", model=script([mail("c1", "hi")]), tools=[desk.send_email])
     again = install(desk.gate)
     uninstall = install(desk.gate)
@@ -107,7 +107,7 @@ def test_install_gates_agents_that_were_there_before_and_can_be_taken_back(desk:
     assert len(desk.entries()) == 2
 
 
-def test_whom_an_agent_hands_off_to_is_gated_too(desk: Desk) -> None:
+def test_agent_that_takes_over_by_handoff_is_gated_too(desk: Desk) -> None:
     model = script([mail("c1", "hi")])
     other = Agent(name="other", model=model, tools=[desk.send_email])
     first = Agent(
@@ -122,7 +122,7 @@ def test_whom_an_agent_hands_off_to_is_gated_too(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"), [(ValueError("no such user"), Outcome.FAILED), (TimeoutError("no answer"), Outcome.UNKNOWN)]
 )
-def test_an_error_for_which_a_tool_has_words_of_its_own_has_its_outcome(
+def test_error_with_a_custom_message_of_the_tool_has_its_outcome(
     desk: Desk, error: Exception, outcome: Outcome
 ) -> None:
     def words(_context: Any, _error: Exception) -> str:

@@ -77,7 +77,7 @@ def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk:
     assert [entry.session for entry in desk.entries()] == ["doug/chat"]
 
 
-def test_install_gates_agents_that_are_made_later_and_can_be_taken_back(desk: Desk) -> None:
+def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
     async def whole() -> None:
         again = install(desk.gate, instance="first")
         uninstall = install(desk.gate, instance="mira")

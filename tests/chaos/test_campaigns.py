@@ -31,7 +31,7 @@ def test_nothing_is_lost_when_sessions_die(estate: Estate) -> None:
     assert outcome.acknowledged > 20
 
 
-def test_a_store_that_decides_outside_of_its_transaction_is_caught(estate: Estate) -> None:
+def test_store_that_decides_outside_its_transaction_is_detected(estate: Estate) -> None:
     """The negative control: what the sessions saw and the store's own journal both show it."""
     rules: set[str] = set()
     for seed in range(TRIES):
@@ -43,7 +43,7 @@ def test_a_store_that_decides_outside_of_its_transaction_is_caught(estate: Estat
     pytest.fail(f"found by {rules or 'nothing'}")
 
 
-def test_a_campaign_in_which_nothing_is_broken_does_not_pass(estate: Estate) -> None:
+def test_campaign_that_breaks_nothing_does_not_pass(estate: Estate) -> None:
     """A campaign in which no call is let through afterwards does not pass either."""
 
     def alone(scene: Scene) -> None:
@@ -53,20 +53,20 @@ def test_a_campaign_in_which_nothing_is_broken_does_not_pass(estate: Estate) -> 
     assert [one.rule for one in outcome.violations] == ["a real campaign"]
 
 
-def test_the_command_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lists_the_campaigns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "oracle"]) == 2
     said = capsys.readouterr().out
     assert all(one.name in said for one in CAMPAIGNS)
 
 
-def test_each_store_meets_each_sort_of_fault() -> None:
+def test_each_store_is_tested_with_each_kind_of_fault() -> None:
     names = {one.name for one in CAMPAIGNS}
     assert len(names) == len(CAMPAIGNS)
     for engine in ("postgres", "redis"):
         assert {f"{engine}-{sort}" for sort in ("crash", "network", "bits-tls", "clock", "sets")} <= names
 
 
-def test_gates_that_ask_nothing_of_a_file_in_the_databases_place_are_caught(estate: Estate) -> None:
+def test_gates_that_do_not_check_a_replaced_database_are_detected(estate: Estate) -> None:
     """The negative control of `sqlite-changed` and `server-changed`."""
     rules: set[str] = set()
     for seed in range(TRIES):
@@ -77,7 +77,7 @@ def test_gates_that_ask_nothing_of_a_file_in_the_databases_place_are_caught(esta
     pytest.fail(f"found by {rules or 'nothing'}")
 
 
-def test_no_call_is_acknowledged_into_a_file_in_the_databases_place(estate: Estate) -> None:
+def test_no_call_is_acknowledged_in_a_replaced_database(estate: Estate) -> None:
     outcome = run(named("sqlite-changed"), estate, seed=1, seconds=0.5)
     assert outcome.violations == []
     assert all(outcome.faults[kind] for kind in COUNTED if kind.startswith("database"))

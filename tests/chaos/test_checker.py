@@ -240,7 +240,7 @@ GOOD = (
 
 
 @pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)
-def test_a_sound_history_passes(write: Callable[[Told], None]) -> None:
+def test_valid_history_passes(write: Callable[[Told], None]) -> None:
     told = Told()
     write(told)
     assert told.found() == set()
@@ -496,7 +496,7 @@ def test_a_planted_violation_is_found(plant: Callable[[Told], None], rule: str) 
     assert rule in told.found()
 
 
-def test_what_a_store_does_not_promise_may_be_lost() -> None:
+def test_data_that_a_store_does_not_promise_to_keep_may_be_lost() -> None:
     told = Told()
     told.grant(0, "mira", "m1", 1, tier=1)
     told.journal.clear()
@@ -505,7 +505,7 @@ def test_what_a_store_does_not_promise_may_be_lost() -> None:
     assert told.found() == set()
 
 
-def test_keys_meet_as_the_gate_says() -> None:
+def test_keys_conflict_as_in_the_gate() -> None:
     assert meet((TREE,), (FILE,))
     assert meet((FILE,), (OTHER, TREE))
     assert not meet((FILE,), (OTHER,))

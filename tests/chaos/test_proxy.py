@@ -59,7 +59,7 @@ def line(proxy: Proxy) -> Iterator[socket.socket]:
         yield line
 
 
-def test_a_delay_keeps_each_piece(proxy: Proxy, line: socket.socket) -> None:
+def test_delay_keeps_every_byte(proxy: Proxy, line: socket.socket) -> None:
     proxy.set("delay")
     began = time.monotonic()
     line.sendall(WORDS)
@@ -68,7 +68,7 @@ def test_a_delay_keeps_each_piece(proxy: Proxy, line: socket.socket) -> None:
     assert proxy.faults == 2
 
 
-def test_silence_lasts_and_nobody_is_told(proxy: Proxy, line: socket.socket) -> None:
+def test_silence_keeps_the_connection_open(proxy: Proxy, line: socket.socket) -> None:
     """A new connection works as soon as the proxy does."""
     proxy.set("silent")
     line.sendall(WORDS)
@@ -82,7 +82,7 @@ def test_silence_lasts_and_nobody_is_told(proxy: Proxy, line: socket.socket) -> 
         line.recv(1000)
 
 
-def test_a_reset_is_one(proxy: Proxy, line: socket.socket) -> None:
+def test_reset_closes_the_connection_with_an_error(proxy: Proxy, line: socket.socket) -> None:
     proxy.set("reset")
     with pytest.raises(ConnectionResetError):
         line.recv(1000)
@@ -92,7 +92,7 @@ def test_a_reset_is_one(proxy: Proxy, line: socket.socket) -> None:
         assert other.recv(1000) == WORDS
 
 
-def test_one_bit_of_a_piece_is_flipped(proxy: Proxy, line: socket.socket) -> None:
+def test_corruption_flips_one_bit(proxy: Proxy, line: socket.socket) -> None:
     """This happens in both directions."""
     proxy.set("corrupt")
     line.sendall(WORDS)

@@ -102,7 +102,7 @@ def test_ten_megabytes_take_bounded_time(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [name for name in LARGE if name.startswith(("nested", "junk", "commands"))])
-def test_what_is_not_read_to_its_end_is_no_look(kind: str) -> None:
+def test_value_that_is_not_read_to_its_end_is_not_a_read(kind: str) -> None:
     seen = RULES.classify(LARGE[kind]())
     assert (seen.effect, seen.tier >= Tier.HIGH) == ("write", True), seen
 
@@ -119,17 +119,17 @@ def gate(tmp_path: Path) -> LocalGate:
 
 
 @pytest.mark.parametrize("kind", ["an object in itself", "a list in itself"])
-def test_the_gate_takes_what_has_no_end_as_a_summary(gate: LocalGate, kind: str) -> None:
+def test_gate_summarises_endless_params(gate: LocalGate, kind: str) -> None:
     assert gate.intercept(LARGE[kind]()).tier == Tier.HIGH
 
 
 @pytest.mark.parametrize("kind", ["content", "message", "commands"])
-def test_the_gate_refuses_what_is_too_long(gate: LocalGate, kind: str) -> None:
+def test_gate_refuses_too_long_values(gate: LocalGate, kind: str) -> None:
     with pytest.raises(ConfigError, match="params"):
         gate.intercept(LARGE[kind]())
 
 
-def test_many_recipients_are_taken(gate: LocalGate) -> None:
+def test_many_recipients_are_accepted(gate: LocalGate) -> None:
     decision = gate.intercept(LARGE["recipients"]())
     assert decision.proceed
     assert decision.tier == Tier.HIGH

@@ -44,14 +44,14 @@ def test_a_planted_fault_is_found_kept_and_found_again(tmp_path: Path, way: str)
     assert (again.returncode, "KeyError: 'planted'" in again.stdout) == (1, True)
 
 
-def test_the_minute_finds_a_fault_that_is_planted_in_the_gate(tmp_path: Path) -> None:
+def test_short_campaign_finds_a_fault_planted_in_the_gate(tmp_path: Path) -> None:
     done = campaign("--minute", "--more", "tests.fuzz.broken", "--only", "broken-shell", "--crashes", str(tmp_path))
     assert done.returncode == 1, done
     assert int(row(done, "broken-shell")[-1]) >= 1
     assert "a dangerous command counts wherever it stands" in done.stdout
 
 
-def test_the_minute_tries_the_same_inputs_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_campaign_tries_the_same_inputs_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = tmp_path / "planted-tells"
     seeds.mkdir()
     for number in range(20):
@@ -68,7 +68,7 @@ def test_the_minute_tries_the_same_inputs_every_time(tmp_path: Path, monkeypatch
     assert len(set(told[0])) > 700
 
 
-def test_a_campaign_in_which_all_holds_ends_well(tmp_path: Path) -> None:
+def test_campaign_without_faults_succeeds(tmp_path: Path) -> None:
     done = campaign(
         "--plain", *MORE, "--only", "planted-holds", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
     )
@@ -78,7 +78,7 @@ def test_a_campaign_in_which_all_holds_ends_well(tmp_path: Path) -> None:
 
 
 @needs_atheris
-def test_campaign_led_by_the_coverage_of_the_gate_ends_well(tmp_path: Path) -> None:
+def test_coverage_guided_campaign_succeeds(tmp_path: Path) -> None:
     done = campaign(
         "--jobs=1", *MORE, "--only", "sketch", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
     )
@@ -100,7 +100,7 @@ def test_a_process_that_dies_is_a_crash(tmp_path: Path, way: str) -> None:
 
 
 @needs_atheris
-def test_an_input_that_goes_on_for_ever_is_a_crash_and_is_kept(tmp_path: Path) -> None:
+def test_endless_input_is_a_crash_and_is_kept(tmp_path: Path) -> None:
     done = campaign(
         *MORE,
         "--only",
@@ -119,12 +119,12 @@ def test_an_input_that_goes_on_for_ever_is_a_crash_and_is_kept(tmp_path: Path) -
     assert kept.read_bytes()[0] % 4 == 3
 
 
-def test_a_target_that_there_is_not_is_named() -> None:
+def test_unknown_target_is_named() -> None:
     done = campaign("--only", "nothing")
     assert (done.returncode, "no such target: nothing" in done.stdout) == (2, True)
 
 
-def test_the_minute_is_part_of_make_test() -> None:
+def test_short_campaign_is_part_of_make_test() -> None:
     makefile = (ROOT / "Makefile").read_text()
     [test] = [line for line in makefile.splitlines() if line.startswith("test:")]
     assert "fuzz-minute" in test.split("##")[0].split()
@@ -132,7 +132,7 @@ def test_the_minute_is_part_of_make_test() -> None:
     assert all(one.minute > 0 for one in TARGETS)
 
 
-def test_where_there_is_no_atheris_a_campaign_says_so_and_goes_on(tmp_path: Path) -> None:
+def test_campaign_without_atheris_reports_it_and_continues(tmp_path: Path) -> None:
     words = ["--only", "sketch", "--runs", "20", "--seconds", "30", "--crashes", str(tmp_path)]
     hidden = f"import sys; sys.modules['atheris'] = None; from fuzz.campaign import main; sys.exit(main({words!r}))"
     done = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -141,7 +141,7 @@ def test_where_there_is_no_atheris_a_campaign_says_so_and_goes_on(tmp_path: Path
     assert int(row(done, "sketch")[1]) >= 20
 
 
-def test_a_campaign_tells_what_it_does_without_coverage(tmp_path: Path) -> None:
+def test_campaign_reports_what_it_does_without_coverage(tmp_path: Path) -> None:
     done = campaign("--plain", "--only", "sketch", "--runs", "50", "--seconds", "30", "--crashes", str(tmp_path))
     assert done.returncode == 0, done
     assert "led by no coverage" in done.stdout

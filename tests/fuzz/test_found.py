@@ -23,7 +23,7 @@ RULES = RuleSet.parse(secret=b"s")
         "$( case x in (a|b) ls;; esac )\nrm -rf /srv/data",
     ],
 )
-def test_what_follows_a_case_is_a_command_no_pattern(line: str) -> None:
+def test_text_after_a_case_is_a_command_and_no_pattern(line: str) -> None:
     assert judge(line, "/w").tier == 4
 
 
@@ -31,7 +31,7 @@ def test_what_follows_a_case_is_a_command_no_pattern(line: str) -> None:
     "line",
     ["ls; case x in", "if ls; then pwd", "while ls; do pwd", "case x in a) ls;; esac ( x", "ls $(case x in a) pwd)"],
 )
-def test_what_is_opened_and_never_closed_is_no_look(line: str) -> None:
+def test_unterminated_construct_is_not_a_read(line: str) -> None:
     assert judge(line, "/w").tier == 3
 
 
@@ -45,7 +45,7 @@ def test_what_is_opened_and_never_closed_is_no_look(line: str) -> None:
         "case x in a) if ls; then pwd; fi;; *) ls;; esac | cat",
     ],
 )
-def test_what_is_closed_is_a_look(line: str) -> None:
+def test_terminated_construct_is_a_read(line: str) -> None:
     assert judge(line, "/w").tier == 0
 
 
@@ -58,7 +58,7 @@ def test_comments_in_sql_hide_nothing(sql: str) -> None:
     assert RULES.classify(Call("a", "run_sql", {"sql": sql})).tier == 4
 
 
-def test_a_tool_with_broken_unicode_is_refused_with_its_place() -> None:
+def test_tool_with_broken_unicode_is_refused_with_its_field() -> None:
     with pytest.raises(ConfigError, match=r"rules\[0\]\.tool\[1\]"):
         RuleSet.parse(b'{"rules": [{"tool": ["x", "\\ud800*"], "tier": 1}]}')
 
@@ -80,6 +80,6 @@ def test_a_key_has_one_spelling(written: str, key: str) -> None:
     assert keys.canonical(key) == (key,)
 
 
-def test_what_is_redacted_stays_as_it_is() -> None:
+def test_redacted_text_stays_unchanged() -> None:
     text = "eko:://u:p@:password=:://u:\nCo(:://u:p@: "
     assert redact_text(redact_text(text)) == redact_text(text)

@@ -62,7 +62,7 @@ def planted(old: str, new: str, folder: Path) -> Path:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the sanitized hook client is NOT tested: there is no cc")
 @pytest.mark.parametrize("plant", [None, *PLANTS])
-def test_target_finds_what_is_planted(
+def test_target_finds_the_planted_fault(
     plant: str | None, fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if plant is None:
@@ -86,7 +86,7 @@ def fresh_judge() -> Iterator[None]:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the sanitized hook client is NOT tested: there is no cc")
 @pytest.mark.parametrize("plant", [None, *OFFLINE_PLANTS])
-def test_offline_target_finds_what_is_planted(
+def test_offline_target_finds_the_planted_fault(
     plant: str | None, fresh_judge: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def attempts() -> None:

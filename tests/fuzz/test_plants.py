@@ -110,7 +110,7 @@ def test_a_planted_fault_is_found(
     assert re.search(sign, fault.sign), fault
 
 
-def test_what_grows_too_fast_is_found_and_what_does_not_is_not() -> None:
+def test_only_superlinear_growth_is_found() -> None:
     def text(length: int) -> str:
         return "x" * length
 
@@ -119,7 +119,7 @@ def test_what_grows_too_fast_is_found_and_what_does_not_is_not() -> None:
         grows("quadratic", lambda one: [one.count("y", at) for at in range(0, len(one), 4)], text, "x")
 
 
-def test_an_input_that_takes_long_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_input_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.attempt._limit", lambda: 0.0)
     fault = attempt(BY_NAME["sketch"], b"x")
     assert fault is not None

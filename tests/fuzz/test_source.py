@@ -50,17 +50,17 @@ def drawn(source: Source) -> list[Any]:
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(st.data())
-def test_what_was_drawn_is_drawn_again(data: st.DataObject) -> None:
+def test_drawn_values_are_repeatable(data: st.DataObject) -> None:
     source = Drawn(data)
     first = drawn(source)
     assert drawn(Bytes(source.written)) == first
 
 
-def test_no_bytes_are_zeros() -> None:
+def test_empty_source_draws_zeros() -> None:
     source = Bytes(b"")
     assert [source.number(9), source.data(9), source.text(), source.maybe(), source.rest()] == [0, b"", "", False, b""]
 
 
-def test_an_input_is_made_as_small_as_shows_the_fault() -> None:
+def test_input_is_shrunk_while_it_shows_the_fault() -> None:
     assert shrink(b"xxxxAxxxxxxBxxx", lambda one: b"A" in one and b"B" in one) == b"AB"
     assert shrink(b"A", lambda one: b"A" in one) == b"A"

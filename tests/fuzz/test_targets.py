@@ -29,7 +29,7 @@ def test_a_kept_input_shows_no_fault(path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_what_must_hold_holds(target: Target) -> None:
+def test_properties_hold_for_generated_inputs(target: Target) -> None:
     """The examples are the same every time; the campaign looks for new ones."""
 
     @settings(

@@ -26,7 +26,7 @@ def test_a_small_world_is_exhausted_and_every_promise_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_states_that_count_as_one_behave_as_one(name: str) -> None:
+def test_states_that_are_merged_behave_alike(name: str) -> None:
     """Whatever can happen next in one of them can happen in the other, and leads to states that count as one again."""
     bounds = SMALL[name]
     world = World(bounds)
@@ -40,14 +40,14 @@ def test_states_that_count_as_one_behave_as_one(name: str) -> None:
         assert next_forms(one) == next_forms(other)
 
 
-def test_the_command_says_how_far_it_went(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_how_far_it_went(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "small-leases", "--states", "300"]) == 0
     said = capsys.readouterr().out
     assert "300" in said
     assert "cut off by the bound; every state of depth 5 was met" in said
 
 
-def test_the_command_tells_a_violation_in_words(
+def test_command_describes_a_violation_in_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = table.cell
@@ -62,7 +62,7 @@ def test_the_command_tells_a_violation_in_words(
     assert "2. at 0 s: doug calls write4 on file:/r/a: allow" in said
 
 
-def test_the_command_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lists_the_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "oracle"]) == 2
     said = capsys.readouterr().out
     assert all(name in said for name in CONFIGURATIONS)

@@ -19,7 +19,7 @@ def _calls(world: World, *calls: tuple[str, Choice]) -> list[Taken]:
     return made
 
 
-def test_of_two_sessions_the_second_that_would_wait_is_refused() -> None:
+def test_second_of_two_sessions_that_would_deadlock_is_refused() -> None:
     holds = [(who, Choice("write4", key)) for who, key in zip(THREE, RING, strict=True)]
     waits = [("mira", Choice("write4", B, wait=2)), ("doug", Choice("write4", A, wait=2))]
     last = _calls(World(Bounds(choices=())), *holds[:2], *waits)[-1]
@@ -27,7 +27,7 @@ def test_of_two_sessions_the_second_that_would_wait_is_refused() -> None:
     assert not no_deadlock(last)
 
 
-def test_of_three_sessions_in_a_ring_the_last_that_would_wait_is_refused() -> None:
+def test_last_of_three_sessions_that_would_deadlock_is_refused() -> None:
     holds = [(who, Choice("write4", key)) for who, key in zip(THREE, RING, strict=True)]
     waits = [(who, Choice("write4", key, wait=2)) for who, key in zip(THREE, (*RING[1:], A), strict=True)]
     last = _calls(World(Bounds(sessions=THREE, choices=())), *holds, *waits)[-1]
@@ -52,7 +52,7 @@ def test_an_action_that_is_reported_after_a_newer_one_is_seen() -> None:
 
 
 @pytest.mark.xfail(reason="KeyView.latest shows one action of a session, and a mark covers all that are older")
-def test_an_action_that_a_newer_one_hid_is_shown_once_that_failed() -> None:
+def test_action_hidden_by_a_newer_one_is_shown_once_the_newer_one_failed() -> None:
     """Doug is notified only of mira's second write. It fails, so he must still be notified of her first."""
     world, write = World(Bounds(choices=())), Choice("write3", A, pause=True)
     first, second = _calls(world, ("mira", write), ("mira", write))

@@ -101,20 +101,20 @@ def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> N
 
 @sequences(100)
 @given(steps=STEPS)
-def test_sqlite(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rotation_of_sqlite(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("rotation")
     run(steps, lambda clock: SqliteStore(folder / "gate.db", clock=clock))
 
 
 @sequences(40)
 @given(steps=STEPS)
-def test_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:
+def test_rotation_of_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:
     run(steps, lambda clock: RedisStore(redis_server.url(), clock=clock))
 
 
 @sequences(15)
 @given(steps=STEPS)
-def test_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:
+def test_rotation_of_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:
     url = postgres.url()
     try:
         run(steps, lambda clock: PostgresStore(url, clock=clock))

@@ -46,13 +46,13 @@ def test_a_target_is_met_or_missed(line: Line, met: bool | None) -> None:
     assert line.met is met
 
 
-def test_percentile() -> None:
+def test_percentile_is_computed() -> None:
     assert percentile([3, 1, 2, 4], 0.5) == 3
     assert percentile(range(100), 0.99) == 99
     assert percentile([7], 0.999) == 7
 
 
-def test_its_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_of_the_bench_runs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run.main(["--help"])
     assert ended.value.code == 0
@@ -89,7 +89,7 @@ def test_every_group_has_its_table_and_its_command() -> None:
         assert f"\n| `{name}` | " in page, f"{name} is not in the list of groups"
 
 
-def test_interval_of_a_median_covers_it_in_95_of_100_samples() -> None:
+def test_interval_covers_the_median_in_95_of_100_samples() -> None:
     chance = random.Random(1)
     samples = [[chance.random() for _ in range(25)] for _ in range(2000)]
     covered = sum(low <= 0.5 <= high for low, high in map(versions.interval, samples))

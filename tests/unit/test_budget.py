@@ -66,7 +66,7 @@ def test_call_that_differs_only_in_what_is_not_read_is_another_call() -> None:
     assert digests[0] == digests[2]
 
 
-def test_embedded_gate_looks_into_as_many_values_as_the_server() -> None:
+def test_embedded_gate_reads_as_many_values_as_the_server() -> None:
     call = Call("mira", "frob", {"rows": MANY})
     shortened = with_short_params(*with_json_params(call))
     assert shortened.params[UNREAD]["in"] == ["rows"]
@@ -106,7 +106,7 @@ def test_blanks_around_a_command_do_not_hide_it() -> None:
     assert found.tier == 4
 
 
-def test_names_that_stand_twice_are_refused_beside_many_values() -> None:
+def test_duplicate_names_are_refused_even_with_many_values() -> None:
     for text in (
         '{"instance":"a","tool":"Bash","params":{"command":"ls","rows":%s,"command":"rm"}}',
         '{"instance":"a","tool":"Bash","tool":"x","params":{"rows":%s}}',
@@ -122,7 +122,7 @@ def test_list_of_calls_is_read_as_a_whole_or_refused() -> None:
         wire.read(decoder, json.dumps([*MANY, *MANY]).encode(), listed=True)
 
 
-def test_values_that_are_no_members_are_never_dropped_unseen() -> None:
+def test_dropped_values_are_always_counted() -> None:
     with pytest.raises(wire.BadRequest, match="more than 20000 values"):
         wire.read(msgspec.json.Decoder(list[Any]), json.dumps(MANY).encode())
     names = {f"name{number}": 1 for number in range(50_000)}
@@ -130,13 +130,13 @@ def test_values_that_are_no_members_are_never_dropped_unseen() -> None:
         read({**names, "instance": "a", "tool": "Bash", "params": {"command": "ls"}})
 
 
-def test_nested_too_deeply_is_said_of_large_requests_too() -> None:
+def test_large_request_that_is_nested_too_deeply_is_refused_too() -> None:
     text = b'{"instance":"a","tool":"b","params":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
     with pytest.raises(wire.BadRequest, match="too deeply"):
         wire.read(msgspec.json.Decoder(Call), text)
 
 
-def test_shortened_params_are_never_run_in_place_of_the_call(tmp_path: Any) -> None:
+def test_shortened_params_never_replace_the_call(tmp_path: Any) -> None:
     """A host that can replace a call's params gets none back that the gate has not read as a whole."""
     with LocalGate(tmp_path) as gate:
         call = Call("mira", "exec", {"command": "rm -rf /", "rows": MANY}, rewrite=True, call_id="c")

@@ -81,7 +81,7 @@ def test_stamp_is_read_back_as_the_same_moment() -> None:
     assert before + 1.4 < moment <= boot_now() + 1.51
 
 
-def test_stamp_stays_within_what_is_taken() -> None:
+def test_stamp_stays_within_the_accepted_range() -> None:
     assert stamp(-5)[1] == stamp(0)[1] == 1
     assert stamp(10**9)[1] == MAX_TIMEOUT_MS
 
@@ -144,7 +144,7 @@ def test_pause_that_came_too_late_does_not_count_as_notified(gate: LocalGate) ->
     assert gate.intercept(Call("mira", "message", REPLY, pause=True, after=2**62)).proceed  # the negative control
 
 
-def test_question_that_came_too_late_waits_for_nobody(gate: LocalGate, tmp_path: Path) -> None:
+def test_question_that_came_too_late_is_not_left_pending(gate: LocalGate, tmp_path: Path) -> None:
     rules = '{"rules": [{"name": "ask", "tool": "pay", "tier": 4, "contextKey": "pay", "verdict": "ask"}]}'
     (tmp_path / "rules.json").write_text(rules)
     settings = Settings(state=tmp_path, rules=tmp_path / "rules.json")
@@ -163,14 +163,14 @@ def test_lock_that_came_too_late_is_taken_back(gate: LocalGate) -> None:
     assert gate.lock("doug", "doc:plan", 4).acquired
 
 
-def test_prolonged_lock_is_not_lost_with_its_late_answer(gate: LocalGate) -> None:
+def test_renewed_lock_is_not_lost_with_its_late_response(gate: LocalGate) -> None:
     lock = gate.lock("mira", "doc:plan", 4)
     with pytest.raises(Expired):
         locked(gate, 9.0, 11.0)
     assert [held.id for held in gate.status().locks] == [lock.id]
 
 
-def test_waiter_whose_deadline_passes_gives_up_its_place(gate: LocalGate) -> None:
+def test_waiter_whose_deadline_passes_leaves_the_queue(gate: LocalGate) -> None:
     held = gate.intercept(Call("anna", "delete_repository", {"repository": "acme/site"}))
     with pytest.raises(Expired):
         asked(gate, Call("mira", "delete_repository", {"repository": "acme/site"}, wait=5), 9.0, 9.0, 11.0)
@@ -189,7 +189,7 @@ def test_cancelled_call_is_decided_anew_under_its_id(gate: LocalGate) -> None:
     assert again.id != first.id
 
 
-def test_guard_takes_an_expired_call_for_a_gate_that_is_away(gate: LocalGate) -> None:
+def test_guard_treats_an_expired_call_as_an_unreachable_gate(gate: LocalGate) -> None:
     late = f"{boot_id()}:0.5"
     with guard(gate, Call("mira", "read_file", {"path": "/a"}, deadline=late)) as running:
         assert running.decision is not None

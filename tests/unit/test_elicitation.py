@@ -7,13 +7,13 @@ import pytest
 from callosum.elicitation import SHOWN, agreed, form
 
 
-def test_a_form_shows_the_call_with_what_nobody_sees_made_visible() -> None:
+def test_form_shows_the_call_with_hidden_characters_escaped() -> None:
     asked = form("deploy", {"host": "prod\u202e", "at": 3}, "A person must decide.")
     assert asked["message"] == 'deploy {"at":3,"host":"prod\\u202e"}\n\nA person must decide.'
     assert asked["requestedSchema"]["properties"]["approve"]["default"] is False
 
 
-def test_a_form_says_how_long_the_arguments_are_that_it_cuts() -> None:
+def test_form_shows_the_length_of_truncated_arguments() -> None:
     message = form("deploy", {"text": "x" * 5000}, "Why.")["message"]
     assert "… (5011 characters)" in message
     assert len(message) < SHOWN + 100
@@ -29,5 +29,5 @@ def test_a_form_says_how_long_the_arguments_are_that_it_cuts() -> None:
         (None, True, None),
     ],
 )
-def test_only_a_form_that_was_accepted_with_a_yes_agrees(action: str | None, approve: bool, said: bool | None) -> None:
+def test_only_an_accepted_form_with_a_yes_approves(action: str | None, approve: bool, said: bool | None) -> None:
     assert agreed(action, approve=approve) is said

@@ -113,7 +113,7 @@ def test_only_a_definite_refusal_is_failed(gate: LocalGate, error: BaseException
     assert states(gate) == [State(outcome)]
 
 
-def test_what_runs_to_its_end_is_done_and_its_result_is_journalled(gate: LocalGate) -> None:
+def test_function_that_returns_is_done_and_its_result_is_journalled(gate: LocalGate) -> None:
     tool = gated(send_email, gate=gate, instance="mira")
     assert tool(**MAIL).startswith("sent Friday")
     assert states(gate) == [State.DONE]
@@ -122,7 +122,7 @@ def test_what_runs_to_its_end_is_done_and_its_result_is_journalled(gate: LocalGa
     assert report.body["result"].startswith("sent Friday")
 
 
-def test_a_function_keeps_its_signature_and_its_colour(gate: LocalGate) -> None:
+def test_guarded_function_keeps_its_signature_and_stays_sync_or_async(gate: LocalGate) -> None:
     async def book(room: str) -> str:
         return room
 
@@ -131,7 +131,7 @@ def test_a_function_keeps_its_signature_and_its_colour(gate: LocalGate) -> None:
     assert inspect.iscoroutinefunction(gated(book, gate=gate, instance="mira"))
 
 
-def test_a_no_is_raised_or_handed_to_the_model(gate: LocalGate) -> None:
+def test_refusal_is_raised_or_returned_to_the_model(gate: LocalGate) -> None:
     ran: list[str] = []
 
     def delete_account(account_id: str) -> str:
@@ -183,7 +183,7 @@ def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
     assert states(gate) == [State.UNKNOWN]
 
 
-def test_who_is_cancelled_while_the_gate_is_asked_holds_nothing(gate: LocalGate) -> None:
+def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> None:
     """The answer comes all the same: what it opened is given back, and not renewed for as long as the process lives."""
     asked, given_up = threading.Event(), threading.Event()
     real = gate.intercept
@@ -212,7 +212,7 @@ def test_who_is_cancelled_while_the_gate_is_asked_holds_nothing(gate: LocalGate)
     assert states(gate) == [State.CANCELLED]
 
 
-def test_who_is_cancelled_as_the_answer_comes_holds_nothing(gate: LocalGate) -> None:
+def test_task_cancelled_as_the_decision_arrives_holds_nothing(gate: LocalGate) -> None:
     """Between the answer and the block there is a turn of the event loop."""
     entered = threading.Event()
 
@@ -239,7 +239,7 @@ def test_who_is_cancelled_as_the_answer_comes_holds_nothing(gate: LocalGate) -> 
     assert states(gate) == [State.CANCELLED]
 
 
-def test_the_async_face_answers_like_the_gate(gate: LocalGate) -> None:
+def test_async_gate_answers_like_the_gate(gate: LocalGate) -> None:
     async def run() -> Decision:
         face = AsyncGate(gate)
         decision = await face.intercept(Call("mira", "send_email", MAIL))
@@ -275,7 +275,7 @@ def test_a_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
         assert states(gate) == [State.DONE]
 
 
-def test_a_forked_child_renews_its_own_leases_alone(tmp_path: Path) -> None:
+def test_forked_child_renews_only_its_own_leases(tmp_path: Path) -> None:
     with LocalGate(settings=Settings(state=tmp_path, lease_ttl=0.3)) as gate:
         renewed: list[int] = []
         thrice = threading.Event()
@@ -352,7 +352,7 @@ def test_without_the_store_high_tiers_do_not_run(gate: LocalGate) -> None:
     away.gone = False
 
 
-def test_a_report_that_cannot_be_made_leaves_a_lease_that_runs_out(gate: LocalGate) -> None:
+def test_failed_report_leaves_a_lease_that_expires(gate: LocalGate) -> None:
     away = Away(gate.store)
     gate.store = away
     with guard(gate, Call("mira", "send_email", MAIL)):
@@ -375,7 +375,7 @@ def told_no(gate: LocalGate) -> LocalGate:
 
 
 @pytest.mark.parametrize("tier", ["read", "email"])
-def test_a_call_id_that_was_carried_out_runs_no_second_time_unless_it_reads(gate: LocalGate, tier: str) -> None:
+def test_completed_call_id_runs_again_only_for_a_read(gate: LocalGate, tier: str) -> None:
     params = {"path": "/a"} if tier == "read" else {"action": "send", "to": "a@example.com", "body": "x"}
     call = Call("mira", tier, params, call_id="c1")
     with guard(gate, call) as first:
@@ -402,7 +402,7 @@ def test_a_call_id_whose_action_failed_is_decided_anew(gate: LocalGate) -> None:
     assert second.decision.lease is not None
 
 
-def test_an_open_call_that_comes_again_gets_the_same_answer_and_says_that_it_is_open(gate: LocalGate) -> None:
+def test_repeated_open_call_gets_the_same_decision_and_says_that_it_is_open(gate: LocalGate) -> None:
     call = Call("mira", "email", {"action": "send", "to": "a@example.com", "body": "x"}, call_id="c1")
     first, again = gate.intercept(call), gate.intercept(call)
     assert (first.state, again.state, again.repeated, again.id) == (None, State.OPEN, True, first.id)
@@ -540,7 +540,7 @@ ODD = _odd()
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_params_that_json_cannot_hold_end_no_run(gate: LocalGate, name: str) -> None:
+def test_params_that_json_cannot_represent_do_not_stop_the_call(gate: LocalGate, name: str) -> None:
     def send_email(to: str, body: Any) -> str:
         assert body is ODD[name] or name == "not a number", "the tool gets what it was given"
         return "sent"
@@ -605,7 +605,7 @@ def test_a_tool_object_is_refused_with_what_to_wrap_instead(gate: LocalGate) -> 
         gated("send", gate=gate, instance="mira")  # type: ignore[arg-type]
 
 
-def test_the_tools_of_known_frameworks_are_refused_with_their_own_maker(gate: LocalGate) -> None:
+def test_tools_of_known_frameworks_are_refused_with_the_adapter_to_use(gate: LocalGate) -> None:
     tools = pytest.importorskip("langchain_core.tools")
     agents = pytest.importorskip("agents")
 

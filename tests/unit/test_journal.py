@@ -87,7 +87,7 @@ def test_old_entries_move_into_segments_and_the_stream_stays_the_same(place: tup
     assert journal.last(0) == []
 
 
-def test_nothing_moves_while_nothing_is_old_or_too_much(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_nothing_moves_while_entries_are_young_and_few(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     assert rotation(place).run(clock.now) == 0
     fill(gate, 30)
@@ -163,7 +163,7 @@ def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(place: 
     assert seqs(list(journal.read())) == before
 
 
-def test_a_segment_of_the_same_name_is_never_written_over_with_less(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_segment_is_never_overwritten_with_fewer_entries(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 10)
     clock.now += 10 * DAY
@@ -176,7 +176,7 @@ def test_a_segment_of_the_same_name_is_never_written_over_with_less(place: tuple
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_what_becomes_free_to_leave_after_the_copy_is_not_deleted(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_entry_that_ends_after_the_copy_is_not_deleted(place: tuple[LocalGate, Clock, Path]) -> None:
     """An action that ends between copy and delete would be lost if the delete chose for itself."""
     gate, clock, folder = place
     fill(gate, 4)
@@ -199,7 +199,7 @@ def test_what_becomes_free_to_leave_after_the_copy_is_not_deleted(place: tuple[L
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_a_part_that_a_crash_left_is_removed_and_never_read(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_partial_file_left_by_a_crash_is_removed_and_never_read(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 12)
     clock.now += 10 * DAY
@@ -214,7 +214,7 @@ def test_a_part_that_a_crash_left_is_removed_and_never_read(place: tuple[LocalGa
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_of_two_rotators_at_once_one_wins_and_the_other_goes_its_way(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_only_one_of_two_simultaneous_rotations_runs(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 20)
     clock.now += 10 * DAY
@@ -270,7 +270,7 @@ def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Pa
         assert seqs(list(journal.read())) == before
 
 
-def test_segments_are_private_and_named_by_what_they_hold(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_segments_are_private_and_named_by_their_entries(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 12)
     clock.now += 10 * DAY
@@ -288,7 +288,7 @@ def test_segments_are_private_and_named_by_what_they_hold(place: tuple[LocalGate
     assert line["seq"] == segment.first
 
 
-def test_a_damaged_segment_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+def test_damaged_segment_is_reported_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "1-2.jsonl.gz"
     for content in (
         b"no gzip",
@@ -450,11 +450,11 @@ ENTRY = Entry(
         (EntryFilter(until=49), False),
     ],
 )
-def test_filters(wanted: EntryFilter, passes: bool) -> None:
+def test_filter_passes_matching_entries(wanted: EntryFilter, passes: bool) -> None:
     assert wanted.passes(ENTRY) is passes
 
 
-def test_filters_hold_over_segments_and_store(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_filters_apply_to_segments_and_store(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 12)
     fill(gate, 6, session="doug")
@@ -470,7 +470,7 @@ def test_filters_hold_over_segments_and_store(place: tuple[LocalGate, Clock, Pat
     assert len(list(journal.read(EntryFilter(until=newest - 1)))) == 19
 
 
-def test_follow_goes_on_with_what_comes_and_through_a_rotation(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_follow_shows_new_entries_and_continues_through_a_rotation(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, clock, folder = place
     fill(gate, 3)
     rests: list[float] = []
@@ -490,7 +490,7 @@ def test_follow_goes_on_with_what_comes_and_through_a_rotation(place: tuple[Loca
     assert seen == [f"file:/doc/{number}" for number in (10, 11, *range(20, 32), 50)]
 
 
-def test_export_writes_all_and_never_over_a_file(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_export_writes_all_and_never_overwrites_a_file(place: tuple[LocalGate, Clock, Path]) -> None:
     gate, _, folder = place
     fill(gate, 4)
     journal = Journal(gate.store, folder)

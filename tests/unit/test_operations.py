@@ -105,7 +105,7 @@ def test_keywords_become_the_request_with_every_field(name: str) -> None:
     assert name == "intercept" or fields == set(getattr(wanted, "__struct_fields__")) - left_out  # noqa: B009
 
 
-def test_coroutines_take_what_the_methods_take() -> None:
+def test_coroutines_take_the_arguments_of_the_methods() -> None:
     names = {name for name, _ in inspect.getmembers(Gate, inspect.isfunction) if not name.startswith("_")}
     assert names == {"handle", *BY_NAME} - NO_METHOD
     gate = AsyncGate(Recording())
@@ -114,7 +114,7 @@ def test_coroutines_take_what_the_methods_take() -> None:
     assert {"handle", "intercept"} <= vars(AsyncMethods).keys()
 
 
-def test_a_coroutine_asks_as_its_method_does() -> None:
+def test_coroutine_sends_the_request_of_its_method() -> None:
     recording = Recording()
     gate = AsyncGate(recording)
 

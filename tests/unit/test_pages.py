@@ -97,7 +97,7 @@ def test_a_secret_in_a_name_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_hostile_text_makes_a_line_or_a_head_of_its_own(text: str) -> None:
+def test_hostile_text_cannot_start_a_line_or_a_heading(text: str) -> None:
     bad = call(
         NINE, text or "x", text or "x", key=text or "x", verdict=Verdict.CONFIRM, namespace=text or "x", rule=text,
         body={"conflicts": [recent(text, text, text)]},
@@ -136,7 +136,7 @@ def test_day_lists_each_sessions_actions_in_order() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
-def test_a_verdict_has_the_word_that_journal_watch_and_events_have(verdict: Verdict) -> None:
+def test_verdict_is_named_as_in_journal_watch_and_events(verdict: Verdict) -> None:
     held = call(NINE, verdict=verdict)
     assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` held back ({verdict}): by the policy"]
     assert f"- Held back: 1 {verdict}" in page(held)
@@ -196,7 +196,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("outcome", "event", "body", "words"), ENDS)
-def test_how_an_action_ended(outcome: Outcome, event: Event, body: dict[str, object], words: str) -> None:
+def test_outcome_of_an_action_is_shown(outcome: Outcome, event: Event, body: dict[str, object], words: str) -> None:
     act = call(NINE, tier=3)
     text = page(act, report(NINE + 150 * SECOND, act, outcome, event, **body))
     assert f"- 09:00 `message` → `channel:#g` {words}" in text.splitlines()
@@ -296,7 +296,7 @@ def test_page_shows_only_warnings_that_the_session_read() -> None:
     assert "warned: `doug`" in page(call(NINE, tier=3, verdict=Verdict.WARN, body={**seen, "warning": "doug acted"}))
 
 
-def test_questions_and_their_answers() -> None:
+def test_questions_and_their_answers_are_shown() -> None:
     asked = call(NINE, tier=3, verdict=Verdict.ASK, rule="ask-first")
     approved = Entry(Event.APPROVE, "mira", seq=NINE + 1, action=asked.seq, body={"by": "anna", "channel": "cli"})
     silent = report(NINE + 2, asked, Outcome.CANCELLED, Event.LAPSE, note="nobody answered")
@@ -487,7 +487,7 @@ def test_call_while_the_gate_was_unreachable_counts_for_a_topic() -> None:
     assert topic.page().count("done, ran while the gate was away") == 3
 
 
-def test_a_topic_forgets_what_is_before_its_window() -> None:
+def test_topic_drops_actions_before_its_window() -> None:
     topic = TopicPage("k")
     first = call(NINE, "a", key="k")
     topic.add(first)

@@ -48,7 +48,7 @@ from callosum.model import Classification, Key, Kind, Mode
         (0, 0, 0.0, 1.0),
     ],
 )
-def test_the_interval_is_wilsons(hits: int, total: int, low: float, high: float) -> None:
+def test_interval_is_the_wilson_interval(hits: int, total: int, low: float, high: float) -> None:
     assert Share(hits, total).interval == pytest.approx((low, high), abs=5e-5)
 
 
@@ -105,11 +105,11 @@ def test_halves_are_stable_and_about_equal() -> None:
         ("get_or_create", "read", 0),  # what the baseline cannot see
     ],
 )
-def test_the_verb_in_the_name(tool: str, effect: str, tier: int) -> None:
+def test_verb_in_the_name_decides(tool: str, effect: str, tier: int) -> None:
     assert (baselines.effect(tool), baselines.tier(tool)) == (effect, tier)
 
 
-def test_equal_arguments_and_equal_ids() -> None:
+def test_equal_arguments_and_equal_ids_are_compared() -> None:
     cancel = ("cancel_order", {"order_id": "#W1", "reason": "late"})
     refund = ("return_order", {"order_id": "#W1", "items": ["7"]})
     note = ("add_note", {"text": "late"})
@@ -157,7 +157,7 @@ def test_equal_arguments_and_equal_ids() -> None:
         ("ls", None),
     ],
 )
-def test_what_is_policy(command: str, kind: str | None) -> None:
+def test_policy_cases_are_recognised(command: str, kind: str | None) -> None:
     assert policy(command) == kind
 
 
@@ -175,7 +175,7 @@ def test_what_is_policy(command: str, kind: str | None) -> None:
         (Key("order:1", Mode.WRITE), Key("order:2", Mode.WRITE), False),
     ],
 )
-def test_keys_meet_in_modes_that_disturb(mine: Key, theirs: Key, meet: bool) -> None:
+def test_keys_conflict_only_in_conflicting_modes(mine: Key, theirs: Key, meet: bool) -> None:
     one, other = Classification(1, (Key("x:1"), mine)), Classification(1, (theirs,))
     assert bool(meeting(one, other)) is bool(meeting(other, one)) is meet
 
@@ -188,7 +188,7 @@ def pair(label: str, a: tuple[str, dict[str, Any]], b: tuple[str, dict[str, Any]
 FILE = {"path": "/a", "content": "x"}
 
 
-def test_pairs_are_played_without_a_look_at_their_label() -> None:
+def test_pairs_are_replayed_without_reading_their_label() -> None:
     write, other = ("write_file", FILE), ("write_file", {"path": "/b", "content": "x"})
     look = ("read_file", {"path": "/a"})
     for label in ("write_write", "none_both_write"):
@@ -239,7 +239,7 @@ def scene(*steps: scenarios.Step) -> Scenario:
     return Scenario("6A", 1, "x", "y", steps)
 
 
-def test_what_went_otherwise_is_told() -> None:
+def test_unexpected_results_are_reported() -> None:
     text = scenarios.REPORT
     good = scene(say("a", "#x", text), say("b", "#x", text, "told"), say("a", "#x", "ok", "passes"))
     assert incidents.play(good) == ""
@@ -252,7 +252,7 @@ def test_what_went_otherwise_is_told() -> None:
 # --- folders ---------------------------------------------------------------------------------------------
 
 
-def test_folders_are_judged_by_cases_of_both_sorts() -> None:
+def test_folder_cases_include_shared_and_separate_folders() -> None:
     kinds = {case.kind for case in placed.ALL}
     assert {"~", "nested", "git dir", "worktrees", "remotes"} <= kinds
     assert sum(case.collide for case in placed.ALL) >= 60
@@ -261,13 +261,13 @@ def test_folders_are_judged_by_cases_of_both_sorts() -> None:
     assert {step.cwd for case in placed.ALL for step in case.steps} <= named
 
 
-def test_folders_are_told_apart_as_far_as_the_targets_say(tmp_path: Path) -> None:
+def test_folders_are_distinguished_as_well_as_the_targets_require(tmp_path: Path) -> None:
     part = folders.run(tmp_path)
     assert [row.what for row in part.rows] == ["collisions found", "false alarms"]
     assert all(row.met for row in part.rows), [mistake.text for mistake in part.mistakes]
 
 
-def test_a_case_about_folders_can_fail(tmp_path: Path) -> None:
+def test_folder_case_can_fail(tmp_path: Path) -> None:
     placed.build(tmp_path)
     one = placed.sh("git push --force", "shop", "one")
     same, other = (placed.sh("git push --force", cwd, "two") for cwd in ("shop", "blog"))
@@ -280,13 +280,13 @@ def test_a_case_about_folders_can_fail(tmp_path: Path) -> None:
 # --- sessions and speed ----------------------------------------------------------------------------------
 
 
-def test_ids_of_a_call() -> None:
+def test_ids_of_a_call_are_found() -> None:
     call = Recorded("s", "t", "1", "x", {"order_id": "#W1", "note": "on the 5th for a@b.c", "folder": "docs", "n": 7})
     assert sessions.ids(call) == {"#w1", "5th", "a@b.c", "docs"}
     assert sessions.ids(Recorded("s", "t", "1", "Bash", {"command": "cd /srv/app && ls -l"})) == {"/srv/app"}
 
 
-def test_twins_collide_and_strangers_do_not() -> None:
+def test_equal_calls_conflict_and_unrelated_ones_do_not() -> None:
     def write(path: str, texts: str) -> list[Recorded]:
         return [Recorded("s", "t", "1", "write_file", {"path": path, "content": text}) for text in texts]
 
@@ -296,7 +296,7 @@ def test_twins_collide_and_strangers_do_not() -> None:
     assert "stale" in sessions.interleaved(write("/a", "ab"), write("/a", "cd"), chance)
 
 
-def test_a_megabyte_is_a_megabyte() -> None:
+def test_megabyte_case_has_its_size() -> None:
     for name, call in speed.huge().items():
         if name.startswith("nested"):
             continue  # what nests ten thousand deep is heavy enough
@@ -394,7 +394,7 @@ def test_mistakes_of_the_test_half_are_never_shown(tmp_path: Path, capsys: pytes
     assert 0 < len(shown) < 12
 
 
-def test_without_its_data_it_says_so_and_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_its_data_reports_it_and_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     with pytest.raises(SystemExit) as ended:
         run.main(["--data", str(tmp_path / "none"), "--markdown", str(page)])
@@ -407,7 +407,7 @@ def test_without_its_data_it_says_so_and_writes_no_page(tmp_path: Path, capsys: 
     assert run.main(["--data", str(tmp_path / "none"), "--only", "incidents"]) == 0
 
 
-def test_the_picture_holds_every_judge() -> None:
+def test_picture_shows_every_classifier() -> None:
     points = [
         Point("us & them", what, Share(9, 10), Share(1, 1000)) for what in ("one", "two")
     ] + [Point("all", "one", Share(10, 10), Share(600, 1000))]  # fmt: skip
@@ -424,14 +424,14 @@ def test_the_picture_holds_every_judge() -> None:
 # --- keys ------------------------------------------------------------------------------------------------
 
 
-def test_there_are_enough_pairs_that_name_things_in_few_words_and_none_twice() -> None:
+def test_short_wording_pairs_are_many_and_unique() -> None:
     count = Counter(pair.collide for pair in named.ALL)
     assert count[True] >= 100
     assert count[False] >= 300
     assert len({pair.identity for pair in named.ALL}) == len(named.ALL)
 
 
-def test_a_pair_is_wrong_if_it_is_told_in_one_order_only_or_told_at_all_where_it_must_not_be() -> None:
+def test_pair_fails_if_it_conflicts_in_one_order_only_or_must_not_conflict() -> None:
     same = ("write_file", {"path": "/srv/a", "content": "one"}), ("write_file", {"path": "/srv/a", "content": "two"})
     apart = same[0], ("write_file", {"path": "/srv/b", "content": "two"})
     one_way = ("read_file", {"path": "/srv/a"}), same[0]

@@ -247,12 +247,12 @@ def test_a_summary_has_a_size_however_large_the_params() -> None:
     assert len(msgspec.json.encode(summarise(many))) < 30_000
 
 
-def test_full_keeps_all_text_but_no_secret() -> None:
+def test_full_mode_keeps_all_text_except_secrets() -> None:
     params = {"a": "x" * 10_000, "b": list(range(1000)), "c": f"ghp_{ALNUM}", "password": "p"}
     assert summarise(params, mode="full") == params | {"c": MARKER, "password": MARKER}
 
 
-def test_none_keeps_nothing() -> None:
+def test_none_mode_keeps_no_value() -> None:
     assert summarise({"a": 1}, mode="none") is None
 
 
@@ -314,7 +314,7 @@ def test_value_unknown_to_json_gets_a_name() -> None:
     }
 
 
-def test_names_unknown_to_json() -> None:
+def test_names_that_json_cannot_represent_are_converted() -> None:
     odd: dict[Any, Any] = {1: "a", None: "b", 2.5: "c", (1, 2): "d", "\ud800": "e", "n" * 300: "f"}
     kept = summarise(odd)
     assert list(kept)[:5] == ["1", "None", "2.5", "<tuple>", "\ufffd"]
@@ -322,7 +322,7 @@ def test_names_unknown_to_json() -> None:
 
 
 @pytest.mark.parametrize("mode", ["summary", "full"])
-def test_a_container_in_itself(mode: Any) -> None:
+def test_container_that_holds_itself_is_summarised(mode: Any) -> None:
     inner: list[Any] = [1]
     inner.append(inner)
     assert summarise({"a": inner, "b": inner}, mode=mode) == {"a": [1, "<cycle>"], "b": [1, "<cycle>"]}
@@ -436,7 +436,7 @@ def test_text_that_looks_random_takes_bounded_time(blanks: int) -> None:
      "-----BEGIN RSA PRIVATE KEY-----", "authorization:", "bearer ", "--token ", "\\", "aA", "_", "é", "\ud800",
      'echo "a" | ', "echo a", "kinit <<AAA\na\n", "vault kv put a=", "digest a=b, ", "snmpget -c a ", "[redacted]:aB3"],
 )  # fmt: skip
-def test_a_hostile_megabyte_ends(piece: str) -> None:
+def test_hostile_megabyte_takes_bounded_time(piece: str) -> None:
     """With backtracking some of these would run for hours."""
     text = piece * (1_000_000 // len(piece))
     assert isinstance(summarise({"a": text, "b": [text]})["a"], str)
@@ -477,18 +477,18 @@ def test_time_for_many_commands_on_a_line_grows_with_its_length(piece: str) -> N
         ("\u200b" * 10_000 + "hidden", '"…"'),
     ],
 )
-def test_quote(text: str, quoted: str) -> None:
+def test_text_is_quoted(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 
 
 @pytest.mark.parametrize("blank", "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-def test_a_letter_that_shows_as_nothing_is_not_quoted(blank: str) -> None:
+def test_invisible_letter_is_escaped_in_quotes(blank: str) -> None:
     """Unicode calls some of them letters, so they could carry invisible words."""
     assert quote(f"a{blank}b") == '"ab"'
 
 
 @pytest.mark.parametrize("before", ["\\n", "\\r", "\\t", "\n", " ", '"'])
-def test_a_secret_behind_an_escaped_break_is_seen(before: str) -> None:
+def test_secret_after_an_escaped_line_break_is_found(before: str) -> None:
     """JSON within a string writes its line breaks as a backslash and a letter."""
     for secret in (f"ghp_{ALNUM}", f"sk-{ALNUM}"):
         assert redact_text(f"first{before}{secret} last") == f"first{before}[redacted] last"

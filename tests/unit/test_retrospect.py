@@ -108,7 +108,7 @@ def test_number_of_groups_is_bounded() -> None:
         ({}, None),
     ],
 )
-def test_starting_point_for_a_rule(params: dict[str, Any], key: str | None) -> None:
+def test_suggested_rule_is_a_starting_point(params: dict[str, Any], key: str | None) -> None:
     (tool,) = find_gaps([call(0, "a", "publish", params, tier=2)]).keyless
     assert tool.rule.get("contextKey") == key
     RuleSet.parse(json.dumps({"rules": [tool.rule]}))
@@ -148,7 +148,7 @@ def test_outcome_decides_the_difference() -> None:
     assert paused(tried([first, lost, gone, jot(5, "doug")], NOTE)) == []
 
 
-def test_a_lock_that_was_taken_is_taken() -> None:
+def test_lock_that_was_taken_is_taken_in_the_replay() -> None:
     lock = Entry(
         Event.LOCK, "doug", seq=START, action=START, tool="lock", tier=4, keys=(Key("note:1"),), outcome=None, body={}
     )
@@ -185,7 +185,7 @@ def test_only_calls_since_the_moment_are_counted() -> None:
     assert tried(entries, NOTE, since=second.seq + 1).nothing
 
 
-def test_a_tree_and_a_facet_are_touched() -> None:
+def test_calls_through_a_tree_or_a_facet_are_replayed() -> None:
     wipe = {"name": "w", "tier": 4, "tool": "wipe", "contextKey": "file:/repo/"}
     entries = [
         call(0, "a", "wipe", {}, "x:1"),
@@ -201,7 +201,7 @@ def test_a_tree_and_a_facet_are_touched() -> None:
 
 
 @pytest.mark.parametrize("body", [{"params": "x"}, {"params": None}, {}])
-def test_calls_whose_params_are_not_there(body: dict[str, Any]) -> None:
+def test_calls_without_params_are_counted(body: dict[str, Any]) -> None:
     entry = Entry(
         Event.INTERCEPT, "a", seq=START, tool="jot", tier=1, verdict=Verdict.ALLOW, keys=(Key("a:1"),), body=body
     )
@@ -219,7 +219,7 @@ def test_calls_whose_params_are_not_there(body: dict[str, Any]) -> None:
         ({"a": {"…": "(7 more)"}}, 1),
     ],
 )
-def test_params_that_the_journal_has_not_whole_are_counted(params: dict[str, Any], cut: int) -> None:
+def test_calls_with_truncated_params_are_counted(params: dict[str, Any], cut: int) -> None:
     assert tried([call(0, "a", "t", params)], NOTE).cut == cut
 
 
@@ -229,7 +229,7 @@ def test_entries_that_a_gate_refuses_are_skipped() -> None:
     assert (trial.calls, trial.played) == (3, 2)
 
 
-def test_rules_that_decide_alike_classify_alike() -> None:
+def test_rules_with_equal_decisions_classify_alike() -> None:
     """This saves the trial a second classification."""
     sets: list[Callable[[], RuleSet]] = [
         lambda: OLD,

@@ -25,7 +25,7 @@ def tier(book: Rulebook) -> int:
     return book.current().classify(CALL).tier
 
 
-def test_a_change_is_read(tmp_path: Path) -> None:
+def test_changed_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "tiers.json"
     write(path, GRAVE, 1)
     book = Rulebook(path)
@@ -36,7 +36,7 @@ def test_a_change_is_read(tmp_path: Path) -> None:
     assert not book.reload()
 
 
-def test_a_bad_change_leaves_the_last_good_rules(tmp_path: Path) -> None:
+def test_invalid_change_keeps_the_last_valid_rules(tmp_path: Path) -> None:
     path = tmp_path / "tiers.json"
     write(path, GRAVE, 1)
     book = Rulebook(path)
@@ -50,7 +50,7 @@ def test_a_bad_change_leaves_the_last_good_rules(tmp_path: Path) -> None:
     assert book.error is None
 
 
-def test_a_file_that_comes_or_goes_is_a_change(tmp_path: Path) -> None:
+def test_created_or_deleted_file_is_a_change(tmp_path: Path) -> None:
     path = tmp_path / "tiers.json"
     book = Rulebook(path)
     without = tier(book)
@@ -62,14 +62,14 @@ def test_a_file_that_comes_or_goes_is_a_change(tmp_path: Path) -> None:
     assert tier(book) == without
 
 
-def test_a_bad_file_at_the_start_is_refused_with_the_place(tmp_path: Path) -> None:
+def test_invalid_file_at_the_start_is_refused_with_its_path(tmp_path: Path) -> None:
     path = tmp_path / "tiers.json"
     path.write_text('{"rules": [{"name": "x", "tier": 9, "tool": "paint"}]}')
     with pytest.raises(ConfigError, match=r"rules\[0\]\.tier"):
         Rulebook(path)
 
 
-def test_the_key_of_contents_is_made_once_and_private(tmp_path: Path) -> None:
+def test_content_key_is_created_once_and_private(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: content_secret(tmp_path / "state"), range(32)))
     assert len(found) == 1
@@ -77,7 +77,7 @@ def test_the_key_of_contents_is_made_once_and_private(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["content.key"]
 
 
-def test_a_damaged_key_is_refused(tmp_path: Path) -> None:
+def test_damaged_content_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "content.key").write_bytes(b"short")
     with pytest.raises(ConfigError, match="32 bytes"):
         content_secret(tmp_path)

@@ -65,7 +65,7 @@ def queued(rate: float, service: float, *, fixed: bool, calls: int = 12_000) -> 
 
 @pytest.mark.parametrize("load", [0.3, 0.7])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_one_queue_is_as_the_books_say(load: float, fixed: bool) -> None:
+def test_single_queue_matches_queueing_theory(load: float, fixed: bool) -> None:
     """M/M/1 and M/D/1: the mean time in the system, after Pollaczek and Khinchine."""
     service = 0.001
     mean, _, _ = queued(load / service, service, fixed=fixed)
@@ -84,7 +84,7 @@ def test_littles_law_holds_for_a_whole_layout() -> None:
 
 
 @pytest.mark.parametrize(("processors", "expected"), [(1, 1000), (2, 2000), (4, 4000)])
-def test_more_processors_do_as_much_more(processors: int, expected: int) -> None:
+def test_throughput_grows_with_processors(processors: int, expected: int) -> None:
     env = simpy.Environment()
     machine = Machine(env, processors)
     done = []
@@ -94,7 +94,7 @@ def test_more_processors_do_as_much_more(processors: int, expected: int) -> None
     assert len(done) == pytest.approx(expected, abs=processors)
 
 
-def test_a_sync_serves_all_who_asked_before_it_began() -> None:
+def test_sync_serves_all_earlier_requests() -> None:
     env = simpy.Environment()
     disk = Disk(env, lambda: 1.0)
     done: list[float] = []
@@ -121,7 +121,7 @@ def hot(engine: str, **more: object) -> Outcome:
     return simulation.run(warm=0.3, seconds=1.5, most=600)
 
 
-def test_one_hot_key_does_one_call_for_each_time_it_is_held() -> None:
+def test_hot_key_serves_one_call_for_each_lease() -> None:
     """Held for a decision and for its report: two half trips, the step, the sync."""
     held = 0.001 + 0.0002 + SYNC
     assert hot("postgres", store_rtt=0.001).calls == pytest.approx(1 / (2 * held), rel=0.08)
@@ -129,7 +129,7 @@ def test_one_hot_key_does_one_call_for_each_time_it_is_held() -> None:
     assert spread.calls > 10 / (2 * held)  # the control: without a key in common nobody waits for another
 
 
-def test_on_redis_a_hot_key_costs_retries_and_the_oldest_comes_through() -> None:
+def test_hot_redis_key_costs_retries_and_the_oldest_call_succeeds() -> None:
     busy, calm = hot("redis", servers=8, sessions=8), hot("redis", servers=8, sessions=8, keys=100_000)
     assert busy.retries > 0.5
     assert calm.retries < 0.01
@@ -147,7 +147,7 @@ def test_a_batch_shares_a_sync() -> None:
     assert lone.run(warm=0.1, seconds=1).calls == pytest.approx(1 / (2 * SYNC + 0.0002), rel=0.1)
 
 
-def test_beyond_what_it_can_do_nobody_is_in_time_unless_some_are_turned_away() -> None:
+def test_overloaded_server_meets_deadlines_only_if_it_refuses_some_calls() -> None:
     layout = Layout("sqlite", 100, rate=1000, deadline=0.2, patience=math.inf)
     cheap = costs("sqlite", sync=[0.0, 0.0])
     all_taken = Simulation(cheap, EVEN, layout).run(warm=1.5, seconds=1)
@@ -179,7 +179,7 @@ def test_zipfs_exponent_is_found_again() -> None:
     assert sum(map(zipf.share, range(50))) == pytest.approx(1)
 
 
-def test_what_is_committed_can_be_simulated() -> None:
+def test_committed_layouts_can_be_simulated() -> None:
     found, asked = measured.load(), traffic.load()
     assert sum(asked.tiers) == pytest.approx(1, abs=0.01)
     assert sum(asked.keys) == pytest.approx(1, abs=0.01)
@@ -190,7 +190,7 @@ def test_what_is_committed_can_be_simulated() -> None:
         assert outcome.calls > 0
 
 
-def test_what_a_request_and_a_batch_take_is_told_apart() -> None:
+def test_costs_of_a_request_and_of_a_batch_are_separated() -> None:
     def block(requests: int, batches: int) -> Block:
         found = Found(requests, 1.0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, {})
         return Block(found, server=0.002 * requests + 0.005 * batches, store=0.0, others=0.0, batches=batches)
@@ -211,7 +211,7 @@ def test_what_a_request_and_a_batch_take_is_told_apart() -> None:
         ((1.0, 1.0, 3.0), 1.2, False, False),
     ],
 )
-def test_the_simulation_can_be_off(ratios: Sequence[float], others: float, within: bool, judged: bool) -> None:
+def test_wrong_simulation_is_noticed(ratios: Sequence[float], others: float, within: bool, judged: bool) -> None:
     run = Run("x", "sqlite", "server", 1, None, 1, others=others, calls=100, p50=0.01, p99=0.02)
     rate, half, tail = ratios
     found = Outcome(100 * rate, 0.01 * half, 0.02 * tail, 0, 0, 0, 0, 0, 0)
@@ -220,7 +220,7 @@ def test_the_simulation_can_be_off(ratios: Sequence[float], others: float, withi
     assert verdict([one]) == (3 if not judged else 0 if within else 1)
 
 
-def test_the_page_keeps_what_stands_around_the_tables() -> None:
+def test_page_keeps_the_text_around_the_tables() -> None:
     page = f"# Title\n\n{BEGIN}\nold\n{END}\n\nafter\n"
     assert put(page, "new") == f"# Title\n\n{BEGIN}\n\nnew\n{END}\n\nafter\n"
     assert put(put(page, "new"), "new") == put(page, "new")

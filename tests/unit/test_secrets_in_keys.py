@@ -94,7 +94,7 @@ def test_secret_of_each_provider_leaves_a_key(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind, around in PLACES.items() if "|" not in around])  # a bar is a facet
-def test_what_redaction_hides_in_a_text_leaves_a_key(kind: str) -> None:
+def test_secret_that_redaction_hides_is_removed_from_keys(kind: str) -> None:
     spelled = DIGESTS.key(
         "doc:" + PLACES[kind].format(PASSWORD, base64="YW5hOmh1bnRlcjJodW50ZXIy", alnum=PASSWORD)[:900]
     )
@@ -111,7 +111,7 @@ def test_equal_secrets_stay_equal_and_others_differ(gate: LocalGate) -> None:
     assert one.context_key == same.context_key != other.context_key
 
 
-def test_lock_and_status_accept_the_key_in_clear(gate: LocalGate) -> None:
+def test_lock_and_status_accept_the_unredacted_key(gate: LocalGate) -> None:
     key = f"url:{HOOK}"
     assert gate.lock("a", key, 4).acquired
     assert gate.status(key).locks == gate.status().locks != ()

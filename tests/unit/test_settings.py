@@ -38,7 +38,7 @@ def write(folder: Path, text: str, name: str = "callosum.toml") -> Path:
     return folder / name
 
 
-def test_defaults(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
+def test_settings_have_their_defaults(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
     assert load(environ=home, cwd=cwd) == Settings(state=tmp_path / "state" / "callosum")
 
 
@@ -52,7 +52,7 @@ def test_the_state_is_in_the_platforms_folder(cwd: Path, monkeypatch: pytest.Mon
     assert Path("/somewhere") in state.parents
 
 
-def test_the_first_place_that_has_a_setting_wins(home: dict[str, str], cwd: Path) -> None:
+def test_first_source_that_has_a_setting_wins(home: dict[str, str], cwd: Path) -> None:
     write(cwd, 'namespace = "file"\ninstance = "file"\nmode = "observe"\n[lease]\nttl = 10\n')
     home |= {"CALLOSUM_NAMESPACE": "environment", "CALLOSUM_INSTANCE": "environment"}
     found = load({"namespace": "flag", "instance": None}, home, cwd)
@@ -65,7 +65,7 @@ def test_an_empty_variable_is_not_set(home: dict[str, str], cwd: Path) -> None:
     assert load(environ=home | {"CALLOSUM_NAMESPACE": ""}, cwd=cwd).namespace == "default"
 
 
-def test_the_nearest_file_up_to_the_repositorys_root(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
+def test_nearest_file_up_to_the_root_of_the_repository_is_used(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
     write(tmp_path, 'namespace = "outside"')
     write(tmp_path / "config" / "callosum", 'namespace = "platform"')
     assert load(environ=home, cwd=cwd).namespace == "platform"
@@ -78,14 +78,16 @@ def test_the_nearest_file_up_to_the_repositorys_root(home: dict[str, str], cwd: 
     assert load({"config": "callosum.toml"}, home | {"CALLOSUM_CONFIG": str(other)}, cwd.parent).namespace == "near"
 
 
-def test_outside_of_a_repository_only_the_folder_itself_is_believed(home: dict[str, str], tmp_path: Path) -> None:
+def test_outside_a_repository_only_the_file_of_the_folder_itself_is_used(home: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path / "a", 'namespace = "above"')
     (tmp_path / "a" / "b").mkdir()
     assert load(environ=home, cwd=tmp_path / "a" / "b").namespace == "default"
     assert load(environ=home, cwd=tmp_path / "a").namespace == "above"
 
 
-def test_paths_start_where_they_are_written(home: dict[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_start_at_the_file_that_has_them(
+    home: dict[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/home/mira")
     write(cwd.parent, 'state = "s"\nrules = "~/tiers.json"')
     found = load(environ=home, cwd=cwd)
@@ -110,12 +112,12 @@ def test_paths_start_where_they_are_written(home: dict[str, str], cwd: Path, mon
         ("NOTIFY", "notify-send 'Callosum asks'", ("notify-send", "Callosum asks")),
     ],
 )
-def test_values_from_the_environment(home: dict[str, str], cwd: Path, variable: str, text: str, value: Any) -> None:
+def test_environment_values_are_read(home: dict[str, str], cwd: Path, variable: str, text: str, value: Any) -> None:
     found = load(environ=home | {f"CALLOSUM_{variable}": text}, cwd=cwd)
     assert getattr(found, variable.lower()) == value
 
 
-def test_values_from_the_file(home: dict[str, str], cwd: Path) -> None:
+def test_file_values_are_read(home: dict[str, str], cwd: Path) -> None:
     write(
         cwd,
         """
@@ -170,7 +172,7 @@ def test_values_from_the_file(home: dict[str, str], cwd: Path) -> None:
         ("state = ", "callosum.toml: Invalid value (at "),
     ],
 )
-def test_a_fault_in_the_file_names_its_place(home: dict[str, str], cwd: Path, text: str, message: str) -> None:
+def test_error_in_the_file_names_its_path(home: dict[str, str], cwd: Path, text: str, message: str) -> None:
     write(cwd, text)
     with pytest.raises(ConfigError) as caught:
         load(environ=home, cwd=cwd)
@@ -193,7 +195,7 @@ def test_a_fault_in_the_file_names_its_place(home: dict[str, str], cwd: Path, te
         ({"state": "~nobody-of-this-name/x"}, {}, "--state: expected a path that starts with a home folder"),
     ],
 )
-def test_a_fault_elsewhere_names_its_place(
+def test_error_in_another_source_names_its_setting(
     home: dict[str, str], cwd: Path, flags: dict[str, Any], environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -203,13 +205,13 @@ def test_a_fault_elsewhere_names_its_place(
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"a = 'b", b"= 1", b"a = " + b"[" * 10_000])
-def test_a_file_that_is_no_toml(home: dict[str, str], cwd: Path, content: bytes) -> None:
+def test_malformed_toml_is_refused(home: dict[str, str], cwd: Path, content: bytes) -> None:
     (cwd / "callosum.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"callosum\.toml: "):
         load(environ=home, cwd=cwd)
 
 
-def test_every_setting_can_be_set_in_every_place() -> None:
+def test_every_setting_can_be_set_in_every_source() -> None:
     of_the_policy = {f"shell_{name}" for name in ShellPolicy.__struct_fields__}
     assert set(settings._READ) - of_the_policy == set(Settings.__struct_fields__) - {"config", "shell"}
     assert set(settings._READ) >= of_the_policy
@@ -235,7 +237,7 @@ def test_page_lists_every_setting_with_its_variable_and_default(home: dict[str, 
             assert value == default or settings._READ[name](value, cwd) == default, written
 
 
-def test_how_grave_command_lines_are(home: dict[str, str], cwd: Path) -> None:
+def test_settings_decide_tiers_of_command_lines(home: dict[str, str], cwd: Path) -> None:
     write(
         cwd,
         """
@@ -277,7 +279,7 @@ def test_the_defaults_of_the_policy_could_be_set(home: dict[str, str], cwd: Path
     assert ShellPolicy(**load(said, home, cwd).shell) == ShellPolicy()  # type: ignore[arg-type]
 
 
-def test_what_lives_on_the_corpus_is_switched_and_measured(home: dict[str, str], cwd: Path) -> None:
+def test_regions_are_switched_and_configured_by_settings(home: dict[str, str], cwd: Path) -> None:
     write(
         cwd,
         """
@@ -324,20 +326,20 @@ def test_what_lives_on_the_corpus_is_switched_and_measured(home: dict[str, str],
         ("[telemetry]\nopen = true", "callosum.toml: telemetry.open: there is no such setting"),
     ],
 )
-def test_what_is_wrong_there_is_named(home: dict[str, str], cwd: Path, text: str, told: str) -> None:
+def test_invalid_region_settings_are_named(home: dict[str, str], cwd: Path, text: str, told: str) -> None:
     write(cwd, text)
     with pytest.raises(ConfigError) as error:
         load(environ=home, cwd=cwd)
     assert told in str(error.value)
 
 
-def test_the_regions_that_can_be_switched_off_are_those_that_there_are() -> None:
+def test_every_region_can_be_switched_off() -> None:
     folder = Path(callosum.regions.__file__).parent
     there = {module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_")}
     assert set(settings.REGIONS) <= there
 
 
-def test_settings_handed_on_to_a_gate_have_absolute_paths(tmp_path: Path) -> None:
+def test_settings_passed_to_a_gate_have_absolute_paths(tmp_path: Path) -> None:
     environ = {
         "CALLOSUM_RULES": "tiers.json",
         "CALLOSUM_CONFIG": "sub/callosum.toml",
@@ -374,7 +376,7 @@ def test_command_to_run_is_read_from_no_file_of_a_project(tmp_path: Path) -> Non
     assert load({}, environ, tmp_path).notify == ("mine",)
 
 
-def test_file_of_a_project_is_left_out_where_a_host_chose_the_folder(tmp_path: Path) -> None:
+def test_project_file_is_ignored_if_a_host_chose_the_folder(tmp_path: Path) -> None:
     (tmp_path / "callosum.toml").write_text('mode = "observe"\n')
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "own"), "XDG_STATE_HOME": str(tmp_path / "state")}
     assert load({}, environ, tmp_path).mode == "observe"

@@ -29,7 +29,7 @@ def test_socket_is_in_the_state_folder_if_possible(home: Path) -> None:
     assert socket_path("~/state") == f"{home}/state/gate.sock"
 
 
-def test_otherwise_it_is_in_a_private_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_is_otherwise_in_a_private_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In ``/tmp`` whoever comes first could pose as the gate, and would see and allow every tool call."""
     path = Path(socket_path(DEEP))
     assert path.parent == home / ".callosum"
@@ -48,7 +48,7 @@ def test_server_explains_a_path_that_fits_nowhere(home: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", ["curl --unix-socket {} -X POST http://localhost/hooks/codex", "rm -f {}"])
-def test_agent_is_kept_from_it_as_from_the_state_folder(command: str) -> None:
+def test_guard_protects_the_socket_like_the_state_folder(command: str) -> None:
     rules = Rulebook.of(Settings(state=Path(DEEP), server_socket=Path("/run/gate/one.sock"))).current()
     for place in (socket_path(DEEP), f"{DEEP}/gate.sock", "/run/gate/one.sock"):
         found = rules.classify(Call("mira", "bash", {"command": command.format(place)}))

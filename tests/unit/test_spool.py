@@ -68,7 +68,7 @@ def test_second_taker_waits_for_the_first(tmp_path: Path) -> None:
     assert done.is_set()
 
 
-def test_record_that_is_written_while_others_are_taken_is_taken_too(tmp_path: Path) -> None:
+def test_record_written_during_the_intake_is_taken_too(tmp_path: Path) -> None:
     one = Spool(str(tmp_path))
     one.add(line(1))
     taker = Taker()
@@ -82,7 +82,7 @@ def test_record_that_is_written_while_others_are_taken_is_taken_too(tmp_path: Pa
     assert taker.lines == [line(1), line(2)]
 
 
-def test_taking_ends_though_others_write_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taking_ends_even_if_others_keep_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision waits for the records from before it alone; what was left is taken once, by the next one."""
     monkeypatch.setattr(spool, "_CHASE", 0.05)
     one, taker = Spool(str(tmp_path)), Taker()
@@ -120,7 +120,7 @@ def test_record_of_a_writer_without_locks_is_not_lost_with_the_file(
     assert taker.lines == [line(1), line(2)]
 
 
-def test_what_is_not_entered_stays(tmp_path: Path) -> None:
+def test_rejected_record_stays(tmp_path: Path) -> None:
     one = Spool(str(tmp_path))
     one.add(line(1))
 
@@ -134,7 +134,7 @@ def test_what_is_not_entered_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("planted", ["link", "folder", "pipe", "other owner"])
-def test_what_is_no_file_of_ours_is_left_alone_and_named(
+def test_foreign_file_is_left_alone_and_named(
     tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, target = tmp_path / FILE, tmp_path / "target"
@@ -180,7 +180,7 @@ def test_spool_on_a_file_system_that_was_read_only_is_taken_in_afterwards(
     assert taker.lines == [line(1)]
 
 
-def test_full_spool_takes_no_more_and_says_so(
+def test_full_spool_refuses_records_and_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spool, "MAX_FILE", 300)
@@ -191,7 +191,7 @@ def test_full_spool_takes_no_more_and_says_so(
     assert caplog.text.count("is full") == 1
 
 
-def test_torn_line_and_strange_records_keep_no_other_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_truncated_and_malformed_records_do_not_delay_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     one = Spool(str(tmp_path))
     one.add(line(1))
     with (tmp_path / FILE).open("ab") as file:

@@ -49,7 +49,7 @@ def verdict_of(rules: RuleSet, call: Call) -> Verdict | None:
     return rules.classify(call).verdict
 
 
-def test_it_lifts_the_question_of_its_rule_and_changes_nothing_else() -> None:
+def test_standing_approval_lifts_only_the_question_of_its_rule() -> None:
     before, after = RULES.classify(refund("Bob")), RULES.with_standing([approval()]).classify(refund("Bob"))
     assert (before.verdict, after.verdict) == (Verdict.ASK, None)
     assert (after.tier, after.keys, after.cells, after.content) == (
@@ -71,11 +71,11 @@ def test_it_lifts_the_question_of_its_rule_and_changes_nothing_else() -> None:
     ],
     ids=["another value", "a graver tier", "the param is missing", "another tool"],
 )
-def test_it_lets_nothing_else_pass(call: Call) -> None:
+def test_standing_approval_lets_no_other_call_pass(call: Call) -> None:
     assert RULES.with_standing([approval()]).classify(call) == RULES.classify(call)
 
 
-def test_recent_and_held_pass_and_no_other_kind() -> None:
+def test_standing_approval_can_pass_only_recent_and_held() -> None:
     made = RULES.with_standing([approval(asks=False, kinds=(Kind.RECENT, Kind.HELD))]).classify(refund("Bob"))
     assert made.verdict is Verdict.ASK, "what the rule demands stays"
     passing = {kind for kind in Kind if cell(3, kind, 3, made.cells) is Verdict.ALLOW}
@@ -83,7 +83,7 @@ def test_recent_and_held_pass_and_no_other_kind() -> None:
     assert cell(3, Kind.HELD, 4, made.cells) is Verdict.BLOCK, "a lease of tier 4 holds off as before"
 
 
-def test_it_ends_when_its_rule_changes() -> None:
+def test_standing_approval_ends_when_its_rule_changes() -> None:
     stricter = RuleSet.parse(json.dumps({"rules": [{**REFUND, "verdict": "block"}]}))
     assert stricter.with_standing([approval()]).standing == ()
     moved = RuleSet.parse(json.dumps({"rules": [{"name": "x", "tool": "x", "tier": 1}, REFUND]}))
@@ -95,7 +95,7 @@ def test_it_ends_when_its_rule_changes() -> None:
     [{"tier": 4}, {"kinds": ["duplicate"]}, {"asks": False}, {"params": {"to": ["Bob"]}}, {"tool": ""}],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_a_file_that_says_too_much_approves_nothing(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_file_with_unknown_fields_approves_nothing(tmp_path: Path, wrong: dict[str, Any]) -> None:
     said = msgspec.to_builtins(approval()) | wrong
     standing.path_of(tmp_path).write_text(json.dumps({"standing": [msgspec.to_builtins(approval(id=8)), said]}))
     with pytest.raises(ConfigError, match="standing"):
@@ -106,7 +106,7 @@ def test_a_file_that_says_too_much_approves_nothing(tmp_path: Path, wrong: dict[
     assert book.current().standing == ()
 
 
-def test_two_processes_lose_nothing(tmp_path: Path) -> None:
+def test_simultaneous_changes_by_two_processes_lose_nothing(tmp_path: Path) -> None:
     standing.add(tmp_path, approval(id=1))
     standing.add(tmp_path, approval(id=2))
     standing.add(tmp_path, approval(id=2, params={"to": "Eve"}))
@@ -175,7 +175,7 @@ def test_a_question_of_a_rule_can_be_approved_with_its_params() -> None:
     assert RULES.with_standing([made]).standing == (made,)
 
 
-def test_a_command_must_always_be_equal_and_in_its_folder() -> None:
+def test_command_must_be_equal_and_in_the_same_folder() -> None:
     rules = RuleSet.parse(json.dumps({"rules": [{"name": "make", "tool": "Bash", "tier": 3, "verdict": "ask"}]}))
     found = like(recorded("Bash", {"command": "make deploy", "description": "x"}, 3, "make", Verdict.ASK), rules)
     assert found is not None
@@ -191,7 +191,7 @@ def test_a_command_must_always_be_equal_and_in_its_folder() -> None:
     assert like(recorded("Bash", {"command": "make… (900 characters)"}, 3, "make", Verdict.ASK), rules) is None
 
 
-def test_nothing_else_can_be_approved() -> None:
+def test_other_calls_cannot_get_a_standing_approval() -> None:
     four = RuleSet.parse(json.dumps({"rules": [{**REFUND, "tier": 4}]}))
     to = {"to": "Bob"}
     assert like(recorded("refund", to, 4, "refund", Verdict.ASK), four) is None, "tier 4"

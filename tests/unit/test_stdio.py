@@ -96,7 +96,7 @@ def gate(world: World) -> LocalGate:
     "id",
     ["1", "0", "-7", "1.0", "1e3", "1.50", "123456789012345678901234567890", '"a"', '""', '"é\\u00e9\\n"', "null"],
 )
-def test_an_id_comes_back_as_it_was_written(gate: LocalGate, id: str) -> None:
+def test_id_is_returned_unchanged(gate: LocalGate, id: str) -> None:
     channel = Streams(f'{{"jsonrpc":"2.0","id":{id},"method":"health"}}\n'.encode())
     serve(gate, briefs_of(gate), channel)
     assert f'"id":{id},"result"'.encode() in channel.sink.getvalue()
@@ -173,7 +173,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("line", "id", "code", "at"), BROKEN)
-def test_what_is_wrong_is_said_with_its_place_and_the_next_is_answered(
+def test_error_names_its_field_and_the_next_request_is_answered(
     gate: LocalGate, line: bytes | str, id: Any, code: int, at: str
 ) -> None:
     answers = tell(gate, line, request("health", id=99))
@@ -188,15 +188,15 @@ def test_what_is_wrong_is_said_with_its_place_and_the_next_is_answered(
 
 
 @pytest.mark.parametrize(("name", "near"), [("intercpt", "intercept"), ("aprove", "approve"), ("zzz", None)])
-def test_an_unknown_method_is_told_what_it_resembles(gate: LocalGate, name: str, near: str | None) -> None:
+def test_unknown_method_error_names_similar_methods(gate: LocalGate, name: str, near: str | None) -> None:
     assert ask(gate, name)["data"].get("near") == near
 
 
-def test_blank_lines_and_carriage_returns_are_passed_over(gate: LocalGate) -> None:
+def test_blank_lines_and_carriage_returns_are_ignored(gate: LocalGate) -> None:
     assert tell(gate, "", " \t", "\r", request("health") + "\r", "") == tell(gate, request("health"))
 
 
-def test_the_last_line_needs_no_end(gate: LocalGate) -> None:
+def test_last_line_needs_no_line_break(gate: LocalGate) -> None:
     for text in (request("health"), "\n" + request("health")):
         channel = Streams(text.encode())
         serve(gate, briefs_of(gate), channel)
@@ -222,7 +222,7 @@ def test_a_notification_is_not_answered(gate: LocalGate, line: str) -> None:
     assert tell(gate, line) == []
 
 
-def test_a_notification_is_done_all_the_same(world: World) -> None:
+def test_notification_is_executed(world: World) -> None:
     decision = world.ask("mira", "act3", "a")
     assert (
         tell(
@@ -234,7 +234,7 @@ def test_a_notification_is_done_all_the_same(world: World) -> None:
     assert world.gate.status().locks == ()
 
 
-def test_a_batch_is_answered_as_one(gate: LocalGate) -> None:
+def test_batch_gets_one_response(gate: LocalGate) -> None:
     calls = [request("health", id="a"), '{"jsonrpc":"2.0","method":"health"}', "1", request("no such", id="b")]
     (answers,) = tell(gate, f"[{','.join(calls)}]")
     found = {answer["id"]: answer.get("error", {}).get("code") for answer in answers}
@@ -259,7 +259,7 @@ def test_one_bad_request_of_a_batch_harms_no_other(gate: LocalGate) -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1 << 16])
-def test_it_does_not_matter_in_which_pieces_it_comes(gate: LocalGate, piece: int) -> None:
+def test_input_may_arrive_in_any_pieces(gate: LocalGate, piece: int) -> None:
     lines = [request("health", id=number) for number in range(5)]
     assert sorted(answer["id"] for answer in tell(gate, *lines, piece=piece)) == [0, 1, 2, 3, 4]
 
@@ -296,7 +296,7 @@ MESSAGES = st.fixed_dictionaries(
 
 @given(st.lists(MESSAGES | VALUES | st.lists(MESSAGES, max_size=3), max_size=4), st.randoms(use_true_random=False))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_nothing_that_comes_is_an_internal_error(gate: LocalGate, messages: list[Any], chance: Random) -> None:
+def test_no_input_causes_an_internal_error(gate: LocalGate, messages: list[Any], chance: Random) -> None:
     lines = [json.dumps(message) for message in messages]
     if lines and chance.random() < 0.3:
         place = chance.randrange(len(lines))
@@ -314,7 +314,7 @@ def test_nothing_that_comes_is_an_internal_error(gate: LocalGate, messages: list
     st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line), max_size=8),
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
 )
-def test_lines_are_cut_alike_however_they_come(wanted: list[bytes], sizes: list[int]) -> None:
+def test_lines_are_split_alike_for_any_pieces(wanted: list[bytes], sizes: list[int]) -> None:
     text = b"\n".join(wanted)
     lines = LineSplitter(8)
     found: list[bytes | None] = []
@@ -346,7 +346,7 @@ def test_a_line_that_is_too_long_is_answered_once(gate: LocalGate) -> None:
 # --- the methods --------------------------------------------------------------------------------------
 
 
-def test_each_method_says_what_the_gate_says(world: World) -> None:
+def test_each_method_returns_the_answer_of_the_gate(world: World) -> None:
     gate = world.gate
     first = ask(gate, "intercept", act("mira", "act3", "a", callId="1", session="chat"))
     assert first["proceed"] is True
@@ -378,7 +378,7 @@ def test_each_method_says_what_the_gate_says(world: World) -> None:
     assert ask(gate, "health")["methods"] == [name for name in stdio.METHODS if name not in ("approve", "deny")]
 
 
-def test_what_waits_for_a_person_is_listed_with_its_params(world: World) -> None:
+def test_pending_questions_are_listed_with_their_params(world: World) -> None:
     world.do("doug", "act3", "a")
     world.after(5)
     asked = world.ask("mira", "asked", "a")
@@ -413,7 +413,7 @@ def test_the_journal_comes_in_pages(world: World) -> None:
 # --- who may what -------------------------------------------------------------------------------------
 
 
-def test_an_agents_child_decides_nothing_for_a_person(world: World) -> None:
+def test_child_of_an_agent_cannot_answer_for_a_person(world: World) -> None:
     asked = world.ask("mira", "asked", "a")
     held = world.ask("doug", "act3", "b")
     for method, params in (
@@ -431,7 +431,7 @@ def test_an_agents_child_decides_nothing_for_a_person(world: World) -> None:
     assert [one.id for one in status.locks] == [held.id]
 
 
-def test_an_approvers_child_does(world: World) -> None:
+def test_child_of_an_approver_can_answer_for_a_person(world: World) -> None:
     first, second = world.ask("mira", "asked", "a"), world.ask("mira", "asked", "b")
     world.ask("doug", "act3", "c")
     assert ask(world.gate, "approve", {"id": first.id, "by": "anna"}, approver=True)["ok"] is True
@@ -445,7 +445,7 @@ def test_an_approvers_child_does(world: World) -> None:
     assert [(said.get("by"), said["channel"]) for said in answers] == [("anna", "stdio"), (None, "stdio")]
 
 
-def test_a_request_that_names_no_namespace_is_in_the_childs(world: World) -> None:
+def test_request_without_a_namespace_uses_that_of_the_child(world: World) -> None:
     gate = world.gate
     params = act("mira", "act3", "a")
     ask(gate, "intercept", params, namespace="work")
@@ -469,7 +469,7 @@ class AwayStore(MemoryStore):
         raise StoreUnavailable("the disk is full")
 
 
-def test_a_store_that_is_away_is_told_as_such(tmp_path: Path) -> None:
+def test_unreachable_store_has_its_own_error(tmp_path: Path) -> None:
     world = World(tmp_path, lambda clock, probe: AwayStore(clock=clock, probe=probe))
     error = ask(world.gate, "intercept", act("mira", "look", "a"))
     assert error == {"code": -32000, "message": "the disk is full", "data": {"kind": "StoreUnavailable"}}
@@ -484,7 +484,7 @@ class FaultyGate(LocalGate):
         raise RuntimeError(call.tool)
 
 
-def test_an_internal_error_does_not_end_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_error_does_not_end_the_child(world: World, caplog: pytest.LogCaptureFixture) -> None:
     gate = FaultyGate(settings=world.gate.settings, store=world.store, rules=world.gate.rules)
     lines = [request("intercept", act("mira", tool, "a"), id=tool) for tool in ("secret", "odd")]
     answers = tell(gate, *lines, request("health", id="z"))
@@ -495,7 +495,7 @@ def test_an_internal_error_does_not_end_it(world: World, caplog: pytest.LogCaptu
     assert len(caplog.records) == 2
 
 
-def test_a_fault_in_the_reading_itself_does_not_end_it(
+def test_error_in_the_reader_does_not_end_the_child(
     gate: LocalGate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -507,7 +507,7 @@ def test_a_fault_in_the_reading_itself_does_not_end_it(
     assert len(caplog.records) == 1
 
 
-def test_the_records_refuse_what_is_no_cursor(gate: LocalGate) -> None:
+def test_journal_refuses_a_malformed_cursor(gate: LocalGate) -> None:
     with pytest.raises(ConfigError, match="cursor"):
         gate.handle(wire.ReadJournal(cursor="j"))
 
@@ -593,7 +593,7 @@ def waiting(who: str, id: Any, on: str = "a") -> str:
     return request("intercept", act(who, "act4", on, wait=60, callId=str(id)), id=id)
 
 
-def test_a_call_that_waits_holds_up_nobody(world: World) -> None:
+def test_waiting_call_delays_no_other_request(world: World) -> None:
     held = Held(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
@@ -608,7 +608,7 @@ def test_a_call_that_waits_holds_up_nobody(world: World) -> None:
         assert {one["instance"] for one in answer["result"]["conflicts"]} == {"doug"}
 
 
-def test_without_a_worker_it_would(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_worker_a_waiting_call_delays_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
     monkeypatch.setattr(stdio.RpcRequest, "slow", False)
     held = Held(world)
@@ -621,7 +621,7 @@ def test_without_a_worker_it_would(world: World, monkeypatch: pytest.MonkeyPatch
         assert [talk.answer()["id"] for _ in range(2)] == [1, 2]
 
 
-def test_what_frees_a_lease_gets_past_those_who_wait_for_it(world: World) -> None:
+def test_request_that_frees_a_lease_passes_the_calls_that_wait_for_it(world: World) -> None:
     """All workers wait for doug; his report still comes through, though nobody is free for it."""
     held = Held(world)
     with talking(world.gate, workers=2) as talk:
@@ -634,7 +634,7 @@ def test_what_frees_a_lease_gets_past_those_who_wait_for_it(world: World) -> Non
         assert {talk.answer()["id"] for _ in range(2)} == {1, 2}
 
 
-def test_when_all_workers_wait_one_more_that_wants_to_wait_stops_the_reading(world: World) -> None:
+def test_call_that_finds_all_workers_waiting_stops_the_reader(world: World) -> None:
     held = Held(world)
     with talking(world.gate, workers=2) as talk:
         talk.send(waiting("mira", 1), waiting("anna", 2))
@@ -646,7 +646,7 @@ def test_when_all_workers_wait_one_more_that_wants_to_wait_stops_the_reading(wor
         assert {talk.answer()["id"] for _ in range(4)} == {1, 2, 3, 4}
 
 
-def test_a_batch_may_hold_both_a_call_that_waits_and_what_it_waits_for(world: World) -> None:
+def test_batch_may_contain_a_waiting_call_and_the_request_that_ends_its_wait(world: World) -> None:
     held = Held(world)
     held._freed.set()  # sleeping takes no time here
     with talking(world.gate) as talk:
@@ -655,7 +655,7 @@ def test_a_batch_may_hold_both_a_call_that_waits_and_what_it_waits_for(world: Wo
         assert {answer["id"] for answer in talk.answer()} == {1, 2}
 
 
-def test_many_at_once_are_each_answered_whole(tmp_path: Path) -> None:
+def test_many_simultaneous_responses_are_each_written_whole(tmp_path: Path) -> None:
     """Ten sessions, each with a call and, once it is answered, its report: every report finds its call."""
     gate = LocalGate(tmp_path)
     calls = 20
@@ -679,7 +679,7 @@ def test_many_at_once_are_each_answered_whole(tmp_path: Path) -> None:
     gate.close()
 
 
-def test_the_end_of_the_input_answers_what_was_taken(world: World) -> None:
+def test_accepted_requests_are_answered_after_the_end_of_the_input(world: World) -> None:
     held = Held(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
@@ -691,7 +691,7 @@ def test_the_end_of_the_input_answers_what_was_taken(world: World) -> None:
     assert talk.done is True
 
 
-def test_so_does_a_stop_while_the_input_is_open(world: World) -> None:
+def test_accepted_requests_are_answered_after_a_stop(world: World) -> None:
     held = Held(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
@@ -704,7 +704,7 @@ def test_so_does_a_stop_while_the_input_is_open(world: World) -> None:
     assert talk.done is True
 
 
-def test_half_a_line_at_a_stop_is_no_request(gate: LocalGate) -> None:
+def test_incomplete_line_at_a_stop_is_ignored(gate: LocalGate) -> None:
     with talking(gate) as talk:
         talk.send(request("health"))
         os.write(talk._to, request("health").encode())
@@ -713,7 +713,7 @@ def test_half_a_line_at_a_stop_is_no_request(gate: LocalGate) -> None:
         assert talk.back.readline() == b""
 
 
-def test_who_waits_for_the_journal_hears_of_what_comes(world: World) -> None:
+def test_request_that_waits_for_the_journal_gets_the_next_entries(world: World) -> None:
     with talking(world.gate) as talk:
         talk.send(request("journal", {"wait": 60}))
         world.do("mira", "act3", "a")
@@ -723,7 +723,7 @@ def test_who_waits_for_the_journal_hears_of_what_comes(world: World) -> None:
         assert talk.answer()["result"]["entries"] == []
 
 
-def test_it_ends_quietly_when_nobody_reads_any_more(world: World) -> None:
+def test_child_ends_quietly_when_its_output_is_closed(world: World) -> None:
     held = Held(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
@@ -734,7 +734,7 @@ def test_it_ends_quietly_when_nobody_reads_any_more(world: World) -> None:
         held.free()
 
 
-def test_it_ends_quietly_when_an_answer_finds_no_reader(gate: LocalGate) -> None:
+def test_child_ends_quietly_when_a_response_cannot_be_written(gate: LocalGate) -> None:
     with talking(gate) as talk:
         talk.back.close()
         talk.thread.join(LIMIT)
@@ -742,7 +742,7 @@ def test_it_ends_quietly_when_an_answer_finds_no_reader(gate: LocalGate) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_no_quiet_end(gate: LocalGate) -> None:
+def test_full_disk_is_no_quiet_end(gate: LocalGate) -> None:
     theirs, to = os.pipe()
     full = os.open("/dev/full", os.O_WRONLY)
     channel = Pipes(theirs, full)
@@ -796,7 +796,7 @@ def assert_set(event: threading.Event) -> None:
     assert event.wait(LIMIT)
 
 
-def test_a_system_without_another_thread_is_served_by_the_reader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_serves_requests_if_no_thread_can_be_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

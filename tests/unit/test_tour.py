@@ -27,7 +27,7 @@ def test_name_of_the_tour_is_defined_where_it_says(path: str, name: str) -> None
         ), part
 
 
-def test_tour_names_enough_to_be_one() -> None:
+def test_tour_names_enough_files() -> None:
     """So that the patterns above cannot miss everything at once."""
     assert len(PATHS) > 35
     assert len(NAMES) > 15

@@ -71,7 +71,7 @@ ACTS: list[tuple[str, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "tier"), ACTS)
-def test_the_verb_in_an_argument(tool: str, params: dict[str, Any], tier: int) -> None:
+def test_verb_in_an_argument_decides_the_effect(tool: str, params: dict[str, Any], tier: int) -> None:
     seen = judged(tool, params)
     assert seen.tier == tier, seen.why
     assert seen.effect == ("write" if tier else "read")
@@ -133,7 +133,7 @@ SQL: list[tuple[str, int]] = [
 
 
 @pytest.mark.parametrize(("statement", "tier"), SQL)
-def test_what_sql_does(statement: str, tier: int) -> None:
+def test_sql_statement_has_its_effect(statement: str, tier: int) -> None:
     assert judged("run_sql", {"sql": statement}).tier == tier
     assert judged("run_sql", {"sql": statement.upper()}).tier == tier
 
@@ -158,7 +158,7 @@ GRAPHQL: list[tuple[str, int]] = [
 
 
 @pytest.mark.parametrize(("document", "tier"), GRAPHQL)
-def test_what_a_graphql_document_does(document: str, tier: int) -> None:
+def test_graphql_document_has_its_effect(document: str, tier: int) -> None:
     assert judged("graphql", {"query": document}).tier == tier
 
 
@@ -199,7 +199,7 @@ TOLD: list[tuple[str, str, int]] = [
 
 
 @pytest.mark.parametrize(("tool", "description", "tier"), TOLD)
-def test_verbs_and_descriptions(tool: str, description: str, tier: int) -> None:
+def test_verbs_and_descriptions_decide_the_effect(tool: str, description: str, tier: int) -> None:
     seen = judged(tool, description=description or None)
     assert seen.tier == tier, seen.why
 
@@ -219,7 +219,7 @@ NAMES: list[tuple[str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "wanted"), NAMES)
-def test_words_of_a_name(name: str, wanted: list[str]) -> None:
+def test_name_is_split_into_words(name: str, wanted: list[str]) -> None:
     assert words(name) == wanted
 
 
@@ -231,7 +231,7 @@ def test_a_name_that_says_nothing_is_a_write(name: str) -> None:
     assert judged(name).effect == "write"
 
 
-def test_a_name_too_long_to_be_read_is_no_look() -> None:
+def test_name_too_long_to_be_read_is_not_a_read() -> None:
     assert judged("get_" + "x" * 300).effect == "write"
     assert judged("get_" + "x" * 300 + "_delete").effect == "write"
     assert judged("delete_account_" + "x" * 300).tier == 4
@@ -244,7 +244,7 @@ def test_hints_of_any_kind_never_raise_an_error() -> None:
         assert seen.effect == "read"
 
 
-def test_a_schema_without_end() -> None:
+def test_endless_schema_is_bounded() -> None:
     schema: dict[str, Any] = {"properties": {"params": {"type": "object"}}}
     schema["properties"]["params"]["properties"] = schema["properties"]
     assert judged("update_x", {}, schema=schema).tier == 1

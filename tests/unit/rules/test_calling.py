@@ -56,7 +56,9 @@ FORMS: dict[str, Form] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("tool", "params"), INNER, ids=[tool for tool, _ in INNER])
-def test_call_of_a_tool_that_calls_another_is_at_least_as_grave(form: str, tool: str, params: dict[str, Any]) -> None:
+def test_call_within_a_call_has_at_least_the_tier_of_the_inner_call(
+    form: str, tool: str, params: dict[str, Any]
+) -> None:
     direct, called = judged(tool, params), judged(*FORMS[form](tool, params))
     assert called.tier >= direct.tier, called.why
     if called.tier == direct.tier:
@@ -64,7 +66,7 @@ def test_call_of_a_tool_that_calls_another_is_at_least_as_grave(form: str, tool:
         assert (called.effect, called.content.repeats) == (direct.effect, direct.content.repeats)
 
 
-def test_the_gravest_of_several_calls_counts_and_all_of_their_keys() -> None:
+def test_several_inner_calls_give_their_highest_tier_and_all_their_keys() -> None:
     calls = [{"name": "read_file", "arguments": {"path": "a"}}, {"name": "delete_file", "arguments": {"path": "b"}}]
     found = judged("parallel", {"tool_calls": calls})
     assert found.tier == judged("delete_file", {"path": "b"}).tier
@@ -72,30 +74,30 @@ def test_the_gravest_of_several_calls_counts_and_all_of_their_keys() -> None:
     assert "file:/w/a" in {one.name for one in found.keys}
 
 
-def test_call_that_would_harm_the_gate_is_blocked_whoever_calls_it() -> None:
+def test_inner_call_that_would_harm_the_gate_is_blocked() -> None:
     found = judged("call_tool", {"name": "Bash", "arguments": {"command": "callosum off"}})
     assert (found.tier, found.verdict) == (4, Verdict.BLOCK)
 
 
-def test_rule_of_the_users_that_names_the_caller_decides_alone() -> None:
+def test_user_rule_that_names_the_outer_tool_decides_alone() -> None:
     rules = RuleSet.parse('{"rules": [{"tool": "call_tool", "tier": 1}]}', secret=b"secret")
     assert judged("call_tool", {"name": "Bash", "arguments": {"command": "rm -rf /srv"}}, rules).tier == 1
     blocked = judged("call_tool", {"name": "Bash", "arguments": {"command": "callosum off"}}, rules)
     assert (blocked.tier, blocked.verdict) == (4, Verdict.BLOCK)
 
 
-def test_rule_of_the_users_that_names_the_called_tool_holds_for_the_call() -> None:
+def test_user_rule_that_names_the_inner_tool_applies() -> None:
     rules = RuleSet.parse('{"rules": [{"tool": "ship", "tier": 4, "verdict": "ask"}]}', secret=b"secret")
     found = judged("call_tool", {"name": "ship", "arguments": {}}, rules)
     assert (found.tier, found.verdict) == (4, Verdict.ASK)
 
 
-def test_digest_is_that_of_the_call_as_it_was_made() -> None:
+def test_digest_is_of_the_outer_call() -> None:
     params = {"name": "Bash", "arguments": {"command": "rm -rf /srv"}}
     assert judged("call_tool", params).content.digest == RULES.digest("call_tool", params)
 
 
-def test_calls_within_calls_without_end_are_no_look() -> None:
+def test_endlessly_nested_calls_are_not_reads() -> None:
     params: dict[str, Any] = {"name": "get_x", "arguments": {}}
     for _ in range(50):
         params = {"name": "call_tool", "arguments": params}
@@ -111,7 +113,7 @@ def test_calls_within_calls_without_end_are_no_look() -> None:
         ("create_customer", {"name": "Delete Me", "data": {"a": 1}}, 2),
     ],
 )
-def test_what_only_speaks_of_a_tool_calls_none(tool: str, params: dict[str, Any], tier: int) -> None:
+def test_text_that_only_mentions_a_tool_is_no_inner_call(tool: str, params: dict[str, Any], tier: int) -> None:
     assert judged(tool, params).tier == tier
 
 
@@ -165,12 +167,12 @@ def test_git_tool_is_judged_as_the_git_command(tool: str, params: dict[str, Any]
     assert found.effect == ("write" if tier else "read")
 
 
-def test_git_tool_has_the_keys_of_the_command_where_it_names_its_tree() -> None:
+def test_git_tool_that_names_its_folder_has_the_keys_of_the_command() -> None:
     found = judged("git_reset", {"mode": "hard", "repo_path": "/w"})
     command = judged("Bash", {"command": "git reset --hard"})
     assert [one.name for one in found.keys] == [one.name for one in command.keys]
 
 
-def test_text_of_a_git_tool_is_no_way_around_the_shell() -> None:
+def test_text_of_a_git_tool_cannot_bypass_the_shell_rules() -> None:
     assert judged("git", {"command": "status; rm -rf /srv"}).tier == 4
     assert judged("git_bash", {"command": "git status; rm -rf /srv"}).tier == 4

@@ -651,7 +651,7 @@ TIERS: Final = {"uninstall_helm_chart", "text_to_speech", "input_text", "call_aw
 """Tools whose tier nobody would defend."""
 
 
-def test_the_catalogue_is_large_and_of_both_kinds() -> None:
+def test_catalogue_is_large_and_has_reads_and_writes() -> None:
     labels = [tool.effect for tool in TOOLS]
     assert len({tool.name for tool in TOOLS}) == len(TOOLS)
     assert labels.count("r") > 200
@@ -663,7 +663,7 @@ def test_no_write_is_called_a_read() -> None:
     assert wrong("w", described=False) <= LOST_BY_NAME
 
 
-def test_reads_called_writes_are_those_known() -> None:
+def test_only_known_reads_are_classified_as_writes() -> None:
     assert wrong("r", described=True) <= RAISED
     assert wrong("r", described=False) <= RAISED | RAISED_BY_NAME
 

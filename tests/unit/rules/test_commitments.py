@@ -34,7 +34,7 @@ def made(tool: str, commits: Commits | None = None, **params: Any) -> Any:
         ("update_event", {"event_id": "e", "start": "2027-01-01T10:00:00Z"}, "+book"),
     ],
 )
-def test_a_side_on_what_takes_place_is_a_commitment(tool: str, params: dict[str, Any], side: str) -> None:
+def test_stance_on_an_event_is_a_commitment(tool: str, params: dict[str, Any], side: str) -> None:
     assert made(tool, **params).side == side
 
 
@@ -53,11 +53,11 @@ def test_a_side_on_what_takes_place_is_a_commitment(tool: str, params: dict[str,
         ("exec", {"command": "echo accept"}),
     ],
 )
-def test_what_anybody_may_change_is_none(tool: str, params: dict[str, Any]) -> None:
+def test_stance_that_anybody_may_change_is_no_commitment(tool: str, params: dict[str, Any]) -> None:
     assert made(tool, **params) is None
 
 
-def test_a_call_without_commitment_looks_nothing_more_up() -> None:
+def test_call_without_a_commitment_needs_no_further_lookup() -> None:
     for tool, params in (("send_email", {"to": "a@example.com", "body": "x"}), ("enable_feature", {"feature_id": "f"})):
         found = RULES.classify(Call("mira", tool, params))
         ask = CallFacts(Call("mira", tool, params), "mira", found, keys_of(found, tool), b"", None, SECOND)
@@ -85,11 +85,11 @@ def test_a_call_without_commitment_looks_nothing_more_up() -> None:
         (None, 0),
     ],
 )
-def test_when_it_is_over_is_told_by_the_outermost_date(said: Any, ends: int) -> None:
+def test_outermost_date_ends_the_commitment(said: Any, ends: int) -> None:
     assert told(said) == ends * SECOND
 
 
-def test_a_slot_s_own_key_tells_when_it_is_over() -> None:
+def test_key_of_a_calendar_slot_ends_the_commitment() -> None:
     found = made("create_event", title="x", start="2026-12-31T23:00:00", end="2027-01-01T00:00:00")
     assert found.until == (NEW_YEAR + HALF_A_DAY) * SECOND
     assert made("accept_invitation", event_id="e").until == 0
@@ -109,7 +109,7 @@ def test_a_slot_s_own_key_tells_when_it_is_over() -> None:
         (["slot:primary/2027-01-01/10:00"], None, ""),
     ],
 )
-def test_what_was_made_is_named_by_the_result(keys: list[str], result: Any, thing: str) -> None:
+def test_result_names_the_object_that_was_created(keys: list[str], result: Any, thing: str) -> None:
     modes = [Mode.APPEND if "|" in key else Mode.WRITE for key in keys]
     assert thing_of(tuple(map(Key, keys, modes)), result) == thing
 
@@ -132,11 +132,11 @@ def test_what_was_made_is_named_by_the_result(keys: list[str], result: Any, thin
         ("x" * 5_000, "doc:d", ""),
     ],
 )
-def test_a_declared_side_is_a_verb_or_a_word_after_a_sign(said: str, key: str, side: str) -> None:
+def test_declared_stance_is_a_verb_or_a_word_after_a_sign(said: str, key: str, side: str) -> None:
     assert side_of(said, (Key(key),)) == side
 
 
-def test_a_param_declares_one_too_and_changes_nothing_else() -> None:
+def test_param_declares_a_commitment_and_changes_nothing_else() -> None:
     plain = RULES.classify(Call("mira", "update_document", {"document_id": "d"}))
     for said in ("accept", {"side": "accept", "what": "it", "until": "2027-01-01T00:00:00Z"}):
         found = RULES.classify(Call("mira", "update_document", {"document_id": "d", "_commitment": said}))
@@ -148,7 +148,7 @@ def test_a_param_declares_one_too_and_changes_nothing_else() -> None:
         assert made("update_document", document_id="d", _commitment=one) is None
 
 
-def test_what_is_declared_shows_no_secret() -> None:
+def test_declared_commitment_shows_no_secret() -> None:
     found = made("update_document", Commits("accept", what="use password=hunter2hunter2"), document_id="d")
     assert "hunter2" not in found.what
 
@@ -161,7 +161,7 @@ def test_attending_and_booking_are_one_question() -> None:
     assert not contradicts("", "-attend")
 
 
-def test_a_tool_that_calls_another_commits_as_that_call_does() -> None:
+def test_call_within_a_call_makes_the_commitment_of_the_inner_call() -> None:
     found = made("call_tool", name="accept_invitation", arguments={"event_id": "e"})
     assert found is not None
     assert found.side == "+attend"

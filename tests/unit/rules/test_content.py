@@ -39,16 +39,16 @@ OTHER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("one", "two"), SAME)
-def test_the_same_digest(one: dict[str, Any], two: dict[str, Any]) -> None:
+def test_equal_content_has_the_same_digest(one: dict[str, Any], two: dict[str, Any]) -> None:
     assert RULES.digest("t", one) == RULES.digest("t", two)
 
 
 @pytest.mark.parametrize(("one", "two"), OTHER)
-def test_another_digest(one: dict[str, Any], two: dict[str, Any]) -> None:
+def test_different_content_has_another_digest(one: dict[str, Any], two: dict[str, Any]) -> None:
     assert RULES.digest("t", one) != RULES.digest("t", two)
 
 
-def test_tool_and_secret_count() -> None:
+def test_digest_depends_on_tool_and_content_key() -> None:
     assert RULES.digest("t", {}) != RULES.digest("u", {})
     assert RULES.digest("t", {}) != RuleSet.parse(secret=b"other").digest("t", {})
     assert RuleSet.parse(secret=b"x" * 500).digest("t", {}) != RuleSet.parse(secret=b"x" * 501).digest("t", {})
@@ -98,7 +98,7 @@ def test_a_digest_does_not_depend_on_who_calls(levels: int) -> None:
     assert RULES.digest("t", {"a": deep}) != RULES.digest("t", {"a": [deep]})
 
 
-def test_what_is_beyond_the_most_nodes_counts_as_it_came() -> None:
+def test_values_beyond_the_node_limit_are_not_normalised() -> None:
     rows = [[number, {"a": "x"}] for number in range(30_000)]
     changed = [*rows[:-1], [0, {"a": "y"}]]
     assert RULES.digest("t", {"rows": rows}) != RULES.digest("t", {"rows": changed})
@@ -142,13 +142,13 @@ FAR = [
 
 
 @pytest.mark.parametrize(("one", "two"), NEAR)
-def test_nearly_equal(one: str, two: str) -> None:
+def test_nearly_equal_texts_count_as_the_same(one: str, two: str) -> None:
     assert near(say(one), say(two))
     assert near(say(two), say(one))
 
 
 @pytest.mark.parametrize(("one", "two"), FAR)
-def test_not_nearly_equal(one: str, two: str) -> None:
+def test_different_texts_do_not_count_as_the_same(one: str, two: str) -> None:
     assert not near(say(one), say(two))
 
 
@@ -173,7 +173,7 @@ def test_scripts_without_spaces() -> None:
     )
 
 
-def test_amounts_count() -> None:
+def test_another_amount_is_another_content() -> None:
     def pay(amount: float) -> Any:
         params = {"recipient": "x", "amount": amount, "note": "the rent for our flat in the old town"}
         return RULES.classify(Call("a", "send_payment", params)).content
@@ -186,11 +186,11 @@ def test_amounts_count() -> None:
     ("text", "short"),
     [("ok", True), ("on it", True), ("👍", True), ("", False), ("I will have a look", False), ("x" * 50, False)],
 )
-def test_short_phrases_are_brief(text: str, short: bool) -> None:
+def test_short_phrases_are_recognised(text: str, short: bool) -> None:
     assert say(text).brief is short
 
 
-def test_a_phrase_with_a_picture_or_a_price_is_not_brief() -> None:
+def test_phrase_with_a_picture_or_a_price_is_no_short_phrase() -> None:
     assert not say("look", media="cat.png").brief
     assert not RULES.classify(
         Call("a", "send_payment", {"recipient": "x", "amount": 5, "message": "rent"})
@@ -198,7 +198,7 @@ def test_a_phrase_with_a_picture_or_a_price_is_not_brief() -> None:
     assert not RULES.classify(Call("a", "create_issue", {"title": "Crash", "body": "it crashed"})).content.brief
 
 
-def test_a_file_that_is_written_whole() -> None:
+def test_write_of_a_whole_file_is_recognised() -> None:
     def write(tool: str, **params: str) -> bytes:
         return RULES.classify(Call("a", tool, {"path": "/a", **params})).content.whole
 
@@ -209,7 +209,7 @@ def test_a_file_that_is_written_whole() -> None:
     assert write("create_file", content="x") == write("write", content="x")
 
 
-def test_what_is_created_under_a_bare_name_may_stand_beside_another() -> None:
+def test_object_created_under_a_bare_name_is_not_the_same_object() -> None:
     def made(tool: str, **params: str) -> bytes:
         return RULES.classify(Call("a", tool, {"content": "x", **params})).content.whole
 
@@ -219,13 +219,13 @@ def test_what_is_created_under_a_bare_name_may_stand_beside_another() -> None:
     assert made("write_file", filename="list.docx") != b""
 
 
-def test_origin() -> None:
+def test_origin_is_read_from_the_call() -> None:
     with_origin = RULES.classify(Call("a", "message", {"action": "send"}, origin="cron:1")).content
     assert len(with_origin.origin) == 16
     assert say("x").origin == b""
 
 
-def test_contrary() -> None:
+def test_contrary_stances_are_recognised() -> None:
     assert contrary("+attend") == "-attend"
     assert contrary("-attend") == "+attend"
     assert contrary("") == ""
@@ -247,7 +247,7 @@ IDEMPOTENT = {"idempotentHint": True}
         ("pay_invoice", {"invoice_id": 4, "amount": 3}, IDEMPOTENT, True),
     ],
 )
-def test_the_idempotent_hint_is_believed_where_nobody_notices_a_second_time(
+def test_idempotent_hint_counts_only_if_nobody_notices_a_repeat(
     tool: str, params: dict[str, Any], annotations: dict[str, Any] | None, repeats: bool
 ) -> None:
     found = RuleSet.parse(secret=b"secret").classify(Call("a", tool, params, annotations=annotations))

@@ -77,7 +77,7 @@ FAR = {
 
 
 @pytest.mark.parametrize("case", NEAR)
-def test_nearly_equal(case: str) -> None:
+def test_nearly_equal_texts_count_as_the_same(case: str) -> None:
     one, two = map(say, NEAR[case])
     assert one.digest != two.digest
     assert near(one, two)
@@ -85,13 +85,13 @@ def test_nearly_equal(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", FAR)
-def test_not_nearly_equal(case: str) -> None:
+def test_different_texts_do_not_count_as_the_same(case: str) -> None:
     one, two = map(say, FAR[case])
     assert not near(one, two)
     assert not near(two, one)
 
 
-def test_what_is_kept_is_bounded_and_says_nothing() -> None:
+def test_sketch_is_bounded_and_reveals_no_text() -> None:
     many = " ".join(f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)} {i}" for i in range(9_000))
     content = kept(message=many, origin="webhook-7" * 100)
     assert (len(content.words), len(content.numbers)) == (256, 16)
@@ -99,7 +99,7 @@ def test_what_is_kept_is_bounded_and_says_nothing() -> None:
     assert b"word" not in content.words
 
 
-def test_the_secret_keys_the_sketch() -> None:
+def test_sketch_depends_on_the_content_key() -> None:
     call = Call("a", "message", {"action": "send", "target": "x", "message": PLAIN + " 41"})
     other = RuleSet.parse(secret=b"other").classify(call).content
     mine = RULES.classify(call).content
@@ -108,7 +108,7 @@ def test_the_secret_keys_the_sketch() -> None:
     assert not near(mine, other)
 
 
-def test_numbers_behind_what_is_read_count() -> None:
+def test_numbers_beyond_the_sampled_text_count() -> None:
     long = "the report of the night " * (MAX_TEXT // 20)
     assert near(say(long + "41"), say("Hi, " + long.strip() + " 41")) is False  # where it is cut has moved
     assert near(say(long + "41 jobs"), say(long + "41 items"))
@@ -129,14 +129,14 @@ def test_dates_and_amounts_beside_a_text_count() -> None:
     assert not near(kept("send_payment", amount="5.00", **pay), kept("send_payment", amount="6.00", **pay))
 
 
-def test_values_that_are_no_text_are_only_equal() -> None:
+def test_values_other_than_text_are_compared_exactly() -> None:
     flight = {"from": "San Francisco", "airline": "northern air lines", "seat": "economy window seat"}
     assert not near(kept("book_flight", to="new york", **flight), kept("book_flight", to="new delhi", **flight))
     assert gather({"from": "San Francisco", "to": "New York"})[0] == ""
     assert gather({"what": "an unnamed text of several words"})[0] == "an unnamed text of several words"
 
 
-def test_a_command_is_another_with_one_option() -> None:
+def test_one_option_makes_another_command() -> None:
     mail = "curl --url smtps://mail.example.com --mail-from me@example.com --mail-rcpt alice@example.com -T mail.txt"
     about = "Send the mail about the offer to Alice"
     one, two, again = (
@@ -147,7 +147,7 @@ def test_a_command_is_another_with_one_option() -> None:
     assert not near(one, two)
 
 
-def test_broken_sketches_are_near_nothing() -> None:
+def test_malformed_sketches_match_nothing() -> None:
     assert not near(Content(words=b"abcde"), Content(words=b"abcdef"))
     assert not near(Content(), Content())
 
@@ -174,7 +174,7 @@ def test_recall_and_false_matches_on_real_texts(half: str) -> None:
     assert messages["other texts"].hits == messages["another number"].hits == messages["denied"].hits == 0
 
 
-def test_the_measure_can_fail() -> None:
+def test_measure_rejects_a_comparison_that_accepts_everything_or_nothing() -> None:
     """A measure that takes everything, or nothing, for equal does not pass for a good one."""
     if not (DATA / "tools.jsonl").exists():
         pytest.skip(f"the recorded texts are not here: {DATA}")

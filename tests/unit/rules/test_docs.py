@@ -12,7 +12,7 @@ from callosum.rules.shell import ShellPolicy
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "rules.md").read_text("utf-8")
 
 
-def test_the_example_is_a_rules_file() -> None:
+def test_example_on_the_page_is_a_valid_rules_file() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
     rules = RuleSet.parse(example)
     seen = rules.classify(Call("a", "mcp__crm__send_note", {"kind": "mail", "to": "A@x.org", "customer": {"id": 5}}))
@@ -20,7 +20,7 @@ def test_the_example_is_a_rules_file() -> None:
     assert rules.classify(Call("a", "Bash", {"command": "terraform apply"}, cwd="/w")).keys[0].name == "terraform:/w"
 
 
-def test_the_policy_is_told_with_its_defaults() -> None:
+def test_page_lists_the_policy_with_its_defaults() -> None:
     section = TEXT.partition("| `[shell]` |")[2].partition("\n\n")[0]
     told: dict[str, object] = {}
     for row in section.split("\n")[2:]:
@@ -36,5 +36,5 @@ def test_the_policy_is_told_with_its_defaults() -> None:
     assert set(tomllib.loads(example)["shell"]) <= set(told)
 
 
-def test_every_field_is_told() -> None:
+def test_page_describes_every_field() -> None:
     assert all(f"`{name}`" in TEXT for name in FIELDS)

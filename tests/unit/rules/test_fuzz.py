@@ -65,7 +65,7 @@ def test_classify_never_raises(
 
 @settings(max_examples=150, deadline=None)
 @given(TOOLS, st.dictionaries(NAMES.filter(lambda name: name != "action"), VALUES, max_size=5), st.integers(0, 4))
-def test_nothing_the_agent_says_lowers_a_tier(tool: str, params: dict[str, Any], said: int) -> None:
+def test_nothing_in_a_call_lowers_its_tier(tool: str, params: dict[str, Any], said: int) -> None:
     plain = {name: value for name, value in params.items() if name not in ("_tier", "_contextKey")}
     before = RULES.classify(Call("a", tool, plain)).tier
     assert RULES.classify(Call("a", tool, {**plain, "_tier": said, "_contextKey": "x:y"})).tier == max(before, said)

@@ -45,13 +45,13 @@ def run(command: str, tool: str = "Bash", cwd: str = "/home/u/project", rules: R
 
 
 @pytest.mark.parametrize("group", BLOCKED)
-def test_guard_blocks_what_would_change_or_switch_off_the_gate(group: str) -> None:
+def test_guard_blocks_calls_that_would_change_or_switch_off_the_gate(group: str) -> None:
     passed = [one for one in BLOCKED[group] if run(one).verdict is not Verdict.BLOCK]
     assert passed == []
 
 
 @pytest.mark.parametrize("group", PASSING)
-def test_guard_lets_pass_what_could_not_change_the_gate(group: str) -> None:
+def test_guard_passes_calls_that_cannot_change_the_gate(group: str) -> None:
     blocked = [(one, seen.why) for one in PASSING[group] if (seen := run(one)).rule == "self-guard"]
     assert blocked == []
 
@@ -80,7 +80,7 @@ def test_block_is_tier_4_with_its_own_rule_and_says_what_it_protected() -> None:
         ("curl -b c http://callosum-0123456789abcdef.localhost:40111/console", "the gate's own port"),
     ],
 )
-def test_block_names_the_thing_and_repeats_no_text_of_the_agent(command: str, named: str) -> None:
+def test_block_names_the_protected_file_and_repeats_no_text_of_the_agent(command: str, named: str) -> None:
     assert named in run(command).why[0]
     assert run(command).why[0].isprintable()
 
@@ -132,27 +132,27 @@ TOOLS: list[tuple[str, dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "blocked"), TOOLS)
-def test_guard_looks_at_the_files_that_tools_write(tool: str, params: dict[str, Any], blocked: bool) -> None:
+def test_guard_checks_the_files_that_tools_write(tool: str, params: dict[str, Any], blocked: bool) -> None:
     seen = RULES.classify(Call("a", tool, params, cwd="/home/u"))
     assert (seen.verdict is Verdict.BLOCK) is blocked
 
 
 @pytest.mark.parametrize("filler", ["echo 'a b' \"c\";", "x=1;", "(true);", "a $(b);", "\n", " "])
 @pytest.mark.parametrize("hidden", ["callosum off", 'c"all"osum off', f"rm -rf {STATE}", "sh -c 'callosum off'"])
-def test_line_too_long_to_be_read_is_no_way_around_the_guard(filler: str, hidden: str) -> None:
+def test_line_too_long_to_be_read_cannot_bypass_the_guard(filler: str, hidden: str) -> None:
     line = filler * (200_000 // len(filler))
     assert run(f"{line}\n{hidden}").verdict is Verdict.BLOCK
     assert run(f"{hidden}\n{line}").verdict is Verdict.BLOCK
     assert run(f"{line}\necho hello").rule != "self-guard"
 
 
-def test_many_searches_in_a_line_are_judged_in_bounded_work_and_hide_nothing() -> None:
+def test_many_file_searches_in_a_line_take_bounded_time_and_hide_nothing() -> None:
     line = "find / -name x -exec rm {} +;" * 300
     assert run(line).rule != "self-guard"
     assert run(f"{line}find / -name gate.db -exec rm {{}} +").verdict is Verdict.BLOCK
 
 
-def test_path_is_found_in_every_spelling_of_home() -> None:
+def test_protected_path_is_found_in_every_spelling_of_home() -> None:
     rules = RuleSet.parse(
         protected={"/data/bob/state": "Callosum's state folder", "~/state": "Callosum's state folder"}
     )
@@ -160,7 +160,7 @@ def test_path_is_found_in_every_spelling_of_home() -> None:
         assert run(command, rules=rules).rule == "self-guard", command
 
 
-def test_search_is_tried_on_the_files_that_a_state_folder_really_holds(tmp_path: Path) -> None:
+def test_file_search_is_tested_against_the_real_files_of_a_state_folder(tmp_path: Path) -> None:
     with LocalGate(tmp_path) as gate:
         gate.intercept(
             Call("mira", "message", {"action": "send", "target": "andy", "message": "On it", "replyTo": "m"})

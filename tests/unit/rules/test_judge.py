@@ -98,7 +98,7 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "tier"), TIERS)
-def test_tiers(tool: str, params: dict[str, Any], tier: int) -> None:
+def test_call_has_its_tier(tool: str, params: dict[str, Any], tier: int) -> None:
     seen = RULES.classify(Call("a", tool, params))
     assert seen.tier == tier, seen.why
     assert seen.effect == ("write" if tier else "read")
@@ -106,7 +106,7 @@ def test_tiers(tool: str, params: dict[str, Any], tier: int) -> None:
     assert seen.why
 
 
-def test_a_description_speaks_only_where_the_name_does_not() -> None:
+def test_description_counts_only_if_the_name_has_no_verb() -> None:
     assert RULES.classify(Call("a", "azqr", description="Returns the report")).tier == 0
     assert RULES.classify(Call("a", "tabs", description="List, create or delete a tab")).tier == 4
     assert RULES.classify(Call("a", "delete_x", description="Returns the report")).tier == 4
@@ -179,7 +179,7 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "wanted"), KEYS)
-def test_keys(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
+def test_call_has_its_keys(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
     seen = RULES.classify(Call("a", tool, params, cwd="/w"))
     if tool == "move_file":
         assert ("file:/w/b.txt", W) in [(key.name, key.mode) for key in seen.keys]
@@ -210,7 +210,7 @@ STANCES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "stance"), STANCES)
-def test_stances(tool: str, params: dict[str, Any], stance: str) -> None:
+def test_call_has_its_stance(tool: str, params: dict[str, Any], stance: str) -> None:
     assert RULES.classify(Call("a", tool, params)).content.stance == stance
 
 
@@ -228,13 +228,13 @@ def judged(row: dict[str, Any]) -> Any:
     )
 
 
-def test_read_or_write_on_real_catalogues() -> None:
+def test_reads_and_writes_of_real_catalogues_are_told_apart() -> None:
     labelled = [row for row in rows("tools.jsonl") if row["effect"]]
     right = sum(judged(row).effect == row["effect"] for row in labelled)
     assert right / len(labelled) >= 0.94
 
 
-def test_tiers_on_real_catalogues() -> None:
+def test_calls_of_real_catalogues_have_their_tiers() -> None:
     labelled = [row for row in rows("tools.jsonl") if row["tiers_accepted"]]
     right = sum(judged(row).tier in row["tiers_accepted"] for row in labelled)
     assert right / len(labelled) >= 0.95

@@ -62,7 +62,7 @@ VERBS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "verb", "rival"), VERBS)
-def test_which_verb_counts(name: str, verb: str, rival: str) -> None:
+def test_decisive_verb_is_chosen(name: str, verb: str, rival: str) -> None:
     seen = read_name(name)
     assert seen.verb == verb
     if rival:
@@ -106,13 +106,13 @@ DESCRIBED: list[tuple[str, str, int]] = [
 
 
 @pytest.mark.parametrize(("tool", "description", "tier"), DESCRIBED)
-def test_descriptions(tool: str, description: str, tier: int) -> None:
+def test_descriptions_decide_the_effect(tool: str, description: str, tier: int) -> None:
     seen = judged(tool, description=description)
     assert seen.tier == tier, seen.why
     assert seen.effect == ("write" if tier else "read")
 
 
-def test_a_look_that_leaves_a_file_is_a_write() -> None:
+def test_read_that_leaves_a_file_is_a_write() -> None:
     assert judged("audit_site", schema=schema("url", "outputDir")).tier == 1
     assert judged("audit_site", {"url": "https://x.org", "save_to": "/tmp/x"}).tier == 1
     assert judged("audit_site", {"url": "https://x.org"}).tier == 0
@@ -122,7 +122,7 @@ def test_a_look_that_leaves_a_file_is_a_write() -> None:
     assert judged("audit_site", schema={"properties": {"params": schema("outputDir")}}).tier == 1
 
 
-def test_what_nothing_keeps_is_no_write() -> None:
+def test_call_whose_result_is_not_stored_is_no_write() -> None:
     assert judged("create_completion", {"prompt": "x"}).tier == 0
     assert judged("generate_uuid").tier == 0
     assert judged("resolve_library_id", {"name": "x"}).tier == 0
@@ -154,7 +154,7 @@ OPAQUE: list[tuple[str, dict[str, Any], int, list[str]]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "tier", "keys"), OPAQUE)
-def test_arguments_that_hold_the_arguments(tool: str, params: dict[str, Any], tier: int, keys: list[str]) -> None:
+def test_wrapped_arguments_are_read(tool: str, params: dict[str, Any], tier: int, keys: list[str]) -> None:
     seen = judged(tool, params)
     assert seen.tier == tier, seen.why
     if keys:
@@ -173,7 +173,7 @@ MONEY: list[tuple[str, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "tier"), MONEY)
-def test_money_under_another_name(tool: str, params: dict[str, Any], tier: int) -> None:
+def test_payment_under_another_name_is_recognised(tool: str, params: dict[str, Any], tier: int) -> None:
     seen = judged(tool, params)
     assert seen.tier == tier, seen.why
 
@@ -204,17 +204,17 @@ def test_a_list_that_holds_itself_is_judged(tool: str, param: str) -> None:
     assert judged(tool, {param: endless}).tier >= 0
 
 
-def test_what_the_agent_says_hides_no_wrapped_params() -> None:
+def test_hints_in_a_call_hide_no_wrapped_params() -> None:
     wrapped = {"data": {"action": "rm -rf *"}, "a": 1, "b": 2}
     assert judged("message", wrapped).tier == judged("message", {**wrapped, "_tier": "", "_contextKey": ""}).tier == 4
 
 
-def test_what_the_agent_says_is_no_param() -> None:
+def test_hints_in_a_call_are_no_params() -> None:
     tool: dict[str, Any] = {"description": "Read-only. Gets a thing.", "schema": schema("output_path")}
     assert judged("get_thing", **tool).tier == judged("get_thing", {"_tier": ""}, **tool).tier == 1
 
 
-def test_a_structure_without_end() -> None:
+def test_endless_structure_is_bounded() -> None:
     endless: dict[str, Any] = {}
     endless["params"] = endless
     assert judged("update_x", endless).tier == 1
@@ -233,13 +233,13 @@ def test_a_structure_without_end() -> None:
         ("Returns the attachment.", schema("attachment_id", "outputDir"), 1),
     ],
 )
-def test_what_is_downloaded_is_kept_unless_the_description_says_that_it_is_the_answer(
+def test_download_is_a_write_unless_the_description_says_it_is_returned(
     description: str, given: dict[str, Any] | None, tier: int
 ) -> None:
     assert judged("download_attachment", None, description, schema=given).tier == tier
 
 
-def test_a_file_that_the_call_does_not_name_is_not_left() -> None:
+def test_file_that_the_call_does_not_name_makes_no_write() -> None:
     told = schema("filename", "element")
     assert judged("take_snapshot", {}, "Captures a snapshot.", schema=told).tier == 1  # what it is given is not known
     assert judged("take_snapshot", {"element": "b"}, "Captures a snapshot.", schema=told).tier == 0

@@ -42,7 +42,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("given", "cwd", "wanted"), PATHS)
-def test_paths(given: str, cwd: str | None, wanted: str) -> None:
+def test_paths_become_keys(given: str, cwd: str | None, wanted: str) -> None:
     assert keys.path(given, cwd) == wanted
     assert keys.path(wanted, cwd) == wanted
 
@@ -66,7 +66,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), NAMES)
-def test_whole_keys(given: str, wanted: list[str]) -> None:
+def test_complete_keys_are_kept(given: str, wanted: list[str]) -> None:
     assert list(keys.canonical(given, "/w")) == wanted
 
 
@@ -95,12 +95,12 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), NAMED)
-def test_keys_as_they_are_named(given: str, wanted: list[str]) -> None:
+def test_keys_are_built_from_named_parts(given: str, wanted: list[str]) -> None:
     assert list(keys.named(given, "/w")) == wanted
     assert [name for one in wanted for name in keys.named(one)] == wanted
 
 
-def test_an_addressee_is_one_key_however_the_call_is_judged() -> None:
+def test_addressee_has_one_key_for_every_tier() -> None:
     rules = RuleSet.parse(b'{"rules": [{"tool": "ruled", "tier": 3, "contextKey": "email:{params.to}"}]}')
     for address in ("a|B@x.org", "!\0al@x.org", "Al@x.org"):
         ruled, judged = (rules.classify(Call("mira", tool, {"to": address})).keys for tool in ("ruled", "send_email"))
@@ -114,13 +114,13 @@ def test_long_keys_are_cut_and_stay_different() -> None:
     assert one == keys.spell("channel:", "x" * 5000 + "1")
 
 
-def test_a_tree_that_is_too_long_becomes_a_wider_tree() -> None:
+def test_too_long_tree_becomes_a_wider_tree() -> None:
     (name,) = keys.spell("file:", "/" + "a/" * 2000)
     assert name.endswith("/a/")
     assert len(name) <= MAX_KEY
 
 
-def test_too_many_keys_are_the_same_ones_in_any_order() -> None:
+def test_surplus_keys_are_dropped_regardless_of_order() -> None:
     rules = RuleSet.parse()
     many = [f"a{i}@x.org" for i in range(200)]
     first = rules.classify(Call("a", "send_email", {"to": many[50:] + many[:50]}))
@@ -159,12 +159,12 @@ TEMPLATES: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("template", "params", "wanted"), TEMPLATES)
-def test_templates(template: str, params: dict[str, Any], wanted: list[str]) -> None:
+def test_templates_build_keys(template: str, params: dict[str, Any], wanted: list[str]) -> None:
     call = Call("a", "exec", params, cwd="/w")
     assert list(compile_template(template)(call, params)) == wanted
 
 
 @pytest.mark.parametrize("template", ["", " ", "{", "a:{b", "a}", "{b}", "{params.}", "{params.a||x}", "{{params.a}}"])
-def test_bad_templates(template: str) -> None:
+def test_malformed_templates_are_refused(template: str) -> None:
     with pytest.raises(TemplateError):
         compile_template(template)

@@ -26,7 +26,7 @@ URLS = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), URLS)
-def test_urls(given: str, wanted: str) -> None:
+def test_urls_have_one_spelling(given: str, wanted: str) -> None:
     assert keys.url(given) == wanted
     assert keys.url(wanted) == wanted
     assert not keys.url(given).endswith("/")
@@ -45,7 +45,7 @@ REPOSITORIES = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), REPOSITORIES)
-def test_repositories(given: str, wanted: str) -> None:
+def test_repositories_have_one_spelling(given: str, wanted: str) -> None:
     assert keys.repository(given) == wanted
 
 
@@ -69,7 +69,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), ADDRESSES)
-def test_addresses(given: str, wanted: list[str]) -> None:
+def test_addresses_have_one_spelling(given: str, wanted: list[str]) -> None:
     found = keys.addresses(given)
     if len(given) > 256:
         assert len(found) == len(wanted)
@@ -77,7 +77,7 @@ def test_addresses(given: str, wanted: list[str]) -> None:
         assert found == wanted
 
 
-def test_what_is_an_address_but_for_slashes_behind_it_is_spelled_once() -> None:
+def test_address_with_trailing_slashes_has_one_spelling() -> None:
     (found,) = keys.canonical("email:bob@x.org//")
     assert found == "email:bob@x.org"
     (odd,) = keys.canonical("email:.@//")
@@ -91,9 +91,7 @@ SPELLED = [("file:", PIECES[:8], 4), *((one, PIECES, 3) for one in ("file:", "em
 
 
 @pytest.mark.parametrize(("entity", "pieces", "most"), SPELLED)
-def test_whatever_the_pieces_are_put_together_to_is_spelled_once(
-    entity: str, pieces: tuple[str, ...], most: int
-) -> None:
+def test_any_combination_of_parts_has_one_spelling(entity: str, pieces: tuple[str, ...], most: int) -> None:
     texts = ["".join(one) for count in range(1, most + 1) for one in product(pieces, repeat=count)]
     wrong = [
         (text, cwd, one)
@@ -105,14 +103,14 @@ def test_whatever_the_pieces_are_put_together_to_is_spelled_once(
     assert wrong == []
 
 
-def test_tags_are_folded_where_that_is_wanted() -> None:
+def test_address_tags_are_removed_if_the_setting_says_so() -> None:
     w = Mode.WRITE
     given = (Key("email:a+news@x.org", w), Key("email:a@x.org", w), Key("email:thread:a+b@x", w), Key("issue:a+b", w))
     assert keys.untagged(given) == (Key("email:a@x.org", w), Key("email:thread:a+b@x", w), Key("issue:a+b", w))
     assert keys.untagged(given[2:]) is given[2:] or keys.untagged(given[2:]) == given[2:]
 
 
-def test_look_alikes_stay_apart() -> None:
+def test_look_alike_characters_stay_different() -> None:
     assert keys.spell("email:", "\u0430lice@x.org") != keys.spell("email:", "alice@x.org")
 
 
@@ -132,7 +130,7 @@ OLD_SPELLINGS = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), OLD_SPELLINGS)
-def test_hidden_characters_stay_and_the_old_spelling_stands_behind(given: str, wanted: list[str]) -> None:
+def test_hidden_characters_stay_and_the_old_spelling_is_a_second_key(given: str, wanted: list[str]) -> None:
     spelled = keys.with_old_spelling(tuple([Key(one, Mode.WRITE) for one in keys.named(given)]))
     assert [key.name for key in spelled] == wanted
     assert keys.with_old_spelling(spelled) == spelled

@@ -85,7 +85,7 @@ def tier(tool: str, params: dict[str, Any]) -> int:
         ("update_row", {"spreadsheet_id": "s", "row": 5}, {"spreadsheet:s/row:5": W, "row:5": A}),
     ],
 )  # fmt: skip
-def test_keys(tool: str, params: dict[str, Any], wanted: dict[str, Mode]) -> None:
+def test_tool_has_its_named_keys(tool: str, params: dict[str, Any], wanted: dict[str, Mode]) -> None:
     assert keyed(tool, params) == wanted
 
 
@@ -100,11 +100,11 @@ def test_keys(tool: str, params: dict[str, Any], wanted: dict[str, Mode]) -> Non
         ("get_thread", {"thread_id": "t1"}, 0),
     ],
 )
-def test_what_says_something_in_a_thread_is_tier_3(tool: str, params: dict[str, Any], wanted: int) -> None:
+def test_message_in_a_thread_is_tier_3(tool: str, params: dict[str, Any], wanted: int) -> None:
     assert tier(tool, params) == wanted
 
 
-def test_a_rule_of_a_user_that_names_a_thread_with_its_addressee_gives_the_thread_alone_as_well() -> None:
+def test_user_rule_for_a_thread_with_its_addressee_also_gives_the_thread() -> None:
     rules = RuleSet.parse(
         '{"rules": [{"tier": 3, "tool": "talk", "contextKey": "thread:{params.who}:{params.thread|params.id}"}]}'
     )
@@ -113,11 +113,11 @@ def test_a_rule_of_a_user_that_names_a_thread_with_its_addressee_gives_the_threa
 
 
 @pytest.mark.parametrize("name", ["thread:|msg-500", "base:b/", "base:b/record:r", "bucket:b/object:a b"])
-def test_a_key_that_the_gate_has_given_stays_as_it_is(name: str) -> None:
+def test_key_returned_by_the_gate_stays_unchanged(name: str) -> None:
     assert keys.named(name) == (name,)
 
 
-def test_deleting_a_base_meets_its_records_and_tables_and_no_others() -> None:
+def test_deleting_a_base_conflicts_only_with_its_own_records_and_tables() -> None:
     base = keyed("delete_base", {"base_id": "b"})
 
     def meets(tool: str, params: dict[str, Any]) -> bool:

@@ -92,7 +92,9 @@ PAIRS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), PAIRS, ids=lambda value: str(value)[:40])
-def test_two_sides(one: str, params: dict[str, Any], other: str, others: dict[str, Any]) -> None:
+def test_verbs_with_two_sides_are_recognised(
+    one: str, params: dict[str, Any], other: str, others: dict[str, Any]
+) -> None:
     mine, theirs = stance(one, params), stance(other, others)
     assert mine.startswith("+"), mine
     assert contrary(mine) == theirs
@@ -111,7 +113,9 @@ AGREE: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), AGREE, ids=lambda value: str(value)[:40])
-def test_one_side(one: str, params: dict[str, Any], other: str, others: dict[str, Any]) -> None:
+def test_verbs_with_one_side_are_recognised(
+    one: str, params: dict[str, Any], other: str, others: dict[str, Any]
+) -> None:
     assert stance(one, params) == stance(other, others) != ""
 
 
@@ -135,7 +139,7 @@ NONE: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "params"), NONE)
-def test_no_side(tool: str, params: dict[str, Any]) -> None:
+def test_other_verbs_have_no_side(tool: str, params: dict[str, Any]) -> None:
     assert stance(tool, params) == ""
 
 
@@ -193,7 +197,7 @@ OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), OPPOSED, ids=lambda value: str(value)[:40])
-def test_the_contrary_of_another_session_is_told(
+def test_contrary_stance_of_another_session_is_a_conflict(
     desk: Desk, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
 ) -> None:
     desk.do("mira", one, params)
@@ -222,14 +226,14 @@ NOT_OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), NOT_OPPOSED, ids=lambda value: str(value)[:40])
-def test_two_different_things_are_no_opposition(
+def test_stances_on_different_keys_are_not_opposed(
     desk: Desk, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
 ) -> None:
     desk.do("mira", one, params)
     assert Kind.OPPOSED not in kinds(desk.ask("doug", other, others))
 
 
-def test_a_side_can_be_declared(tmp_path: Path) -> None:
+def test_stance_can_be_declared(tmp_path: Path) -> None:
     rules = {
         "rules": [
             {"name": tool, "tier": 3, "tool": tool, "contextKey": "launch:{params.launch}", "stance": side}

@@ -87,7 +87,7 @@ BAD: list[tuple[str | bytes, str]] = [
 
 
 @pytest.mark.parametrize(("text", "place"), BAD, ids=[f"{at}-{number}" for number, (_, at) in enumerate(BAD)])
-def test_every_fault_has_its_place(text: str | bytes, place: str) -> None:
+def test_every_error_names_its_path(text: str | bytes, place: str) -> None:
     with pytest.raises(ConfigError) as caught:
         RuleSet.parse(text)
     assert caught.value.at == place
@@ -107,7 +107,7 @@ def test_absurd_sizes_are_refused() -> None:
         RuleSet.parse('{"rules": [' + ",".join(['{"tier":1,"tool":"x"}'] * 20_001) + "]}")
 
 
-def test_harmless_metadata_is_fine() -> None:
+def test_harmless_metadata_is_accepted() -> None:
     rules = RuleSet.parse(
         '\ufeff{"$schema": "x", "description": "y", "version": 3, "rules": []}'.encode(), defaults=False
     )
@@ -128,7 +128,7 @@ def test_globs_run_in_linear_time() -> None:
         rules.classify(Call("a", "a" * 20_000, {}))
 
 
-def test_many_patterns_with_a_set() -> None:
+def test_many_patterns_are_matched_as_one_set() -> None:
     many = [{"name": f"r{i}", "tier": 2, "tool": "exec", "commandPattern": f"\\bcmd{i}\\b"} for i in range(300)]
     rules = RuleSet.parse(json.dumps({"rules": many}))
     assert rules.classify(Call("a", "exec", {"command": "run cmd217 now"})).rule == "r217"

@@ -66,11 +66,11 @@ def holds(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
     return True
 
 
-def test_the_file_is_what_the_fields_say() -> None:
+def test_schema_file_matches_the_fields() -> None:
     assert shipped("tiers.schema.json") == json_schema()
 
 
-def test_it_knows_the_parsers_fields_and_words() -> None:
+def test_schema_has_the_fields_and_words_of_the_parser() -> None:
     properties = json_schema()["$defs"]["rule"]["properties"]
     assert list(properties) == list(FIELDS)
     assert properties["verdict"]["enum"] == list(Verdict)
@@ -78,7 +78,7 @@ def test_it_knows_the_parsers_fields_and_words() -> None:
     assert properties["contextKey"]["anyOf"][2]["properties"]["mode"]["enum"] == list(Mode)
 
 
-def test_the_default_rules_follow_it() -> None:
+def test_default_rules_match_the_schema() -> None:
     schema = json_schema()
     assert holds(schema, shipped("tiers.json"), schema)
 
@@ -96,7 +96,7 @@ BEYOND = ("commandPattern", "contextKey")
 
 
 @pytest.mark.parametrize("text", [text for text, _ in test_parse.BAD if is_json(text)])
-def test_what_the_parser_refuses_the_schema_refuses(text: str | bytes) -> None:
+def test_schema_refuses_what_the_parser_refuses(text: str | bytes) -> None:
     document = json.loads(text)
     schema = json_schema()
     with pytest.raises(ConfigError) as caught:
@@ -126,7 +126,7 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("good", GOOD)
-def test_what_the_parser_takes_the_schema_takes(good: dict[str, Any]) -> None:
+def test_schema_accepts_what_the_parser_accepts(good: dict[str, Any]) -> None:
     document = {"rules": [good]}
     RuleSet.parse(json.dumps(document))
     schema = json_schema()

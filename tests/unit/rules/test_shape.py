@@ -8,12 +8,12 @@ from callosum.model import Call
 from callosum.rules import RuleSet, shape
 
 
-def test_equal_names_share_a_shape_whatever_they_hold() -> None:
+def test_calls_with_equal_names_share_a_shape_for_all_values() -> None:
     assert shape.of({"order_id": 1, "note": "x"}) is shape.of({"order_id": None, "note": []})
     assert shape.of({"order_id": 1}) is not shape.of({"orderId": 1})
 
 
-def test_a_flood_of_names_is_not_kept() -> None:
+def test_number_of_cached_shapes_is_bounded() -> None:
     for number in range(shape.MOST + 50):
         shape.of({f"param{number}": 1})
     assert len(shape._KNOWN) <= shape.MOST
@@ -22,13 +22,13 @@ def test_a_flood_of_names_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("name", [5, None, 2.5, b"path", ("a",)])
-def test_a_name_that_is_no_text_says_nothing(name: Any) -> None:
+def test_name_that_is_no_text_is_ignored(name: Any) -> None:
     found = shape.of({name: "/etc/x"})
     assert (found.roles, found.guarded) == ((), ())
     assert RuleSet.parse().classify(Call("a", "get_thing", {name: "x"})).effect == "read"
 
 
-def test_a_shape_is_that_of_the_params_that_a_wrapper_holds() -> None:
+def test_shape_is_that_of_the_wrapped_params() -> None:
     rules = RuleSet.parse(secret=b"secret")
     plain = rules.classify(Call("a", "update_order", {"order_id": "W1"}))
     held = rules.classify(Call("a", "update_order", {"params": {"order_id": "W1"}}))

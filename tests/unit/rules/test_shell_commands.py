@@ -527,16 +527,16 @@ def shown(line: str) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS.strip().split("\n"), ids=lambda row: row[6:60])
-def test_what_a_command_line_is_taken_for(row: str) -> None:
+def test_command_line_has_its_tier_effect_and_keys(row: str) -> None:
     assert shown(row[6:].rpartition(" =>")[0]) == row
 
 
-def test_a_mail_in_a_here_document() -> None:
+def test_mail_in_a_here_document_is_recognised() -> None:
     found = judge("himalaya template send <<'EOF'\nTo: a@x.org\nSubject: Hi\n\nHello\nEOF", "/w")
     assert (found.tier, [key.name for key in found.keys], found.repeats) == (3, ["email:a@x.org"], True)
 
 
-def test_what_is_opened_by_the_shell_happens_again_when_it_is_repeated() -> None:
+def test_program_opened_by_the_shell_acts_again_when_repeated() -> None:
     assert judge("gh pr create --title x --body y", "/w").repeats
     assert judge("gh issue comment 5 -b 'on it'", "/w").repeats
     assert not judge("gh pr merge 5", "/w").repeats
@@ -556,14 +556,14 @@ def test_what_is_opened_by_the_shell_happens_again_when_it_is_repeated() -> None
         ("tmux attach -t x", 1),
     ],
 )
-def test_what_is_typed_into_another_window_is_read(line: str, tier: int) -> None:
+def test_text_typed_into_another_window_is_classified(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier
 
 
-def test_a_folder_whose_name_ends_in_a_space_makes_a_key_without() -> None:
+def test_folder_name_with_a_trailing_space_gives_a_key_without_it() -> None:
     (found,) = judge("cd '/srv/x '/ && terraform apply", "/w").keys
     assert found.name == "terraform:/srv/x"
 
 
-def test_a_method_that_is_no_word_leaves_no_empty_reason() -> None:
+def test_http_method_that_is_no_word_leaves_no_empty_reason() -> None:
     assert all(judge("curl -X'\n'<m D", "/w").why)

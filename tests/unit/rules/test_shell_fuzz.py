@@ -34,7 +34,7 @@ LINES = st.lists(PIECES, max_size=24).map(" ".join) | st.lists(PIECES, max_size=
 
 @settings(max_examples=400, deadline=None)
 @given(LINES, st.none() | st.sampled_from(["/w", "", "~", "C:\\x", "a/../b", "\x00"]))
-def test_it_never_raises(text: str, cwd: str | None) -> None:
+def test_parser_never_raises(text: str, cwd: str | None) -> None:
     seen = judge(text, cwd)
     assert seen == judge(text, cwd)
     assert 0 <= seen.tier <= 4
@@ -80,7 +80,7 @@ AROUND = st.sampled_from(
 
 @settings(max_examples=200, deadline=None)
 @given(COMMANDS, st.lists(PREFIXES, max_size=3), st.lists(AROUND, max_size=4))
-def test_wrapping_lowers_nothing(command: str, prefixes: list[str], around: list[str]) -> None:
+def test_wrapping_never_lowers_a_tier(command: str, prefixes: list[str], around: list[str]) -> None:
     wrapped = command
     for one in prefixes + around:
         wrapped = one.format(wrapped)
@@ -91,7 +91,7 @@ def test_wrapping_lowers_nothing(command: str, prefixes: list[str], around: list
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(COMMANDS, min_size=1, max_size=6))
-def test_a_line_is_as_grave_as_its_gravest_command(commands: list[str]) -> None:
+def test_line_has_the_highest_tier_of_its_commands(commands: list[str]) -> None:
     for sign in ("; ", " && ", " || ", "\n", " & "):
         assert judge(sign.join(commands), "/w").tier == max(judge(one, "/w").tier for one in commands) or sign == " & "
 
@@ -147,18 +147,18 @@ def test_a_megabyte_is_bounded(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["substitutions", "shells", "removals", "commands", "prefixes", "xargs", "containers"])
-def test_what_is_not_read_to_its_end_is_grave(kind: str) -> None:
+def test_line_that_is_not_read_to_its_end_has_a_high_tier(kind: str) -> None:
     assert judge(HUGE[kind], "/w").tier >= 3
 
 
-def test_what_a_long_list_in_braces_ends_in_is_not_hidden() -> None:
+def test_end_of_a_long_brace_list_is_read() -> None:
     assert judge("rm -rf {" + "a," * 80 + "/}", "/w").tier == 4
     assert judge("rm -rf {" + "a," * 80 + "b}", "/w").tier == 4  # nobody has read it to its end
     assert judge("rm -rf {" + "a," * 60 + "b}", "/w").tier == 1
 
 
 @pytest.mark.parametrize("kind", ["list", "opened", "plain", "cd", "variables", "signs"])
-def test_it_takes_time_in_proportion_to_its_length(kind: str) -> None:
+def test_parsing_time_grows_with_the_length(kind: str) -> None:
     def took(text: str) -> float:
         best = 9.0
         for _ in range(3):
@@ -171,7 +171,7 @@ def test_it_takes_time_in_proportion_to_its_length(kind: str) -> None:
     assert took(text) < 16 * max(took(text[: len(text) // 4]), 0.002)
 
 
-def test_ten_thousand_commands_within_commands() -> None:
+def test_ten_thousand_nested_commands_are_bounded() -> None:
     assert judge("$(" * 10_000 + "rm -rf /" + ")" * 10_000, "/w").tier >= 3
     assert judge("( " * 200 + "rm -rf /" + " )" * 200, "/w").tier == 4
     assert judge(" && ".join(["ls"] * 999 + ["rm -rf /"]), "/w").tier == 4

@@ -66,25 +66,25 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("line", SECRETS)
-def test_secrets_that_are_sent_away(line: str) -> None:
+def test_sending_a_secret_away_is_critical(line: str) -> None:
     found = judge(line, "/w")
     assert found.tier == 4
     assert any("sends secrets away" in why for why in found.why)
 
 
 @pytest.mark.parametrize("line", SHELLS)
-def test_a_shell_for_another_machine(line: str) -> None:
+def test_remote_shell_is_critical(line: str) -> None:
     found = judge(line, "/w")
     assert found.tier == 4
     assert any("gives a shell to another machine" in why for why in found.why)
 
 
 @pytest.mark.parametrize(("line", "tier"), HARMLESS)
-def test_what_only_looks_like_it(line: str, tier: int) -> None:
+def test_harmless_look_alikes_are_not_critical(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier
 
 
-def test_what_a_request_sends_is_read() -> None:
+def test_data_sent_by_a_request_is_read() -> None:
     assert [key.name for key in judge("curl -d @body.json https://api.example.org/me", "/w").keys] == [
         "url:https://api.example.org/me",
         "file:/w/body.json",
@@ -106,7 +106,7 @@ def test_what_a_request_sends_is_read() -> None:
         ("wget https://example.org/setup.sh; cd sub && sh setup.sh", 1),
     ],
 )
-def test_what_is_fetched_and_run_in_one_line_is_run_unseen(line: str, tier: int) -> None:
+def test_running_a_download_in_one_line_is_recognised(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier
 
 
@@ -122,5 +122,5 @@ def test_what_is_fetched_and_run_in_one_line_is_run_unseen(line: str, tier: int)
         ("node -e \"fetch('https://example.org/p').then(evaluate)\"", 1),
     ],
 )
-def test_code_that_runs_what_it_fetches(line: str, tier: int) -> None:
+def test_code_that_runs_its_download_is_recognised(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier

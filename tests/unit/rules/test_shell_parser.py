@@ -70,25 +70,25 @@ WORDS: list[tuple[str, list[list[str]]]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), WORDS, ids=[one[0][:40] for one in WORDS])
-def test_words(text: str, expected: list[list[str]]) -> None:
+def test_words_are_split(text: str, expected: list[list[str]]) -> None:
     assert words(text) == expected
     assert not parse(text).odd
 
 
-def test_redirections() -> None:
+def test_redirections_are_read() -> None:
     (one,) = commands("a < in > out 2>> log 2>&1 &> all >| force b")
     assert one.words == ["a", "b"]
     assert one.redirects == [("<", "in"), (">", "out"), (">>", "log"), ("&>", "all"), (">|", "force")]
 
 
-def test_here_documents() -> None:
+def test_here_documents_are_read() -> None:
     first, second = commands("cat <<'A' - <<-B > f; ls\n$(rm x)\nA\n\tb\n\tB\n")
     assert (first.words, first.redirects, first.stdin) == (["cat", "-"], [(">", "f")], "\tb\n")
     assert second.words == ["ls"]
     assert commands("cat <<< 'a b'")[0].stdin == "a b"
 
 
-def test_what_an_unquoted_here_document_substitutes_runs() -> None:
+def test_substitution_in_an_unquoted_here_document_is_a_command() -> None:
     assert words("cat <<A\n$(rm x) \" `ls` '\nA\nb") == [["cat"], ["rm", "x"], ["ls"], ["b"]]
     assert words("cat <<'A'\n$(rm x)\nA") == [["cat"]]
 
@@ -98,7 +98,7 @@ def test_a_message_in_a_here_document_is_plain() -> None:
     assert words(text) == [["cat"], ["git", "commit", "-m", "fix ) it"], ["git", "push"]]
 
 
-def test_pipes_and_what_follows() -> None:
+def test_pipes_and_lists_are_read() -> None:
     first, second, third = commands("a | b |& c &")
     assert (first.end, second.end, third.end) == ("|", "|&", "&")
     assert (first.piped, second.piped, third.piped) == (None, first, second)
@@ -112,7 +112,7 @@ def test_subshells_are_marked() -> None:
     assert [one if isinstance(one, bool) else one.words[0] for one in steps] == [True, "cd", "a", False, "b"]
 
 
-def test_a_function_that_calls_itself_is_known() -> None:
+def test_function_that_calls_itself_is_recognised() -> None:
     first, second, third = commands(":(){ :|:& };:")
     assert (first.inside, second.inside, third.inside) == (":", ":", "")
 
@@ -133,11 +133,11 @@ def test_a_function_that_calls_itself_is_known() -> None:
         "a \\",
     ],
 )
-def test_what_no_shell_would_take_is_odd(text: str) -> None:
+def test_invalid_shell_syntax_is_marked_as_odd(text: str) -> None:
     assert parse(text).odd
 
 
-def test_what_is_hidden_in_odd_text_is_read_all_the_same() -> None:
+def test_commands_in_invalid_shell_syntax_are_still_read() -> None:
     assert ["rm", "x"] in words("echo $(rm x")
     assert ["rm", "x"] in words("a) rm x")
 
@@ -164,7 +164,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("kind", HUGE)
-def test_it_is_bounded(kind: str) -> None:
+def test_parsing_is_bounded(kind: str) -> None:
     with cpu_within(0.5):
         parse(HUGE[kind])
 
@@ -175,7 +175,7 @@ def test_a_thousand_commands_are_read_to_the_end() -> None:
     assert not found.cut
 
 
-def test_what_is_too_long_or_too_deep_is_said() -> None:
+def test_too_long_or_too_deep_lines_are_marked() -> None:
     assert parse("a " * 100_000).cut
     assert parse("$(" * 10_000).cut
     assert parse("x" * (MAX_TEXT + 1)).cut

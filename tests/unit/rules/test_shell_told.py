@@ -139,7 +139,7 @@ LINES: dict[int, list[str]] = {
 
 
 @pytest.mark.parametrize(("tier", "command"), [(tier, one) for tier, lines in LINES.items() for one in lines])
-def test_line_is_as_grave_as_what_it_makes_other_programs_do(tier: int, command: str) -> None:
+def test_line_has_the_tier_of_what_it_makes_other_programs_do(tier: int, command: str) -> None:
     found = judge(command, "/w")
     assert found.tier == tier, found.why
     assert found.effect == ("write" if tier else "read")
@@ -153,7 +153,7 @@ def test_line_is_as_grave_as_what_it_makes_other_programs_do(tier: int, command:
         ("mkdir -p /var/log/x", "file:/var/log/x"),
     ],
 )
-def test_what_is_written_is_a_key(command: str, key: str) -> None:
+def test_written_file_is_a_key(command: str, key: str) -> None:
     assert [one.name for one in judge(command, "/w").keys] == [key]
 
 
@@ -178,7 +178,7 @@ NAMES: list[tuple[str, str, int]] = [
 
 
 @pytest.mark.parametrize(("tool", "description", "tier"), NAMES)
-def test_verb_is_no_noun_that_looks(tool: str, description: str, tier: int) -> None:
+def test_verb_is_not_mistaken_for_a_noun(tool: str, description: str, tier: int) -> None:
     found = RULES.classify(Call("a", tool, {"id": "5"}, description=description or None))
     assert found.tier == tier, found.why
     assert found.effect == ("write" if tier else "read")

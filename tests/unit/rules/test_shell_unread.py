@@ -83,19 +83,19 @@ TOLD: dict[int, list[str]] = {
 
 
 @pytest.mark.parametrize("command", UNREAD)
-def test_what_cannot_be_read_is_high(command: str) -> None:
+def test_unreadable_command_is_tier_3(command: str) -> None:
     found = judge(command, "/w")
     assert found.tier == 3, found.why
 
 
 @pytest.mark.parametrize("command", HIDDEN)
-def test_what_is_hidden_in_an_encoding_is_critical(command: str) -> None:
+def test_encoded_command_is_critical(command: str) -> None:
     found = judge(command, "/w")
     assert found.tier == 4, found.why
 
 
 @pytest.mark.parametrize(("tier", "command"), [(tier, one) for tier, lines in TOLD.items() for one in lines])
-def test_what_a_line_tells_by_a_detour_is_read(tier: int, command: str) -> None:
+def test_indirectly_given_command_is_read(tier: int, command: str) -> None:
     found = judge(command, "/w")
     assert found.tier == tier, found.why
 
@@ -117,7 +117,7 @@ def test_operand_in_a_text_that_is_run_is_the_whole_operand(command: str, key: s
     assert (found.tier, key in [one.name for one in found.keys]) == (4, True), found
 
 
-def test_operand_behind_a_folder_of_the_commands_own_is_its_name_alone() -> None:
+def test_operand_after_a_folder_set_by_the_command_is_only_its_name() -> None:
     found = judge("ls src | xargs -I{} cp src/{} dest/{}", "/w")
     assert [one.name for one in found.keys] == ["file:/w/dest/"]
     assert [one.name for one in judge("echo a/b | xargs -I{} mv {} dest/{}", "/w").keys] == [
@@ -126,5 +126,5 @@ def test_operand_behind_a_folder_of_the_commands_own_is_its_name_alone() -> None
     ]
 
 
-def test_operand_that_is_not_known_is_no_command_of_its_own() -> None:
+def test_unknown_operand_is_no_separate_command() -> None:
     assert judge("seq 3 | xargs -I{} sh -c 'echo {}'", "/w").tier == 0

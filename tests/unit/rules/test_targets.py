@@ -185,7 +185,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
 
 
 @pytest.mark.parametrize(("tool", "params", "wanted"), CASES)
-def test_keys(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
+def test_call_has_the_keys_of_its_targets(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
     assert keys(tool, params) == wanted
 
 
@@ -299,19 +299,19 @@ APART: list[tuple[Call_, Call_]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), MEETING)
-def test_what_meets(one: Call_, other: Call_) -> None:
+def test_calls_on_one_target_conflict(one: Call_, other: Call_) -> None:
     assert meet(seen(*one), seen(*other))
     assert meet(seen(*other), seen(*one))
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_what_does_not_meet(one: Call_, other: Call_) -> None:
+def test_calls_on_different_targets_do_not_conflict(one: Call_, other: Call_) -> None:
     assert not meet(seen(*one), seen(*other))
     assert not meet(seen(*other), seen(*one))
 
 
 @pytest.mark.parametrize(("tool", "params", "wanted"), CASES)
-def test_the_reason_is_told_in_words(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
+def test_reason_is_given_in_words(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
     why = seen(tool, params).why
     assert len(why) >= 2
     assert all(reason and reason.isprintable() for reason in why)
@@ -323,7 +323,7 @@ def test_a_directory_listed_does_not_count_as_its_files_read() -> None:
     assert not any(overlap(key.name, "file:/w/x/a.py") for key in listed.keys)
 
 
-def test_times_with_an_offset_meet_in_utc() -> None:
+def test_times_with_an_offset_are_compared_in_utc() -> None:
     one = keys("create_event", {"start": "2026-05-19T18:00+02:00", "duration": 15})
     assert one == keys("create_event", {"start": {"dateTime": "2026-05-19T16:00Z"}, "duration": 15})
 
@@ -347,12 +347,12 @@ SEPARATE = [
 
 
 @pytest.mark.parametrize(("one", "other"), OVERLAPPING)
-def test_appointments_that_overlap_meet(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_overlapping_appointments_conflict(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert meet(seen("create_event", one), seen("create_meeting", other))
 
 
 @pytest.mark.parametrize(("one", "other"), SEPARATE)
-def test_appointments_at_other_times_do_not(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_appointments_at_other_times_do_not_conflict(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert not meet(seen("create_event", one), seen("create_meeting", other))
 
 
@@ -378,14 +378,14 @@ def test_an_id_that_is_a_path_or_an_address_is_spelled_as_one(tool: str, given: 
     assert [name for name, _ in keys(tool, {"id": given})] == [wanted]
 
 
-def test_a_long_calendar_makes_no_key_that_is_too_long() -> None:
+def test_long_calendar_name_gives_a_key_within_the_limit() -> None:
     given = {"start_date": "2026-05-19", "end_date": "2026-05-22", "title": "x", "calendar_id": "c" * 2000}
     found = keys("create_calendar_event", given)
     assert found
     assert all(len(name) <= MAX_KEY for name, _ in found)
 
 
-def test_who_changes_what_it_saw_in_a_list_is_told_that_it_is_old() -> None:
+def test_change_of_a_listed_object_is_stale_if_it_changed_since() -> None:
     clock = ManualClock()
     gate = LocalGate(store=MemoryStore(clock=clock))
 
@@ -403,7 +403,7 @@ def test_who_changes_what_it_saw_in_a_list_is_told_that_it_is_old() -> None:
     assert do("three", "update_ticket", {"ticket_id": 5, "title": "z"}) == set()
 
 
-def test_who_saw_which_names_there_are_is_told_that_one_was_taken() -> None:
+def test_creation_is_stale_if_the_name_was_taken_since_the_list_was_read() -> None:
     """A listing tells that a file is not there yet: whoever makes it afterwards overwrites another's."""
     clock = ManualClock()
     gate = LocalGate(store=MemoryStore(clock=clock))
@@ -422,7 +422,7 @@ def test_who_saw_which_names_there_are_is_told_that_one_was_taken() -> None:
     assert do("one", "create_file", {"path": "/w/a", "content": "one"}) == {Kind.STALE}
 
 
-def test_what_is_hung_on_a_thing_does_not_make_a_list_of_them_old() -> None:
+def test_attachment_to_an_object_does_not_make_a_list_stale() -> None:
     clock = ManualClock()
     gate = LocalGate(store=MemoryStore(clock=clock))
 

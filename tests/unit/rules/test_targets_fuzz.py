@@ -56,7 +56,7 @@ def test_harvest_never_raises(tool: str, params: dict[str, Any], result: Any) ->
 
 @settings(max_examples=300, deadline=None)
 @given(TEXT | SAID, TEXT | SAID)
-def test_what_meets_meets_both_ways(one: str, other: str) -> None:
+def test_conflict_between_keys_is_symmetric(one: str, other: str) -> None:
     names = [f"order:{one}", f"order:{other}", "order:/", f"order:{one}/", f"file:/{other}/"]
     for first in names:
         for second in names:

@@ -38,19 +38,19 @@ def found(tool: str, params: dict[str, Any], result: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("tool", "params", "result", "changing", "changed"), CASES)
-def test_what_was_listed_was_looked_at(
+def test_listed_objects_count_as_read(
     tool: str, params: dict[str, Any], result: Any, changing: str, changed: dict[str, Any]
 ) -> None:
     change = RULES.classify(Call("a", changing, changed))
     assert change.keys[0].name in found(tool, params, result)
 
 
-def test_references_are_not_taken() -> None:
+def test_ids_of_references_are_not_harvested() -> None:
     assert found("list_orders", {}, [{"order_id": 1, "customer_id": 5, "id": 9}]) == ["order:1"]
     assert found("list_orders", {}, [{"customer_id": 5}]) == []
 
 
-def test_the_ids_of_a_things_parts_are_not_taken() -> None:
+def test_ids_of_the_parts_of_an_object_are_not_harvested() -> None:
     order = {"id": "W1", "customer": {"id": 5}, "items": [{"id": 8}], "linked": {"order_id": "W2"}}
     assert found("list_orders", {}, {"orders": [order]}) == ["order:W1", "order:W2"]
 
@@ -63,7 +63,7 @@ def test_a_text_is_read_line_by_line() -> None:
     assert found("list_orders", {}, "nothing to see\nnor here\n") == []
 
 
-def test_a_look_at_one_thing_brings_nothing_new() -> None:
+def test_read_of_one_object_gives_no_further_ids() -> None:
     assert found("get_order", {"order_id": "W1"}, {"id": "W1", "items": [{"id": 8}]}) == []
     assert found("read_file", {"path": "/w/a.yml"}, "id: 5\nfile_id: 7\n") == []
     assert found("search_files_by_filename", {"filename": "a.docx"}, [{"id": 3}]) == ["file-id:3"]
@@ -72,12 +72,12 @@ def test_a_look_at_one_thing_brings_nothing_new() -> None:
 @pytest.mark.parametrize(
     "result", [None, "", "no json", "{", "[" * 100_000, 5, True, [[]], {"id": None}, {"id": [1]}, {5: 6}, {"ok": True}]
 )
-def test_nothing_to_find(result: Any) -> None:
+def test_result_without_ids_gives_none(result: Any) -> None:
     assert found("list_orders", {}, result) == []
     assert found("frobnicate", {}, result) == []
 
 
-def test_bounds() -> None:
+def test_harvest_is_bounded() -> None:
     with cpu_within(2.0):
         assert len(found("list_orders", {}, [{"id": i} for i in range(200_000)])) == MAX_KEYS
         assert found("list_orders", {}, json.dumps([{"id": i} for i in range(200_000)])) == []

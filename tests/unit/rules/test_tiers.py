@@ -48,7 +48,9 @@ ORIGINAL = [
 
 
 @pytest.mark.parametrize(("tool", "params", "tier", "key"), ORIGINAL)
-def test_the_original_rules_alone(tool: str, params: dict[str, Any], tier: int, key: str | None) -> None:
+def test_original_rules_alone_give_the_original_tiers(
+    tool: str, params: dict[str, Any], tier: int, key: str | None
+) -> None:
     rules = RuleSet.parse(SEEDS, defaults=False)
     seen = rules.classify(call(tool, params))
     assert (seen.tier, seen.keys[0].name if seen.keys else None) == (tier, key)
@@ -57,7 +59,9 @@ def test_the_original_rules_alone(tool: str, params: dict[str, Any], tier: int, 
 
 
 @pytest.mark.parametrize(("tool", "params", "tier", "key"), ORIGINAL)
-def test_the_default_set_says_the_same(tool: str, params: dict[str, Any], tier: int, key: str | None) -> None:
+def test_default_rules_agree_with_the_original_rules(
+    tool: str, params: dict[str, Any], tier: int, key: str | None
+) -> None:
     seen = RULES.classify(call(tool, params))
     assert (seen.tier, seen.keys[0].name if seen.keys else None) == (tier, key)
 
@@ -168,18 +172,18 @@ REPEATS = [
 
 
 @pytest.mark.parametrize(("tool", "params", "repeats"), REPEATS)
-def test_what_happens_again_when_repeated(tool: str, params: dict[str, Any], repeats: bool) -> None:
+def test_effect_of_a_repeat_is_classified(tool: str, params: dict[str, Any], repeats: bool) -> None:
     assert RULES.classify(call(tool, params)).content.repeats is repeats
 
 
-def test_the_wires_action_counts_as_a_param() -> None:
+def test_action_field_of_the_wire_counts_as_a_param() -> None:
     seen = RULES.classify(call("message", {"target": "andy"}, action="send"))
     assert (seen.tier, seen.keys[0].name) == (2, "channel:andy")
     same = RULES.classify(call("message", {"target": "andy", "action": "send"}))
     assert seen.content.digest == same.content.digest == RULES.digest("message", {"target": "andy"}, "send")
 
 
-def test_of_two_different_actions_the_graver_counts() -> None:
+def test_higher_tier_of_two_actions_counts() -> None:
     for action, other in (("send", "channel-delete"), ("channel-delete", "send")):
         assert RULES.classify(call("message", {"action": other, "target": "a"}, action=action)).tier == 4
 
@@ -206,7 +210,7 @@ def test_a_bad_named_key_is_ignored_with_a_reason(bad: Any) -> None:
         *(("3", 3), ("high", 2), (True, 2), (None, 2), ([4], 2), (10**400, 4)),
     ],
 )
-def test_the_agents_tier_may_raise_and_never_lowers(said: Any, tier: int) -> None:
+def test_declared_tier_raises_and_never_lowers(said: Any, tier: int) -> None:
     assert RULES.classify(call("message", {"action": "send", "target": "a", "_tier": said})).tier == tier
 
 
@@ -289,7 +293,7 @@ def test_exact_params_tell_one_from_true_and_take_lists() -> None:
         ({"_irreversible": ""}, 0),
     ],
 )
-def test_the_agents_word_raises_the_tier_and_never_lowers_it(tool: str, hint: dict[str, Any], least: int) -> None:
+def test_hints_of_the_agent_raise_the_tier_and_never_lower_it(tool: str, hint: dict[str, Any], least: int) -> None:
     params = {"action": "send", "target": "a", "path": "/a", "command": "ls", "document_id": "d"}
     before = RULES.classify(call(tool, params))
     after = RULES.classify(call(tool, {**params, **hint}))
@@ -297,7 +301,7 @@ def test_the_agents_word_raises_the_tier_and_never_lowers_it(tool: str, hint: di
     assert after.effect == ("write" if least > before.tier else before.effect)
 
 
-def test_a_window_for_all_rules_holds_where_a_rule_names_none() -> None:
+def test_global_window_applies_to_rules_without_one() -> None:
     rules = [
         {"name": "own", "tool": "own", "tier": 3},
         {"name": "short", "tool": "short", "tier": 3, "recentWindowMs": 5},

@@ -75,7 +75,7 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_all_come_in_as_they_came_and_one_looks_for_all(tmp_path: Path) -> None:
+def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Path) -> None:
     count = 3 * PLACES
 
     async def play(house: House) -> None:
@@ -106,7 +106,7 @@ def test_all_come_in_as_they_came_and_one_looks_for_all(tmp_path: Path) -> None:
     played(tmp_path, play)
 
 
-def test_whoever_is_gone_or_was_sent_on_leaves_the_line(tmp_path: Path) -> None:
+def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> None:
     async def play(house: House) -> None:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES + 2)]
@@ -130,7 +130,7 @@ def test_whoever_is_gone_or_was_sent_on_leaves_the_line(tmp_path: Path) -> None:
     played(tmp_path, play)
 
 
-def test_time_runs_out_for_the_first_and_for_those_behind(tmp_path: Path) -> None:
+def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path) -> None:
     async def play(house: House) -> None:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES)]
@@ -144,7 +144,7 @@ def test_time_runs_out_for_the_first_and_for_those_behind(tmp_path: Path) -> Non
     played(tmp_path, play)
 
 
-def test_those_who_do_not_exclude_one_another_come_in_together(tmp_path: Path) -> None:
+def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
     async def play(house: House) -> None:
         held = await house.ask("doug", tool="act4", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}", tool="add3")) for number in range(4)]
@@ -170,7 +170,7 @@ def test_those_who_do_not_exclude_one_another_come_in_together(tmp_path: Path) -
         ("doc:plan", (), True),
     ],
 )
-def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
+def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
     async def play() -> None:
         lines = WaitQueues(MemoryStore())
         waiter = Waiter(lines, 30, asyncio.get_running_loop().create_future())
@@ -198,7 +198,7 @@ def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: 
     asyncio.run(play())
 
 
-def test_a_place_that_was_taken_up_goes_to_the_front() -> None:
+def test_resumed_waiter_goes_to_the_front() -> None:
     line = WaitQueue("default", ())
     lines = WaitQueues.__new__(WaitQueues)
 

@@ -142,7 +142,7 @@ ALLOWED = "https://console.example"
         *("gate.example", "gate.example:99", "Gate.Example", "[fe80::1]:7700", "other.example:8443"),
     ],
 )
-def test_names_of_this_server_are_let_in(world: World, host: str) -> None:
+def test_host_names_of_this_server_are_accepted(world: World, host: str) -> None:
     assert [world.asks(host=host).status for _ in range(2)] == [200, 200]
     assert not world.refused
 
@@ -156,20 +156,20 @@ def test_names_of_this_server_are_let_in(world: World, host: str) -> None:
         *("0x7f000001", "2130706433", "127.1", "k\xf6nig.example", "localhost:123456"),
     ],
 )
-def test_a_name_that_only_points_here_is_not(world: World, host: str) -> None:
+def test_foreign_host_name_that_resolves_here_is_refused(world: World, host: str) -> None:
     """A page of ``evil.example`` whose name suddenly means 127.0.0.1 (DNS rebinding)."""
     for _ in range(2):
         assert world.asks(host=host).fault == (421, "Host")
     assert [kind for kind, _ in world.refused] == ["host", "host"]
 
 
-def test_a_host_that_is_missing_or_stands_twice_is_refused(world: World) -> None:
+def test_missing_or_duplicate_host_header_is_refused(world: World) -> None:
     assert world.asks(host=None).fault == (400, "Host")
     assert world.asks(("host", "localhost")).fault == (400, "Host")
     assert world.asks(("host", "evil.example")).fault == (400, "Host")
 
 
-def test_the_address_a_connection_came_in_at_is_a_name_of_its_own(world: World) -> None:
+def test_local_address_of_a_connection_is_an_accepted_host(world: World) -> None:
     assert world.asks(host="192.0.2.7:7700", server=("192.0.2.7", 7700)).status == 200
     assert world.asks(host="[2001:db8:0::1]:7700", server=("2001:db8::1", 7700)).status == 200
     assert world.asks(host="192.0.2.8", server=("::ffff:192.0.2.8", 7700)).status == 200
@@ -179,13 +179,13 @@ def test_the_address_a_connection_came_in_at_is_a_name_of_its_own(world: World) 
     assert world.asks(host="192.0.2.10", server=None).fault == (421, "Host")
 
 
-def test_over_a_unix_socket_any_host_is_fine(world: World) -> None:
+def test_any_host_is_accepted_over_a_unix_socket(world: World) -> None:
     for host in ("localhost", "callosum", "evil.example", None):
         assert world.asks(host=host, server=SOCKET).status == 200
     assert world.asks(host="evil.example").fault == (421, "Host")  # which is not remembered as a good one
 
 
-def test_what_is_remembered_of_good_hosts_is_bounded(world: World) -> None:
+def test_cache_of_accepted_hosts_is_bounded(world: World) -> None:
     for port in range(1, 1000):
         assert world.asks(host=f"localhost:{port}").status == 200
     assert len(world.security._good) <= 256
@@ -203,7 +203,7 @@ def test_what_is_remembered_of_good_hosts_is_bounded(world: World) -> None:
         ("[::1]:7700", "http://[::1]:7700", "http"),
     ],
 )
-def test_pages_of_its_own_may_ask(world: World, host: str, origin: str, scheme: str) -> None:
+def test_own_pages_may_send_requests(world: World, host: str, origin: str, scheme: str) -> None:
     answer = world.asks(("origin", origin), ("sec-fetch-site", "same-origin"), host=host, scheme=scheme)
     assert answer.status == 200
     assert answer["access-control-allow-origin"] is None
@@ -219,7 +219,7 @@ def test_pages_of_its_own_may_ask(world: World, host: str, origin: str, scheme: 
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-def test_other_pages_may_not(world: World, origin: str, method: str) -> None:
+def test_pages_of_other_origins_are_refused(world: World, origin: str, method: str) -> None:
     asked = ("access-control-request-method", "POST")
     answer = world.asks(("origin", origin), *([asked] if method == "OPTIONS" else []), method=method)
     assert answer.fault == (403, "Origin")
@@ -227,7 +227,7 @@ def test_other_pages_may_not(world: World, origin: str, method: str) -> None:
     assert [kind for kind, _ in world.refused] == ["origin"]
 
 
-def test_a_listed_page_may_and_is_told_so_also_when_it_is_refused(world: World, tokens: Tokens) -> None:
+def test_listed_origin_gets_cors_headers_even_with_a_refusal(world: World, tokens: Tokens) -> None:
     for answer in (
         world.asks(("origin", ALLOWED), ("sec-fetch-site", "cross-site")),
         world.asks(("origin", ALLOWED), ("authorization", "Bearer wrong")),
@@ -239,7 +239,7 @@ def test_a_listed_page_may_and_is_told_so_also_when_it_is_refused(world: World, 
     assert world.asks(("origin", ALLOWED), host="evil.example").fault == (421, "Host")
 
 
-def test_a_listed_page_is_told_beforehand_what_it_may_send(tokens: Tokens) -> None:
+def test_preflight_of_a_listed_origin_is_answered(tokens: Tokens) -> None:
     world = World(tokens, allow_origins=[ALLOWED], token_required=True)
     asked = ("access-control-request-method", "DELETE"), ("access-control-request-headers", "authorization")
     answer = world.asks(("origin", ALLOWED), *asked, method="OPTIONS")
@@ -262,7 +262,7 @@ def test_an_image_of_another_site_is_refused_though_it_names_no_origin(world: Wo
 
 
 @pytest.mark.parametrize("name", ["origin", "authorization", "sec-fetch-site"])
-def test_what_stands_twice_is_refused(world: World, name: str) -> None:
+def test_duplicate_headers_are_refused(world: World, name: str) -> None:
     assert world.asks((name, "x"), (name, "x")).fault == (400, name.title())
 
 
@@ -291,7 +291,7 @@ def test_origins_of_programs_can_be_listed(tokens: Tokens) -> None:
 # --- the token ------------------------------------------------------------------------------------------------
 
 
-def test_the_token_is_handed_on(world: World, tokens: Tokens) -> None:
+def test_token_is_passed_to_the_application(world: World, tokens: Tokens) -> None:
     secret = tokens.add("mira")
     for written in (f"Bearer {secret}", f"bearer {secret}", f"BEARER  {secret} "):
         assert world.asks(("authorization", written)).body == b"mira"
@@ -302,7 +302,7 @@ def test_the_token_is_handed_on(world: World, tokens: Tokens) -> None:
     "written",
     ["", "Bearer", "Bearer ", "Bearer wrong", "Basic bWlyYTp4", "{}", "Bearer {} {}", "Token {}", "Bearer\t{}"],
 )
-def test_a_wrong_token_is_refused_also_on_the_loopback(world: World, tokens: Tokens, written: str) -> None:
+def test_wrong_token_is_refused_even_on_the_loopback_address(world: World, tokens: Tokens, written: str) -> None:
     written = written.replace("{}", tokens.add("mira"))
     for server in (ADDRESS, SOCKET):
         answer = world.asks(("authorization", written), server=server)
@@ -311,7 +311,7 @@ def test_a_wrong_token_is_refused_also_on_the_loopback(world: World, tokens: Tok
     assert [kind for kind, _ in world.refused] == ["wrong", "wrong"]
 
 
-def test_where_a_token_is_required_none_is_refused(tokens: Tokens) -> None:
+def test_request_without_a_required_token_is_refused(tokens: Tokens) -> None:
     world = World(tokens, token_required=True)
     secret = tokens.add("mira")
     for server in (ADDRESS, SOCKET):
@@ -322,7 +322,7 @@ def test_where_a_token_is_required_none_is_refused(tokens: Tokens) -> None:
     assert [kind for kind, _ in world.refused] == ["missing", "missing"]
 
 
-def test_what_is_open_to_all_is_open_to_looks_alone(tokens: Tokens) -> None:
+def test_public_endpoints_allow_only_reads(tokens: Tokens) -> None:
     world = World(tokens, token_required=True, open_to_all=("/health",))
     answer = world.asks(method="GET", path="/health")
     assert (answer.status, answer.body) == (200, b"nobody")
@@ -333,7 +333,7 @@ def test_what_is_open_to_all_is_open_to_looks_alone(tokens: Tokens) -> None:
     assert [kind for kind, _ in world.refused] == ["wrong", "missing", "missing", "host"]
 
 
-def test_what_is_refused_is_reported_with_what_a_journal_needs(world: World, tokens: Tokens) -> None:
+def test_refusal_is_reported_with_the_fields_of_its_journal_entry(world: World, tokens: Tokens) -> None:
     secret = tokens.add("mira", instance="mira")
     world.asks(("authorization", f"Bearer {secret}"), path="/act")
     world.asks(("authorization", f"Bearer {secret}"), path="/approve")
@@ -381,14 +381,14 @@ def test_every_answer_has_the_headers_and_the_applications_own_stay_as_they_are(
     assert START == {"type": "http.response.start", "status": 200, "headers": [(b"x", b"y")]}
 
 
-def test_a_fault_in_the_application_is_an_answer(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_application_error_becomes_a_response(world: World, caplog: pytest.LogCaptureFixture) -> None:
     assert world.asks(path="/fault").fault == (500, "")
     assert "POST /fault failed" in caplog.text
     with pytest.raises(ZeroDivisionError):
         world.asks(path="/late")
 
 
-def test_a_request_that_is_cancelled_is_told_so(world: World) -> None:
+def test_cancelled_request_gets_a_response(world: World) -> None:
     async def stopped() -> list[Mapping[str, Any]]:
         began = asyncio.Event()
         request = {"type": "http", "method": "GET", "path": "/slow", "scheme": "http", "server": ADDRESS}
@@ -402,7 +402,7 @@ def test_a_request_that_is_cancelled_is_told_so(world: World) -> None:
     assert answer["retry-after"] == "1"
 
 
-def test_websockets_are_not_let_in_and_the_lifespan_is(world: World) -> None:
+def test_websockets_are_refused_and_lifespan_passes(world: World) -> None:
     assert asyncio.run(world.serves({"type": "websocket", "headers": []})) == [
         {"type": "websocket.close", "code": 1008}
     ]
@@ -439,7 +439,9 @@ APPROVER = Role.APPROVER
         (token(APPROVER, namespaces=("work",)), "mira", "home", (403, "Authorization", "role")),
     ],
 )
-def test_who_may_act(held: Token | None, instance: str, namespace: str, refusal: tuple[int, str, str] | None) -> None:
+def test_token_decides_which_instance_may_act(
+    held: Token | None, instance: str, namespace: str, refusal: tuple[int, str, str] | None
+) -> None:
     if refusal is None:
         may_act(held, instance, namespace)
         return
@@ -448,7 +450,7 @@ def test_who_may_act(held: Token | None, instance: str, namespace: str, refusal:
     assert (caught.value.status, caught.value.at, caught.value.kind) == refusal
 
 
-def test_a_claim_to_be_anothers_child_has_its_own_place() -> None:
+def test_claimed_parent_of_another_instance_is_refused_with_its_field() -> None:
     with pytest.raises(Refused) as caught:
         may_act(token(instance="mira"), "doug", "work", at="parent")
     assert caught.value.at == "parent"
@@ -464,7 +466,7 @@ def test_a_claim_to_be_anothers_child_has_its_own_place() -> None:
         (token(APPROVER, namespaces=("work",)), "home", (403, "namespace", "namespace")),
     ],
 )
-def test_who_may_approve(held: Token | None, namespace: str, refusal: tuple[int, str, str] | None) -> None:
+def test_only_an_approver_may_approve(held: Token | None, namespace: str, refusal: tuple[int, str, str] | None) -> None:
     if refusal is None:
         may_approve(held, namespace)
         return
@@ -473,7 +475,7 @@ def test_who_may_approve(held: Token | None, namespace: str, refusal: tuple[int,
     assert (caught.value.status, caught.value.at, caught.value.kind) == refusal
 
 
-def test_who_may_read() -> None:
+def test_token_decides_which_namespaces_may_be_read() -> None:
     may_read(None, None)
     may_read(token(instance="mira"), "work")
     may_read(token(APPROVER), None)
@@ -484,7 +486,7 @@ def test_who_may_read() -> None:
         assert (caught.value.status, caught.value.at) == (403, "namespace")
 
 
-def test_a_name_that_is_only_claimed_stands_beside_the_tokens() -> None:
+def test_claimed_name_is_journalled_beside_the_name_of_the_token() -> None:
     assert signed(None, "anna") == "anna"
     assert signed(token(), "") == "t"
     assert signed(token(), "t") == "t"

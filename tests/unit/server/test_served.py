@@ -14,9 +14,7 @@ from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 
 
-def test_requests_that_the_loop_read_together_share_one_look_at_the_spool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_read_together_share_one_check_of_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = LocalGate(settings=Settings(state=tmp_path), store=MemoryStore())
     taken: list[bytes] = []
     looks = 0

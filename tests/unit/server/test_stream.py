@@ -206,7 +206,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what a reader gets -----------------------------------------------------------------------------------
 
 
-def test_a_reader_gets_what_happens_from_now_on(book: Book) -> None:
+def test_reader_gets_events_from_now_on(book: Book) -> None:
     async def scenario() -> None:
         book.call()
         hub = Stream(book.store)
@@ -235,7 +235,7 @@ def test_a_reader_gets_what_happens_from_now_on(book: Book) -> None:
     run(scenario)
 
 
-def test_what_other_processes_write_is_found_without_a_call(book: Book) -> None:
+def test_entries_of_other_processes_are_found_without_a_call(book: Book) -> None:
     async def scenario() -> None:
         client = Client(Stream(book.store))
         await client.until(lambda: len(client.messages) == 2)
@@ -246,7 +246,7 @@ def test_what_other_processes_write_is_found_without_a_call(book: Book) -> None:
     run(scenario)
 
 
-def test_waking_sends_at_once_though_it_is_not_time_to_look(book: Book) -> None:
+def test_wake_sends_events_before_the_next_poll(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, poll=3600.0)
         client = Client(hub)
@@ -280,7 +280,7 @@ def test_waking_sends_at_once_though_it_is_not_time_to_look(book: Book) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("late", [False, True])
-def test_a_reader_gets_what_it_asked_for_and_may_see(
+def test_reader_gets_only_requested_and_permitted_events(
     book: Book, asked: dict[str, Any], types: list[str], late: bool
 ) -> None:
     async def scenario() -> None:
@@ -324,7 +324,7 @@ def test_readers_with_one_filter_share_one_text(book: Book) -> None:
     run(scenario)
 
 
-def test_what_comes_close_together_is_sent_together(book: Book) -> None:
+def test_events_close_together_are_sent_together(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, interval=0.05)
         client = Client(hub)
@@ -345,14 +345,14 @@ def test_what_comes_close_together_is_sent_together(book: Book) -> None:
 
 
 @pytest.mark.parametrize("id", ["x", "1", "1.", "-1.0", "1.0.0", "1.9999999", f"{2**63}.0", "١.0", "1.0\n", "9" * 30])
-def test_an_id_that_is_none_is_refused(book: Book, id: str) -> None:
+def test_malformed_id_is_refused(book: Book, id: str) -> None:
     with pytest.raises(BadRequest) as error:
         Stream(book.store).check("*", id)
     assert error.value.at == "Last-Event-ID"
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 10**17), st.booleans())
-def test_ids_spell_positions(seq: int, n: int, published: bool) -> None:
+def test_id_encodes_a_position(seq: int, n: int, published: bool) -> None:
     position = (seq, PUBLISHED + n if published else n % PUBLISHED)
     assert position_of(id_of(position)) == position
 
@@ -459,7 +459,7 @@ async def come_and_go(kind: type[Stream], steps: list[Step], *, ring: int = 6) -
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 2**32))
-def test_who_comes_back_gets_everything_once_and_in_order(steps: list[Step], seed: int) -> None:
+def test_returning_reader_gets_every_event_once_and_in_order(steps: list[Step], seed: int) -> None:
     random.seed(seed)
 
     async def scenario() -> None:
@@ -473,7 +473,7 @@ def test_who_comes_back_gets_everything_once_and_in_order(steps: list[Step], see
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 2**32))
-def test_who_is_away_while_the_ring_goes_on_misses_no_decision(steps: list[Step], seed: int) -> None:
+def test_disconnected_reader_misses_no_decision_when_the_buffer_overflows(steps: list[Step], seed: int) -> None:
     """With a ring of six events a reader may lose others, while it is there and too slow: it is told how many."""
     random.seed(seed)
 
@@ -487,7 +487,7 @@ def test_who_is_away_while_the_ring_goes_on_misses_no_decision(steps: list[Step]
 
 
 @pytest.mark.parametrize("kind", [Forgetful, Repeating])
-def test_these_checks_see_a_gap_and_a_repetition(kind: type[Stream]) -> None:
+def test_gap_and_repetition_fail_these_checks(kind: type[Stream]) -> None:
     async def scenario() -> None:
         steps = [("write", 4), ("turns", 20), ("leave", 1), ("flood", 1), ("turns", 20), ("come", 1)]
         right, wrong = await come_and_go(Stream, steps), await come_and_go(kind, steps)
@@ -511,7 +511,7 @@ def test_the_rest_of_an_entry_is_sent(book: Book) -> None:
     run(scenario)
 
 
-def test_an_id_from_another_server_of_the_store_goes_on_there(book: Book) -> None:
+def test_id_from_another_server_of_the_store_is_continued(book: Book) -> None:
     async def scenario() -> None:
         slow = Stream(book.store, poll=3600.0, interval=0.0)
         first = Client(slow)
@@ -532,7 +532,7 @@ def test_an_id_from_another_server_of_the_store_goes_on_there(book: Book) -> Non
     run(scenario)
 
 
-def test_an_id_from_the_future_is_now(book: Book) -> None:
+def test_id_from_the_future_starts_now(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         book.call()
@@ -548,7 +548,7 @@ def test_an_id_from_the_future_is_now(book: Book) -> None:
     run(scenario)
 
 
-def test_many_who_come_back_at_once_read_the_journal_once(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_returning_readers_share_one_read_of_the_journal(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         start = book.call()
         for _ in range(9):
@@ -573,7 +573,7 @@ def test_many_who_come_back_at_once_read_the_journal_once(book: Book, monkeypatc
     run(scenario)
 
 
-def test_a_page_ends_when_it_is_long_enough(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_of_the_journal_has_a_maximum_size(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_PAGE_SIZE", 1)
 
     async def scenario() -> None:
@@ -589,7 +589,7 @@ def test_a_page_ends_when_it_is_long_enough(book: Book, monkeypatch: pytest.Monk
     run(scenario)
 
 
-def test_a_page_serves_those_whom_it_brings_further(book: Book) -> None:
+def test_page_of_the_journal_serves_every_reader_it_advances(book: Book) -> None:
     hub = Stream(book.store)
     hub._ring.begin((9, 0))
     hub._pages[5] = page = Page([], (5, PUBLISHED), (5, PUBLISHED + 3), last=True)
@@ -646,7 +646,7 @@ def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytes
 # --- what is published ------------------------------------------------------------------------------------
 
 
-def test_published_events_stand_behind_what_was_committed_before(book: Book) -> None:
+def test_published_events_follow_entries_committed_before(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         client = Client(hub)
@@ -669,7 +669,7 @@ def test_published_events_stand_behind_what_was_committed_before(book: Book) -> 
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_published_events_are_kept_for_who_comes_back(book: Book, stays: bool) -> None:
+def test_published_events_are_kept_for_returning_readers(book: Book, stays: bool) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
         client = Client(hub)
@@ -697,7 +697,7 @@ def test_published_events_are_kept_for_who_comes_back(book: Book, stays: bool) -
     run(scenario)
 
 
-def test_published_events_are_kept_though_nothing_is_journalled(book: Book) -> None:
+def test_published_events_are_kept_without_journal_entries(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         book.call()
@@ -719,7 +719,7 @@ def test_published_events_are_kept_though_nothing_is_journalled(book: Book) -> N
     run(scenario)
 
 
-def test_after_a_restart_published_events_stand_behind_those_before(book: Book) -> None:
+def test_published_events_after_a_restart_follow_earlier_ones(book: Book) -> None:
     async def scenario() -> None:
         book.call()
         before, after = Stream(book.store), Stream(book.store)
@@ -736,7 +736,7 @@ def test_after_a_restart_published_events_stand_behind_those_before(book: Book) 
     run(scenario)
 
 
-def test_of_published_events_a_bounded_number_is_kept(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kept_published_events_is_bounded(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
     monkeypatch.setattr(stream, "_KEPT_SIZE", 3000)
 
@@ -802,7 +802,7 @@ async def away(kind: type[Stream], book: Book, missed: int, *, stays: bool, cut_
 @pytest.mark.parametrize("cut_off", [True, False])
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("missed", [3, 40, 200])
-def test_who_comes_back_is_told_how_many_published_events_are_gone(
+def test_returning_reader_learns_how_many_published_events_were_dropped(
     book: Book, monkeypatch: pytest.MonkeyPatch, missed: int, *, stays: bool, cut_off: bool
 ) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
@@ -818,7 +818,7 @@ def test_who_comes_back_is_told_how_many_published_events_are_gone(
     run(scenario)
 
 
-def test_a_stream_that_forgets_without_a_trace_would_be_noticed(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silently_dropped_event_is_detected(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
 
     async def scenario() -> None:
@@ -828,7 +828,9 @@ def test_a_stream_that_forgets_without_a_trace_would_be_noticed(book: Book, monk
     run(scenario)
 
 
-def test_a_live_reader_is_told_what_had_no_room_before_it_was_sent(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_reader_learns_how_many_events_were_dropped_before_sending(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "RING", 10)
 
     async def scenario() -> None:
@@ -852,7 +854,7 @@ LOSSES = st.lists(
 
 
 @given(LOSSES, st.integers(1, 8), st.randoms(use_true_random=False))
-def test_lost_events_are_counted_behind_any_position(
+def test_lost_events_are_counted_after_any_position(
     losses: list[tuple[int, str, str | None]], most: int, chance: random.Random
 ) -> None:
     lost, seq = Lost(most), 0
@@ -902,7 +904,7 @@ def test_threads_may_publish(book: Book) -> None:
     run(scenario)
 
 
-def test_what_is_published_is_what_it_was_then(book: Book) -> None:
+def test_published_event_is_a_copy_of_its_moment(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         client = Client(hub)
@@ -924,7 +926,9 @@ def test_what_is_published_is_what_it_was_then(book: Book) -> None:
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4), st.booleans()), min_size=1, max_size=8),
     st.integers(2, 12),
 )
-def test_a_slow_reader_loses_others_first_and_is_told_how_many(bursts: list[tuple[int, int, bool]], size: int) -> None:
+def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
+    bursts: list[tuple[int, int, bool]], size: int
+) -> None:
     """Each burst: so many calls and published events, while the reader takes nothing, or as it may."""
 
     async def scenario() -> None:
@@ -961,7 +965,7 @@ def test_a_slow_reader_loses_others_first_and_is_told_how_many(bursts: list[tupl
     run(scenario)
 
 
-def test_what_is_lost_while_the_journal_is_read_is_told_too(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_lost_while_the_journal_is_read_are_counted_too(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_PAGE", 100)
 
     async def scenario() -> None:
@@ -999,9 +1003,7 @@ def test_what_is_lost_while_the_journal_is_read_is_told_too(book: Book, monkeypa
     run(scenario)
 
 
-def test_a_reader_that_waits_loses_nothing_however_far_the_ring_goes(
-    book: Book, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_reader_loses_nothing_when_the_buffer_overflows(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
         monkeypatch.setattr(hub, "_page", None)  # the journal need not be read for it
@@ -1045,7 +1047,7 @@ def test_readers_do_not_wait_for_one_another(book: Book) -> None:
 
 
 @pytest.mark.parametrize("polite", [True, False])
-def test_who_does_not_read_is_cut_off(book: Book, polite: bool) -> None:
+def test_reader_that_does_not_read_is_disconnected(book: Book, polite: bool) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, stall=0.05)
         stuck = Client(hub) if polite else Client(hub, abort=lambda: None)
@@ -1063,7 +1065,7 @@ def test_who_does_not_read_is_cut_off(book: Book, polite: bool) -> None:
     run(scenario)
 
 
-def test_a_stuck_reader_whose_transport_nobody_knows_is_ended(book: Book) -> None:
+def test_stuck_reader_without_a_known_transport_is_ended(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, stall=0.05)
         stuck = Client(hub, abort=None)
@@ -1090,7 +1092,7 @@ def test_a_cancelled_connection_is_cancelled(book: Book) -> None:
     run(scenario)
 
 
-def test_who_hears_nothing_gets_a_comment_with_the_id_of_now(book: Book) -> None:
+def test_idle_reader_gets_a_comment_with_the_current_id(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, beat=0.02)
         client = Client(hub, types="safety.blocked")
@@ -1112,7 +1114,7 @@ def test_who_hears_nothing_gets_a_comment_with_the_id_of_now(book: Book) -> None
 # --- beginning and end ------------------------------------------------------------------------------------
 
 
-def test_closing_ends_every_stream_in_order(book: Book) -> None:
+def test_closing_ends_every_stream_cleanly(book: Book) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         clients = [Client(hub) for _ in range(5)]
@@ -1131,7 +1133,7 @@ def test_closing_ends_every_stream_in_order(book: Book) -> None:
     run(scenario)
 
 
-def test_closing_does_not_wait_for_who_does_not_read(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_wait_for_a_reader_that_does_not_read(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_FAREWELL", 0.05)
 
     async def scenario() -> None:
@@ -1192,7 +1194,7 @@ class Failing(MemoryStore):
         return super().entries(**asked)
 
 
-def test_a_store_that_is_away_is_followed_again_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_store_is_followed_again_once_it_returns(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         store = Failing()
         book = Book(store)
@@ -1223,7 +1225,7 @@ def test_a_store_that_is_away_is_followed_again_once_it_is_back(caplog: pytest.L
     run(scenario)
 
 
-def test_an_error_in_what_serves_all_readers_is_told_and_survived(
+def test_error_in_the_shared_task_is_reported_and_survived(
     book: Book, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -1262,7 +1264,7 @@ def item(seq: int, n: int = 0, type: str = "tool.called", size: int = 10) -> Ite
 
 
 @given(st.lists(st.lists(st.integers(1, 400), max_size=9), max_size=30), st.integers(1, 20))
-def test_the_ring_holds_the_newest_and_knows_where_it_begins(batches: list[list[int]], limit: int) -> None:
+def test_buffer_holds_the_newest_events_and_its_first_position(batches: list[list[int]], limit: int) -> None:
     ours = ReplayBuffer(limit, 3000)
     everything: list[Item] = []
     gone: list[Item] = []
@@ -1293,7 +1295,7 @@ def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: py
     assert bodies == [90, 30, 300, 20]
 
 
-def test_what_is_looked_through_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_filtered_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_buffer, "SCAN", 10)
     ours = ReplayBuffer(1000, 10**6)
     group = SubscriberGroup(Filter(frozenset({"safety.blocked"})), ours)

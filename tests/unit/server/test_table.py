@@ -37,7 +37,7 @@ def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, capl
     assert len(caplog.records) == 1, "the same failure is said once"
 
 
-def test_job_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_job_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 
     async def work() -> None:

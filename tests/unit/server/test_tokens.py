@@ -85,7 +85,7 @@ def test_a_token_is_found_by_its_secret_alone(tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-d", "a_b_", "A1" * 32])
-def test_names_that_can_be(tokens: Tokens, name: str) -> None:
+def test_valid_names_are_accepted(tokens: Tokens, name: str) -> None:
     found = tokens.find(tokens.add(name))
     assert found is not None
     assert found.name == name
@@ -111,7 +111,7 @@ def test_names_that_can_be(tokens: Tokens, name: str) -> None:
         ("expires", {"expires": float("inf")}),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place_and_changes_nothing(
+def test_invalid_token_is_refused_with_its_field_and_changes_nothing(
     tokens: Tokens, path: Path, at: str, given: dict[str, Any]
 ) -> None:
     tokens.add("taken")
@@ -272,7 +272,7 @@ def test_removed_token_ends_although_the_file_could_not_be_opened_at_first(
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_change_is_not_believed(tokens: Tokens, path: Path, clock: Clock, mode: int) -> None:
+def test_file_that_others_can_change_is_not_used(tokens: Tokens, path: Path, clock: Clock, mode: int) -> None:
     """Control: one that others can only read is."""
     secret = tokens.add("mira")
     forged = json.loads(path.read_bytes())
@@ -289,7 +289,7 @@ def test_a_file_that_others_can_change_is_not_believed(tokens: Tokens, path: Pat
     assert tokens.named("cal_evil_" + "A" * 43) == "evil"
 
 
-def test_a_command_that_died_halfway_is_in_nobodys_way(tokens: Tokens, path: Path) -> None:
+def test_killed_command_does_not_block_the_next(tokens: Tokens, path: Path) -> None:
     tokens.add("mira")
     path.with_suffix(".part").write_text("{")
     tokens.add("doug")
@@ -314,7 +314,7 @@ for place in range(20):
 """
 
 
-def test_commands_at_once_lose_nothing(path: Path) -> None:
+def test_simultaneous_commands_lose_nothing(path: Path) -> None:
     Tokens(path).add("first")
     children = [
         subprocess.Popen(
@@ -335,7 +335,7 @@ def test_commands_at_once_lose_nothing(path: Path) -> None:
     assert len(Tokens(path).list()) == 61
 
 
-def test_without_the_lock_they_would(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_simultaneous_commands_lose_tokens(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: threads, each of which reads what was there before any of them wrote."""
     both = Barrier(2)
     read = module._read
@@ -384,14 +384,14 @@ def test_no_secret_in_reprs_errors_and_logs(
     assert all(hashlib.sha256(second.encode()).hexdigest() not in text for text in texts)
 
 
-def test_what_a_wrong_secret_claims_is_repeated_only_if_there_is_such_a_token(tokens: Tokens) -> None:
+def test_name_in_a_wrong_token_is_repeated_only_if_that_token_exists(tokens: Tokens) -> None:
     tokens.add("mira")
     assert tokens.named("cal_mira_" + "A" * 43) == "mira"
     for claim in ("cal_password123_" + "A" * 43, "cal_mira_" + "A" * 42, "password", ""):
         assert tokens.named(claim) == ""
 
 
-def test_every_look_compares_as_often(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_lookup_makes_the_same_number_of_comparisons(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tokens.add("mira")
     tokens.rotate("mira", 60)
     counts: list[int] = []
@@ -418,7 +418,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def test_the_secret_stands_alone_on_standard_output(state: Path) -> None:
+def test_secret_is_alone_on_standard_output(state: Path) -> None:
     made = run(state, "token", "add", "mira-laptop", "--instance", "mira", "--namespace", "work", "--namespace", "home")
     assert made.returncode == 0, made.stderr
     assert re.fullmatch(r"cal_mira-laptop_[A-Za-z0-9_-]{43}\n", made.stdout)
@@ -465,7 +465,7 @@ def test_tokens_are_listed_rotated_and_removed(state: Path) -> None:
         (("add", "x", "--role", "approver"), 4, "only a person can have an approver's token"),
     ],
 )
-def test_what_cannot_be_done_says_why(state: Path, words: tuple[str, ...], code: int, says: str) -> None:
+def test_impossible_command_says_why(state: Path, words: tuple[str, ...], code: int, says: str) -> None:
     Tokens(state / "tokens.json").add("taken")
     said = run(state, "token", *words)
     assert (said.returncode, said.stdout) == (code, "")

@@ -40,9 +40,7 @@ def run(store: SqliteStore, scenario: Callable[[Writer], object]) -> None:
     asyncio.run(main())
 
 
-def test_a_durable_request_is_answered_after_the_sync_and_the_others_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_durable_request_waits_for_the_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(tmp_path / "gate.db")
     begun, disk = threading.Event(), threading.Event()
 
@@ -69,7 +67,9 @@ def test_a_durable_request_is_answered_after_the_sync_and_the_others_before(
     store.close()
 
 
-def test_a_sync_that_fails_is_told_to_who_waited_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sync_is_reported_to_the_requests_that_waited_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(tmp_path / "gate.db")
 
     def broken(_: int) -> None:
@@ -107,7 +107,7 @@ def test_a_step_that_raises_fails_alone(tmp_path: Path) -> None:
     store.close()
 
 
-def test_while_another_process_has_the_file_the_loop_goes_on(tmp_path: Path) -> None:
+def test_loop_keeps_running_while_another_process_holds_the_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "gate.db")
     other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None, check_same_thread=False)
     other.execute("begin immediate")
@@ -137,7 +137,7 @@ def test_no_transaction_is_longer_than_a_batch(tmp_path: Path) -> None:
     store.close()
 
 
-def test_who_went_away_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
+def test_request_cancelled_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
     with LocalGate(tmp_path) as gate:
         store = gate.store
 

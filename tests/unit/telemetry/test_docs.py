@@ -18,7 +18,7 @@ DOTTED = re.compile(r"(?:gen_ai|callosum)\.[a-z_.]+|error\.type")
 
 
 @pytest.mark.parametrize("code", BLOCKS, ids=["logging", "providers", "variables", "prometheus"])
-def test_its_code_runs(code: str, tmp_path: Path) -> None:
+def test_code_on_the_page_runs(code: str, tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -34,7 +34,7 @@ def test_its_code_runs(code: str, tmp_path: Path) -> None:
     assert re.search('execute_tool github_prs|tool.completed|github_prs"}', ran.stdout + ran.stderr) or "otlp" in code
 
 
-def test_its_tables_name_every_attribute_and_metric_and_no_other() -> None:
+def test_tables_name_exactly_the_attributes_and_metrics() -> None:
     sources = [ROOT / "callosum" / "telemetry" / f"{name}.py" for name in ("opentelemetry", "metrics")]
     nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text("utf-8")))]
     written = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
@@ -44,7 +44,7 @@ def test_its_tables_name_every_attribute_and_metric_and_no_other() -> None:
     assert len(there) > 25
 
 
-def test_its_table_names_every_metric_of_prometheus() -> None:
+def test_table_names_every_prometheus_metric() -> None:
     source = (ROOT / "callosum" / "telemetry" / "prometheus.py").read_text("utf-8")
     metrics = set(re.findall(r'"(callosum_[a-z_]+)"', source))
     named = {name.removesuffix("_total") for name in re.findall(r"^\| `(callosum_[a-z_]+)`", TEXT, re.MULTILINE)}

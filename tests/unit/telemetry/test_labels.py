@@ -74,7 +74,7 @@ def test_an_error_is_named_without_its_content(error: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("outcome", "kind"), [(Outcome.UNKNOWN, "unknown"), (Outcome.CANCELLED, "cancelled")])
-def test_the_gate_s_own_words_for_an_end_are_known(outcome: Outcome, kind: str) -> None:
+def test_known_outcomes_have_their_own_label(outcome: Outcome, kind: str) -> None:
     entry = Entry(Event.COMPLETE, "mira", seq=2_000_000, action=1_000_000, tool="act", outcome=outcome)
     (failed,) = events_of(entry)
     assert isinstance(failed, ToolFailed)

@@ -41,7 +41,7 @@ def test_an_event_is_a_line_with_its_payload(corpus: Corpus, caplog: pytest.LogC
     assert (record.event, record.instance, record.namespace) == ("tool.completed", "mira", "work")  # type: ignore[attr-defined]
 
 
-def test_hostile_text_is_one_line_that_is_json_all_the_same(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+def test_hostile_text_is_one_valid_json_line(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mine")
     told = Logs(corpus, logging.getLogger("mine"))
     text = "a\nINFO:root:forged\x1b[2J\u2028\u202e\U000e0041 ünal"
@@ -72,5 +72,5 @@ def test_disabled_levels_are_not_formatted(
     assert caplog.messages == []
 
 
-def test_only_events_that_there_are_have_levels() -> None:
+def test_only_existing_events_have_levels() -> None:
     assert set(logs._LEVELS) <= set(CATALOGUE)

@@ -186,7 +186,7 @@ def test_a_call_that_failed_has_its_type_of_error(seen: Seen) -> None:
     assert seen.metric("gen_ai.client.operation.duration")[0][1]["error.type"] == "TimeoutError"
 
 
-def test_a_call_that_is_not_let_through_is_no_error_and_no_execution(seen: Seen) -> None:
+def test_refused_call_is_no_error_and_no_execution(seen: Seen) -> None:
     called, _ = call()
     seen.emit(called, SafetyBlocked("send_email", 'mira is at "alice"', at=AT, id=ID, **FACTS))
     span = seen.span()
@@ -199,7 +199,7 @@ def test_a_call_that_is_not_let_through_is_no_error_and_no_execution(seen: Seen)
     assert seen.metric("callosum.decisions") == [(1, {"callosum.decision": "blocked"})]
 
 
-def test_content_is_left_out_unless_it_is_asked_for(make: Callable[..., Seen]) -> None:
+def test_content_is_omitted_by_default(make: Callable[..., Seen]) -> None:
     plain, full = make(), make(content=True)
     for seen in (plain, full):
         secret = "ghp_" + "a1B2" * 9
@@ -366,7 +366,7 @@ def test_a_run_is_the_parent_of_its_attempts(seen: Seen) -> None:
     assert run.status.status_code is StatusCode.UNSET
 
 
-def test_the_last_attempt_belongs_to_its_run_though_it_is_told_after_the_run(seen: Seen) -> None:
+def test_last_attempt_belongs_to_its_run_even_if_reported_after_it(seen: Seen) -> None:
     seen.emit(
         TaskCreated("t-1", "send_email", at=AT, **FACTS),
         TaskStarted("t-1", 1, at=AT, **FACTS),
@@ -398,7 +398,9 @@ def test_the_same_run_again_is_another_span(seen: Seen) -> None:
         (None, "unfinished", StatusCode.UNSET, None),
     ],
 )
-def test_how_a_run_ends(seen: Seen, end: Any, outcome: str, status: StatusCode, error: str | None) -> None:
+def test_run_span_has_the_outcome_of_the_run(
+    seen: Seen, end: Any, outcome: str, status: StatusCode, error: str | None
+) -> None:
     seen.emit(TaskCreated("t", "look", at=AT, **FACTS))
     assert seen.spans() == []
     if end is None:
@@ -415,7 +417,7 @@ def test_how_a_run_ends(seen: Seen, end: Any, outcome: str, status: StatusCode, 
 # --- models, health -------------------------------------------------------------------------------------
 
 
-def test_tokens_and_errors_of_models(seen: Seen) -> None:
+def test_tokens_and_errors_of_models_are_measured(seen: Seen) -> None:
     seen.emit(
         LlmResponse("anthropic", "claude-sonnet-4", 342),
         LlmResponse("Bedrock", "claude-sonnet-4", 8),
@@ -500,7 +502,7 @@ def test_names_that_cannot_be_encoded_are_harmless(seen: Seen) -> None:
         assert all(value.isprintable() for value in attributes.values())
 
 
-def test_threads_that_call_at_once_mix_nothing_up(seen: Seen) -> None:
+def test_calls_of_several_threads_stay_separate(seen: Seen) -> None:
     start = threading.Barrier(4)
 
     def work(first: int) -> None:

@@ -61,7 +61,7 @@ def seen() -> Iterator[Seen]:
     one.corpus.close()
 
 
-def test_calls(seen: Seen) -> None:
+def test_calls_are_counted(seen: Seen) -> None:
     seen.emit(
         ToolCalled("look", {}),
         SafetyAllowed("look", "safe"),
@@ -82,7 +82,7 @@ def test_calls(seen: Seen) -> None:
     assert seen.of("callosum_tool_failures_total") == {("TimeoutError", "look"): 1, ("unknown", "save"): 1}
 
 
-def test_decisions(seen: Seen) -> None:
+def test_decisions_are_counted(seen: Seen) -> None:
     seen.emit(
         SafetyAllowed("a", "critical"),
         SafetyAllowed("b", "critical"),
@@ -95,21 +95,21 @@ def test_decisions(seen: Seen) -> None:
     }  # fmt: skip
 
 
-def test_models(seen: Seen) -> None:
+def test_model_events_are_counted(seen: Seen) -> None:
     seen.emit(LlmResponse("anthropic", "sonnet", 300), LlmResponse("anthropic", "sonnet", 42))
     seen.emit(LlmError("openai", "overloaded", True), LlmError("openai", "overloaded", False))
     assert seen.of("callosum_llm_tokens_total") == {("sonnet", "anthropic"): 342}
     assert seen.of("callosum_llm_errors_total") == {("openai", "true"): 1, ("openai", "false"): 1}
 
 
-def test_health(seen: Seen) -> None:
+def test_health_problems_and_values_are_exported(seen: Seen) -> None:
     seen.emit(HealthWarning("disk", 91, 90), HealthWarning("disk", 95, 90), HealthCritical("disk", 99, 98))
     seen.emit(HealthOk({"disk_free_bytes": 10**12, "host": "fine"}), HealthOk({"disk_free_bytes": 5}))
     assert seen.of("callosum_health_problems_total") == {("warning", "disk"): 2, ("critical", "disk"): 1}
     assert seen.of("callosum_health_value") == {("disk_free_bytes",): 5}
 
 
-def test_there_are_few_series_and_no_name_breaks_the_text(seen: Seen) -> None:
+def test_number_of_series_is_bounded_and_no_name_breaks_the_text(seen: Seen) -> None:
     seen.emit(ToolCompleted('bad"} 1\nx\ud800\\', duration=1.0))
     for number in range(300):
         seen.emit(ToolCompleted(f"tool-{number}", duration=1.0))
@@ -121,7 +121,7 @@ def test_there_are_few_series_and_no_name_breaks_the_text(seen: Seen) -> None:
     assert counts[("bad'} 1 x\\",)] == 1
 
 
-def test_one_process_counts_without_a_registry_of_its_own() -> None:
+def test_default_registry_is_used_without_one() -> None:
     from prometheus_client import REGISTRY  # noqa: PLC0415 - what is used when none is given
 
     corpus = Corpus()
@@ -160,7 +160,7 @@ def test_after_close_nothing_is_counted(seen: Seen) -> None:
     assert seen.corpus.handlers(ToolCompleted) == 0
 
 
-def test_it_coexists_with_the_server_s_metrics() -> None:
+def test_metrics_coexist_with_those_of_the_server() -> None:
     """Both use one registry, as ``GET /metrics`` shows them: no name is used twice."""
     metrics = Metrics(dict)
     corpus = Corpus()
