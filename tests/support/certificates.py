@@ -1,4 +1,4 @@
-"""A certificate for this machine's loopback names, which nobody vouches for but who is given it."""
+"""A self-signed certificate for the loopback names of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def certificate_in(folder: Path) -> tuple[Path, Path]:
-    """Makes one; the paths of the certificate and of its key."""
+    """Create a certificate and its key; return the paths of both."""
     folder.mkdir(parents=True, exist_ok=True)
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"

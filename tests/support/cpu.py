@@ -1,4 +1,4 @@
-"""Bounds on processor time that hold on a slow machine too: the machine is timed with them."""
+"""Bounds on processor time that hold on slow machines too, because the machine is timed first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUND_TAKES: Final = 0.008
 
 
 def slowness() -> float:
-    """How many times slower this machine is just now than the one where the bounds were set; at least 1."""
+    """Return how many times slower this machine is than the one on which the bounds were set; at least 1."""
     began, total = time.thread_time(), 0
     for step in range(_ROUND):
         total += step * step
@@ -23,10 +23,10 @@ def slowness() -> float:
 
 @contextmanager
 def cpu_within(seconds: float) -> Iterator[None]:
-    """Fails where the block takes this thread more processor time than ``seconds``, on a machine of usual speed.
+    """Fail if the block takes this thread more than ``seconds`` of processor time, on a machine of usual speed.
 
-    What lived before is kept out of garbage collection meanwhile: after thousands of tests one look through all of that
-    takes half a second, and it falls to whoever allocates next.
+    Older objects are exempt from garbage collection during the block: after thousands of tests, one full collection
+    takes half a second, and the next allocation would pay for it.
     """
     before = slowness()
     gc.freeze()

@@ -1,8 +1,7 @@
 """A session's process that kills itself at a chosen statement of its work with the store.
 
-Every statement that SQLite runs is a point, before and after it; so are the instructions inside a
-statement. The process tells through a pipe what it was answered, so that what was acknowledged is
-known when it is gone.
+Every statement that SQLite runs is a point, before and after it; so are the instructions inside a statement. The
+process sends each answer it gets through a pipe, so that the acknowledged decisions are known after its death.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STEP = 10
 
 
 class Fuse:
-    """Counts points while it is lit, and kills this process at one of them."""
+    """Counts points while it is active and kills this process at one of them."""
 
     def __init__(self, when: When, at: int) -> None:
         self.when = when
@@ -61,7 +60,7 @@ class FusedConnection(sqlite3.Connection):
 
 
 def work(folder: str, phase: Phase, when: When, at: int, told: Any) -> None:
-    """A session: one call before, then one that is intercepted, runs and is reported."""
+    """Run a session: one call first, then one that is intercepted, run and reported."""
     fuse = Fuse(when, at)
     connect = sqlite3.connect
 
@@ -92,7 +91,7 @@ def work(folder: str, phase: Phase, when: When, at: int, told: Any) -> None:
 
 
 def crash(folder: Path, phase: Phase, when: When = "before", at: int = 0) -> tuple[dict[str, int], int]:
-    """Runs the session until its point; returns what it was told, and how it ended."""
+    """Run the session until its point; return the answers it got and how it ended."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.racing", __name__])
     mine, theirs = context.Pipe(duplex=False)

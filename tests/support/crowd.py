@@ -1,6 +1,6 @@
 """Very many calls that wait for one key, each a long poll on a connection of its own.
 
-``python -m tests.support.crowd 10000`` starts a server over a file in memory and prints what it saw.
+``python -m tests.support.crowd 10000`` starts a server with its store in memory and prints the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY = "/crowd"
 
 
 class Seen(NamedTuple):
-    """In which order they came in, who was not let in, and how many seconds arriving and leaving took."""
+    """The order in which calls were let in, the calls that were not, and the seconds that arriving and leaving took."""
 
     order: list[int]
     others: dict[int, str]
@@ -54,7 +54,7 @@ class _Connection:
 
 
 async def wait_in_line(place: tuple[str, int], count: int) -> Seen:
-    """A lock is held until all have come; each that is let in ends its call at once."""
+    """Hold a lock until all calls have arrived; each call that is let in ends at once."""
     control = await _Connection.to(place)
     control.send("POST", "/lock", {"instance": "holder", "contextKey": f"file:{KEY}", "tier": 4})
     assert (await control.answer())["acquired"]
@@ -77,7 +77,7 @@ async def wait_in_line(place: tuple[str, int], count: int) -> Seen:
         connection = await _Connection.to(place)
         call = {"instance": f"s{number}", "tool": "now4", "params": {"on": KEY}, "callId": f"c{number}", "wait": 60}
         connection.send("POST", "/intercept", call)
-        control.send("GET", "/nothing")  # once this is answered, the server has read the other
+        control.send("GET", "/nothing")  # once this is answered, the server has read the other request
         await control.answer()
         tasks.append(asyncio.ensure_future(one(number, connection)))
     arrived = time.monotonic()
@@ -89,7 +89,7 @@ async def wait_in_line(place: tuple[str, int], count: int) -> Seen:
 
 
 def crowd(folder: Path, count: int, store: str = "") -> Seen:
-    """Has so many wait at one server."""
+    """Make ``count`` calls wait at one server."""
     with fleet(folder, store, count=1) as one:
         (server,) = one.servers
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -98,7 +98,7 @@ def crowd(folder: Path, count: int, store: str = "") -> Seen:
 
 
 def main(count: int) -> None:
-    """Prints what was seen."""
+    """Print the result."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         seen = crowd(Path(folder), count)
     print(f"{len(seen.order)} of {count} let in, in order: {seen.order == sorted(seen.order)}")

@@ -1,4 +1,4 @@
-"""Several servers on one store, behind a plain balancer that knows nothing of HTTP."""
+"""Several servers on one store, behind a plain balancer that does not read HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.world import RULES
 
 
 class Balancer:
-    """Hands each connection to the next server that takes it. ``order`` is which server had how many."""
+    """Passes each connection to the next server that accepts it. ``order`` holds the server of each connection."""
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
         self._places = list(places)
@@ -68,7 +68,7 @@ class Balancer:
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction of a connection, with its end."""
+    """Copy one direction of a connection, including its end."""
     try:
         while data := await reader.read(65_536):
             writer.write(data)
@@ -81,7 +81,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 class Fleet:
-    """The servers, and the balancer before them. ``rules`` are those of ``tests.support.world``."""
+    """The servers and the balancer in front of them. ``rules`` are those of ``tests.support.world``."""
 
     def __init__(self, servers: list[Server], balancer: Balancer) -> None:
         self.servers = servers
@@ -89,7 +89,7 @@ class Fleet:
         self.url = balancer.url
 
     def looks(self, server: Server) -> int:
-        """How often a server has asked its store so far."""
+        """Return how often a server has read from its store so far."""
         return int(self.metric(server, "callosum_requests"))
 
     def metric(self, server: Server, name: str) -> float:
@@ -101,19 +101,19 @@ class Fleet:
         return server.post("/intercept", body, timeout=70)
 
     def waiting(self, count: int, key: str) -> None:
-        """Returns once so many calls stand in line for a key."""
+        """Return once ``count`` calls are queued for a key."""
         until(lambda: len(self.line(self.servers[-1], key)) == count)
 
     def line(self, server: Server, key: str) -> list[str]:
-        """Who stands in line for a key, as a server sees it."""
+        """Return the sessions queued for a key, as a server shows them."""
         return [waiter["instance"] for waiter in server.get(f"/status?contextKey={key}").get("waiting", ())]
 
 
 @contextmanager
 def fleet(folder: Path, store: str, *options: str, count: int = 2, rules: str | None = RULES) -> Iterator[Fleet]:
-    """Servers with states of their own on one ``store``; without one they share a file, as on one machine.
+    """Run servers with state folders of their own on one ``store``; without one they share a file, as on one machine.
 
-    Without ``rules`` they have those that ship.
+    Without ``rules`` they use the shipped rules.
     """
     environ = {}
     if rules is not None:
@@ -135,7 +135,7 @@ def fleet(folder: Path, store: str, *options: str, count: int = 2, rules: str | 
 
 
 class Late:
-    """Something that is waited for in a thread of its own."""
+    """The pending result of a function that runs in a thread of its own."""
 
     def __init__(self, run: Callable[[], Any]) -> None:
         self._run = run

@@ -1,12 +1,12 @@
-"""Starts Python programs of the package without each of them importing it anew.
+"""Start Python programs of the package without each of them importing it again.
 
-Most of the processor time of a short command goes into imports. ``Popen`` and ``run`` here are those of ``subprocess``
-but for one thing: where the program is ``python -m module`` or ``python -c text``, a fork server that has imported the
-package forks the process, which then becomes what was asked for: with its own arguments, environment, folder and open
-files, and as a child of who asked. What differs is that nothing is imported for the first time, so a program that
-does not import what it needs is found only by tests that start it with ``subprocess``.
+Most of the processor time of a short command goes into imports. ``Popen`` and ``run`` here work like those of
+``subprocess`` with one difference: for ``python -m module`` or ``python -c text``, a fork server that has imported the
+package forks the process. The fork then takes over its own arguments, environment, folder and open files, and becomes a
+child of the caller. Because nothing is imported for the first time, only tests that use ``subprocess`` find a program
+that does not import what it needs.
 
-Anything else, and anything on a system that does not know subreapers, is started as ``subprocess`` does it.
+Any other program is started by ``subprocess``, and so is every program on a system without subreapers.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ _TURN: Final = threading.Lock()
 
 
 class Popen(subprocess.Popen[Any]):
-    """A process that is forked off where that can be."""
+    """A process that is forked if possible."""
 
     def _execute_child(self, *asked: Any) -> None:
-        """What ``subprocess`` calls for the start itself, with the pipes made."""
+        """Start the process; ``subprocess`` calls this with its pipes already created."""
         start = super()._execute_child  # type: ignore[misc]
         wanted = inspect.signature(start).bind(*asked).arguments
         args = [str(word) for word in wanted["args"]]
         given = os.environ if wanted["env"] is None else wanted["env"]
         plain = all(wanted[name] == value for name, value in _PLAIN.items())
-        if not _forks(args) or not plain or "LD_PRELOAD" in given:  # a library is loaded by a real start alone
+        if not _forks(args) or not plain or "LD_PRELOAD" in given:  # a library is preloaded only by a real start
             start(*asked)
             return
         files = [("p2cread", 0), ("c2pwrite", 1), ("errwrite", 2)]
@@ -115,7 +115,7 @@ def run(
     check: bool = False,
     **more: Any,
 ) -> subprocess.CompletedProcess[Any]:
-    """As ``subprocess.run``."""
+    """Run a program like ``subprocess.run``."""
     if input is not None:
         more["stdin"] = subprocess.PIPE
     if capture_output:
@@ -133,7 +133,10 @@ def run(
 
 
 def alike(environ: Mapping[str, str]) -> dict[str, str]:
-    """These variables, but those that are read at the start as all programs of the tests have them: one fork server does."""
+    """Return the variables, with those that are read at the start set as in all programs of the tests.
+
+    So one fork server serves them all.
+    """
     return {name: value for name, value in environ.items() if not name.startswith(_READ_AT_START)} | _ALIKE
 
 
@@ -169,12 +172,12 @@ class _Server:
             )
 
     def close(self) -> None:
-        """Ends it; what it has forked lives on."""
+        """End the server; its forks keep running."""
         self._channel.close()
         self._process.wait()
 
     def fork(self, order: Mapping[str, Any], files: Sequence[int]) -> int:
-        """Has a process made; its pid."""
+        """Have a process forked; return its pid."""
         text = json.dumps(order).encode()
         self._prctl(_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -206,8 +209,11 @@ def _exactly(channel: socket.socket, count: int) -> bytes:
 
 
 def _serve(channel: socket.socket) -> dict[str, Any] | None:
-    """Forks a process a request. Returns in each of them, with what was asked for, and in the server at its end."""
-    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for those who were asked for
+    """Fork one process for each request.
+
+    Return in each fork with the request, and in the server at its end.
+    """
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the signal is meant for the forks
     while True:
         head, files, _, _ = socket.recv_fds(channel, 8, 253)
         if not head:
@@ -227,13 +233,19 @@ def _serve(channel: socket.socket) -> dict[str, Any] | None:
             return {**order, "files": files}
         os.waitpid(between, 0)
         number = os.read(told, 8)
-        for file in (*files, told, tell, go, let_go):  # with the last it begins, for its parent is now who asked
+        for file in (
+            *files,
+            told,
+            tell,
+            go,
+            let_go,
+        ):  # the fork starts once this is closed, because its parent is then the caller
             os.close(file)
         channel.sendall(number)
 
 
 def _become(order: Mapping[str, Any]) -> None:
-    """Makes this process what it would be had it been started."""
+    """Turn this process into the one that a real start would have made."""
     files = [fcntl.fcntl(file, fcntl.F_DUPFD, _ABOVE) for file in order["files"]]
     os.closerange(0, _ABOVE)
     for file, number in zip(files, order["numbers"], strict=True):
@@ -253,7 +265,7 @@ def _become(order: Mapping[str, Any]) -> None:
 
 
 def _stream(number: int, mode: str, like: Any) -> io.TextIOWrapper:
-    """One of the three streams, as Python makes them."""
+    """Open one of the three standard streams as Python does."""
     buffer = open(number, mode, buffering=0 if like.write_through else -1, closefd=False)  # noqa: SIM115
     raw: Any = getattr(buffer, "raw", buffer)
     raw.name = like.name
@@ -264,7 +276,7 @@ def _stream(number: int, mode: str, like: Any) -> io.TextIOWrapper:
 
 
 def execute(args: Sequence[str]) -> None:
-    """Does in this process what ``python`` does with such arguments."""
+    """Do in this process what ``python`` does with these arguments."""
     kind, what, *words = args
     if kind == "-m":
         sys.path[0] = str(Path.cwd())
@@ -278,9 +290,9 @@ def execute(args: Sequence[str]) -> None:
 
 
 def _end(code: Any) -> None:
-    """Ends this process as Python does, but does not take apart what was imported, which takes longer than most commands.
+    """End this process as Python does, but skip the teardown of modules, which takes longer than most commands.
 
-    Where there is something to say of the end, Python itself does it.
+    If there is something to report at the end, Python itself does it.
     """
     if code is None or isinstance(code, int):
         threading._shutdown()  # type: ignore[attr-defined]
@@ -299,7 +311,7 @@ _LEFT_OUT: Final = frozenset(("callosum.adapters", "callosum.testing"))
 def _modules(package: types.ModuleType) -> Iterator[str]:
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if module.name not in _LEFT_OUT and not module.name.endswith("__main__"):
-            with suppress(ImportError, ConfigError):  # what it needs is optional, and not in this environment
+            with suppress(ImportError, ConfigError):  # its dependency is optional and missing in this environment
                 imported = importlib.import_module(module.name)
                 yield module.name
                 if module.ispkg:
@@ -307,11 +319,11 @@ def _modules(package: types.ModuleType) -> Iterator[str]:
 
 
 def main() -> None:
-    """The fork server, and whatever is forked off."""
+    """Run the fork server, and in each fork the requested program."""
     for name in (*_modules(callosum), "rich.markdown", "typer.rich_utils"):
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # so that looking for garbage copies none of the memory they share
+    gc.freeze()  # so that a garbage collection copies none of the shared memory
     order = _serve(socket.socket(fileno=int(sys.argv[1])))
     if order is not None:
         _become(order)

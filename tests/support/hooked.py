@@ -1,4 +1,4 @@
-"""A host's hook events on their way through the real dispatcher, over a real gate that keeps all in memory."""
+"""Hook events of hosts that pass through the real dispatcher and a real gate with its store in memory."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Hooked:
         )
 
     def send(self, adapter: HookAdapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
-        """What the hook prints."""
+        """Return what the hook prints."""
         return self.drive(self.dispatcher.handle(adapter, payload, HostIdentity(adapter.name), host))
 
     def drive(self, effects: Effects[T]) -> T:
-        """Run an operation to its end as the server does: what the store says no with is raised inside of it."""
+        """Run an operation to its end as the server does; errors of the store are raised inside it."""
         try:
             need = effects.send(None)
             while True:
@@ -72,7 +72,7 @@ class Hooked:
             effects.close()
 
     def journal(self, event: str = "") -> list[Mapping[str, Any]]:
-        """What was journalled, oldest first: ``event``, ``session``, ``tool``, ``outcome``, ``keys``, ``body``."""
+        """Return the journal, oldest first: ``event``, ``session``, ``tool``, ``outcome``, ``keys``, ``body``."""
         found = [
             {
                 "event": str(entry.event),
@@ -87,7 +87,7 @@ class Hooked:
         return [entry for entry in found if event in ("", entry["event"])]
 
     def outcomes(self) -> list[tuple[str, str]]:
-        """Of each report: who, and what became of it."""
+        """Return the session and the outcome of each report."""
         return [(entry["session"], entry["outcome"]) for entry in self.journal("complete")]
 
     def _brief(self, told: BriefRequested) -> Brief:
@@ -96,7 +96,7 @@ class Hooked:
 
 @contextmanager
 def hooked(state: Path, *, spools: bool = False) -> Iterator[Hooked]:
-    """A fresh gate; what only a rule can bring about comes of the tool ``bank_transfer``, about which a person is asked."""
+    """Return a fresh gate. Its rules ask a person about the tool ``bank_transfer``."""
     clock = ManualClock()
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "bank_transfer", "tier": 3, "verdict": "ask"}]}))
@@ -105,6 +105,6 @@ def hooked(state: Path, *, spools: bool = False) -> Iterator[Hooked]:
 
 
 def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> HookAnswer:
-    """What there is to say where the gate has decided so."""
+    """Return the output of the hook for a decision of the gate."""
     decision = Decision(verdict.proceed, 3, None, 1, verdict, (), "mail", warning=sentence or None)
     return HookAnswer(decision, inform=sentence if verdict is Verdict.WARN else "")

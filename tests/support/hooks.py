@@ -1,4 +1,4 @@
-"""The hook of a host with command hooks, as the installer writes it: the native client, and the script."""
+"""The hook of a host with command hooks as the installer writes it: the native client and the script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS: Final = ("native", "script") if client_path() else ("script",)
 
 
 def written(state: Path, kind: str = KINDS[0], **settings: Any) -> Path:
-    """Writes the hook of a state folder, and returns its path."""
+    """Write the hook of a state folder and return its path."""
     hook = hook_of(Settings(state=state, hook=kind, **settings))  # type: ignore[arg-type]
     assert hook.native == (kind == "native")
     write_hook(hook)
@@ -23,12 +23,12 @@ def written(state: Path, kind: str = KINDS[0], **settings: Any) -> Path:
 
 
 def installed(state: Path) -> Path:
-    """The hook that `callosum install` has written."""
+    """Return the hook that `callosum install` has written."""
     return hook_of(Settings(state=state)).path
 
 
 def edit(hook: Path, old: str, new: str) -> None:
-    """Has the hook use another name than the one that was recorded."""
+    """Make the hook use another name than the recorded one."""
     beside = hook.with_name(hook.name + CONFIGURATION)
     path = beside if beside.exists() else hook
     text = path.read_text()

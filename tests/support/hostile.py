@@ -1,4 +1,4 @@
-"""Requests that are made to cost as much as the wire's limits allow."""
+"""Requests that cost as much as the limits of the wire allow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TEXTS: Final[dict[str, str]] = {
 
 
 def filled(piece: str, length: int = FULL) -> str:
-    """Return a text of about so many bytes as JSON."""
+    """Return about ``size`` bytes of JSON."""
     return piece * (length // len(json.dumps(piece)[1:-1].encode()))
 
 
@@ -66,7 +66,7 @@ def listed(value: bytes, length: int = FULL) -> bytes:
 
 
 def named(length: int = FULL) -> bytes:
-    """Return an object of very many names."""
+    """Return an object with very many names."""
     return b"{%b}" % b",".join(b'"name%x":1' % number for number in range(length // 13))
 
 

@@ -1,7 +1,7 @@
-"""Sessions that work through a server as fast as it answers, each on a connection of its own that is kept.
+"""Sessions that work through a server as fast as it answers, each on a kept connection of its own.
 
-Every call has a number of its own in its params (``n``), so that the journal tells afterwards which calls it
-has, whatever the client was told.
+The params of every call hold a unique number (``n``), so that the journal shows which calls it has, whatever the client
+was answered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """A connection that is kept, and made anew once it broke. ``to`` says where the server is now."""
+    """A kept connection that is opened again after an error. ``to`` returns the current address of the server."""
 
     def __init__(self, to: Callable[[], tuple[str, int]], timeout: float = 30) -> None:
         self._to, self._timeout = to, timeout
@@ -43,7 +43,7 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Reply:
-        """Raises one of ``LOST`` if there is no whole answer."""
+        """Send one request. Raises one of ``LOST`` if no complete response arrives."""
         if self._kept is None:
             self._kept = http.client.HTTPConnection(*self._to(), timeout=self._timeout)
             self._kept.connect()
@@ -69,9 +69,9 @@ class Request(NamedTuple):
 
 
 class Session:
-    """One session: intercepts a call, and reports it if it was let through.
+    """One session: intercepts a call and reports it if it was allowed.
 
-    ``answered`` is every answer with what was asked; ``pending`` what was asked last and not answered.
+    ``answered`` holds every response with its request; ``pending`` is the last request without a response.
     """
 
     def __init__(self, name: str, load: Load) -> None:
@@ -84,7 +84,7 @@ class Session:
         self._next: Request | None = None
 
     def run(self) -> None:
-        """Until the load is stopped and nothing is left open, or the server is gone."""
+        """Work until the load is stopped and no call is open, or until the server is gone."""
         with Connection(lambda: self._load.server.place) as connection:
             while self._next or not self._load.stopped.is_set():
                 request = self.pending or self._next or self._call()
@@ -125,7 +125,7 @@ class Session:
 
 
 class Load:
-    """Some sessions on one server, which may be another one each time they are started."""
+    """Sessions on one server, which may be another one each time they are started."""
 
     def __init__(self, sessions: int, *, call_ids: bool = True) -> None:
         self.server: Server
@@ -140,7 +140,7 @@ class Load:
         self._threads: list[threading.Thread] = []
 
     def start(self, server: Server) -> None:
-        """Goes on where the sessions were."""
+        """Continue where the sessions stopped."""
         self.server = server
         self.stopped.clear()
         self._count = 0
@@ -154,18 +154,18 @@ class Load:
             self._told.notify_all()
 
     def after(self, answers: int, seconds: float = 30) -> None:
-        """Returns once so many answers came since the start."""
+        """Return once ``count`` responses have arrived since the start."""
         with self._told:
             assert self._told.wait_for(lambda: self._count >= answers, seconds), f"only {self._count} answers came"
 
     def join(self, seconds: float = 30) -> None:
-        """Returns once every session has ended by itself."""
+        """Return once every session has ended."""
         for thread in self._threads:
             thread.join(seconds)
             assert not thread.is_alive(), "a session hangs"
 
     def finish(self) -> None:
-        """Lets the sessions end what they have begun and returns."""
+        """Let the sessions finish their open calls and return."""
         self.stopped.set()
         self.join()
 
@@ -188,7 +188,7 @@ class Load:
 
 
 def journal(server: Server, cursor: str = "", **filters: str) -> tuple[list[dict[str, Any]], str]:
-    """All of the journal after the cursor, page by page, and the cursor behind it."""
+    """Return all of the journal after the cursor, page by page, and the cursor at its end."""
     found: list[dict[str, Any]] = []
     more = "".join(f"&{name}={value}" for name, value in filters.items())
     while True:
@@ -200,7 +200,7 @@ def journal(server: Server, cursor: str = "", **filters: str) -> tuple[list[dict
 
 
 class Record:
-    """The journal as the servers showed it, one after the other, from one cursor on."""
+    """The journal as successive servers showed it, from one cursor on."""
 
     def __init__(self) -> None:
         self.entries: dict[int, dict[str, Any]] = {}
@@ -216,12 +216,12 @@ class Record:
                 self.ended.add(entry["action"])
 
     def let_in_twice(self) -> list[str]:
-        """The calls that were opened more than once, whatever their sessions were told."""
+        """Return the calls that were opened more than once."""
         count = Counter(entry["body"]["params"]["n"] for entry in self.entries.values() if opened(entry))
         return [n for n, times in count.items() if times > 1]
 
     def held_twice(self) -> list[tuple[int, int]]:
-        """The actions of tier 4 that began while another one on the key had not ended."""
+        """Return the actions of tier 4 that began while another one on the key was open."""
         found = []
         holders: dict[str, int] = {}
         for entry in self.entries.values():
@@ -240,7 +240,7 @@ def opened(entry: dict[str, Any]) -> bool:
 
 
 def assert_all_there(answers: Iterable[tuple[Request, Reply]], record: Record) -> None:
-    """Every decision that was acknowledged, whatever its tier and whether it said yes or no, and every report."""
+    """Check that the journal has every acknowledged decision, whatever its tier and verdict, and every report."""
     for request, reply in answers:
         if request.path == "/intercept":
             entry = record.entries[reply.body["id"]]
@@ -252,7 +252,7 @@ def assert_all_there(answers: Iterable[tuple[Request, Reply]], record: Record) -
 
 
 def all_at_once(parties: Sequence[Callable[[], None]], seconds: float = 60) -> None:
-    """Runs each in a thread of its own; the first error of any is raised."""
+    """Run each function in a thread of its own; raise the first error of any."""
     errors: list[BaseException] = []
 
     def run(party: Callable[[], None]) -> None:
@@ -272,7 +272,7 @@ def all_at_once(parties: Sequence[Callable[[], None]], seconds: float = 60) -> N
 
 
 def close_hard(connection: socket.socket) -> None:
-    """Ends a connection as a client does that dies."""
+    """Close a connection as a killed client does."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

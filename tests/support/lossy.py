@@ -1,4 +1,4 @@
-"""A proxy on the loopback that can lose one answer: the server has done what was asked, and the client never hears of it."""
+"""A loopback proxy that can lose one response: the server has done the work and the client never gets the result."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Self
 
 
 class Lossy:
-    """Listens on ``port`` in front of a server's port. ``lose(text)``: the next answer to a request with this text in it.
+    """Listens on ``port`` in front of a server's port.
 
-    ``lost`` counts the answers that were lost; the client's connection is closed instead.
+    ``lose(text)``: lose the response to the next request that contains this text. ``lost`` counts the lost responses;
+    the connection of the client is closed instead.
     """
 
     def __init__(self, port: int) -> None:
@@ -35,7 +36,7 @@ class Lossy:
             one.close()
 
     def lose(self, text: bytes, then: Callable[[], object] = int) -> None:
-        """Loses the answer to the next request that contains ``text``; does ``then`` before the client can know."""
+        """Lose the response to the next request that contains ``text``; run ``then`` before the client can notice."""
         self._then = then
         self._text = text
 

@@ -1,6 +1,6 @@
-"""A server of MCP over HTTP, made with the official SDK: ``python mcphttp.py [sse]`` prints its port.
+"""An MCP server over HTTP, made with the official SDK: ``python mcphttp.py [sse]`` prints its port.
 
-It speaks Streamable HTTP at ``/mcp``, or with ``sse`` the transport of 2024 at ``/sse``.
+It serves Streamable HTTP at ``/mcp``, or with ``sse`` the transport of 2024 at ``/sse``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server of MCP over stdio, made with the official SDK, whose tools may ask the client for input."""
+"""An MCP server over stdio, made with the official SDK, whose tools may ask the client for input."""
 
 from __future__ import annotations
 

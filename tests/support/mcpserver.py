@@ -1,6 +1,6 @@
-"""A small server of MCP for the tests: it keeps every line that came, and does what its tools say.
+"""A small MCP server for the tests: it records every line it reads and does what its tools say.
 
-``python mcpserver.py LOG``: LOG gets every line as it came, and is the proof of what the server saw.
+``python mcpserver.py LOG``: LOG gets every line unchanged and proves what the server received.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOOLS = [
 ]
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore them
+    signal.signal(number, signal.SIG_DFL)  # the process that runs the tests may ignore them
 
 out = sys.stdout.buffer
 

@@ -1,4 +1,4 @@
-"""The wrap as a client of MCP sees it: a child with pipes, its server's log beside."""
+"""The wrap as an MCP client sees it: a child with pipes, and the log of its server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ META = {
 
 
 class Wrapped:
-    """A client's end. ``modern``: it speaks as clients do from 2026 on, without a handshake."""
+    """The client's end. ``modern``: it uses the protocol of 2026, without a handshake."""
 
     def __init__(
         self, command: tuple[str, ...], environ: dict[str, str], log: Path | None = None, *, modern: bool = False
@@ -56,7 +56,7 @@ class Wrapped:
             left = left[self.to.write(left) :]
 
     def send(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
-        """Sends a request and returns its id."""
+        """Send a request and return its id."""
         if id is None:
             self._number += 1
             id = self._number
@@ -68,7 +68,7 @@ class Wrapped:
         self.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n")
 
     def line(self) -> bytes:
-        """The next line, as it came; ``b""`` at the end."""
+        """Return the next line unchanged; ``b""`` at the end."""
         while b"\n" not in self._rest:
             assert select.select([self.back], [], [], LIMIT)[0], "nothing came"
             more = os.read(self.back.fileno(), 1 << 20)
@@ -79,7 +79,7 @@ class Wrapped:
         return line + b"\n"
 
     def answer(self, id: Any) -> Any:
-        """The answer to a request; what comes before it is kept in ``kept``."""
+        """Return the response to a request; messages that come before it are kept in ``kept``."""
         for found in self.kept:
             if isinstance(found, dict) and found.get("id") == id and "method" not in found:
                 self.kept.remove(found)
@@ -97,7 +97,7 @@ class Wrapped:
         return found.get("result", found)
 
     def call(self, tool: str, arguments: dict[str, Any] | None = None, meta: Mapping[str, Any] | None = None) -> Any:
-        """The result of a tool."""
+        """Return the result of a tool."""
         return self.ask("tools/call", self.params(tool, arguments, meta))
 
     def params(
@@ -107,16 +107,16 @@ class Wrapped:
         return {"name": tool, "arguments": arguments or {}, **({"_meta": said} if said else {})}
 
     def seen(self) -> list[Any]:
-        """The messages that the server got."""
+        """Return the messages that the server got."""
         assert self.log is not None
         return [json.loads(line) for line in self.log.read_bytes().splitlines() if line.strip()]
 
     def calls(self) -> list[Any]:
-        """The calls that the server got."""
+        """Return the calls that the server got."""
         return [one for one in self.seen() if isinstance(one, dict) and one.get("method") == "tools/call"]
 
     def end(self) -> int:
-        """Closes the input and returns the exit code."""
+        """Close the input and return the exit code."""
         self.to.close()
         while self.line():
             pass
@@ -131,7 +131,7 @@ class Wrapped:
 
 
 def said(result: Any) -> str:
-    """The text of a result."""
+    """Return the text of a result."""
     return "\n".join(block["text"] for block in result["content"])
 
 
@@ -143,7 +143,7 @@ def wrapped(
     modern: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[Wrapped]:
-    """The test server behind the wrap (or ``server``)."""
+    """Run the test server (or ``server``) behind the wrap."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     variables = forking.alike(kept) | {"CALLOSUM_STATE": str(state)} | dict(environ or {})
     log = state.parent / f"seen-{os.urandom(4).hex()}.jsonl"

@@ -1,4 +1,4 @@
-"""Costs in steps of the interpreter, which a busy machine does not change."""
+"""Costs in steps of the interpreter, which do not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def counting() -> Iterator[list[int]]:
-    """Count the steps that this thread's functions take meanwhile."""
+    """Count the steps of this thread's functions during the block."""
     steps = [0]
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -1,8 +1,8 @@
-"""What schemathesis sends to a real server, for some operations of the OpenAPI document.
+"""Requests that schemathesis sends to a real server, for some operations of the OpenAPI document.
 
-``pytest tests/support/openapi.py`` tries the operations whose ids are in ``OPERATIONS``, or all. What is sent is made while
-the tests are collected, which takes half a minute for all operations. So ``test_openapi.py`` has it collected in processes
-of its own, and not by every worker of the suite.
+``pytest tests/support/openapi.py`` tests the operations whose ids are in ``OPERATIONS``, or all. The requests are
+generated while the tests are collected, which takes half a minute for all operations. So ``test_openapi.py`` collects
+them in separate processes, and the workers of the suite do not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONFIG = schemathesis.Config.from_dict(
         "seed": 1,
         "request-timeout": 10,  # a hang is a failure
         "checks": {
-            "negative_data_rejection": {"expected-statuses": [*range(400, 500)]},  # 414 is one too
+            "negative_data_rejection": {"expected-statuses": [*range(400, 500)]},  # 414 is a refusal too
             # 408: a call with a timeout of 2 ms has expired when it is to be decided.
             "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "408", "503"]},
         },
@@ -65,7 +65,7 @@ def server(state: Path, approver: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[requests.Session]:
-    """Connections that are kept."""
+    """Return a session that keeps its connections."""
     with requests.Session() as made:
         yield made
 
@@ -86,18 +86,18 @@ def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(
 
 
 def sendable(case: schemathesis.Case[Any], server: Server) -> None:
-    """Changes what JSON Schema cannot say, or what would only take time."""
+    """Change the parts that JSON Schema cannot express or that would only take time."""
     if isinstance(case.body, dict | list):
         case.body = _whole(case.body)
     for part in (case.body, case.query):
         if isinstance(part, dict) and MOST_WAIT < _seconds(part.get("wait")) <= 60:
             part["wait"] = MOST_WAIT
-    if case.query and case.query.get("cursor"):  # opaque: only the server makes good ones
+    if case.query and case.query.get("cursor"):  # opaque: only the server creates valid ones
         case.query["cursor"] = server.get("/journal?limit=1")["cursor"]
 
 
 def _seconds(wait: Any) -> float:
-    """What is asked to wait, in a body or as text in a query; 0 if it is no number."""
+    """Return the requested wait, in a body or as text in a query; 0 if it is no number."""
     try:
         return float(wait)
     except (TypeError, ValueError):
@@ -105,18 +105,18 @@ def _seconds(wait: Any) -> float:
 
 
 def not_for(case: schemathesis.Case[Any]) -> list[CheckFunction]:
-    """The checks that are wrong in principle for a request."""
+    """Return the checks that cannot apply to a request."""
     if case.operation.label == "DELETE /lock/{key}":
-        # The instance stands in the body or in the query, one of the two: OpenAPI has no words for that.
+        # The instance is in the body or in the query: OpenAPI cannot say that exactly one of the two is needed.
         said = [part for part in (case.body, case.query) if isinstance(part, dict) and "instance" in part]
         return [] if said else [positive_data_acceptance]
     if case.operation.path.startswith("/hooks/"):
-        return [positive_data_acceptance]  # what a host's event holds is the host's to say
+        return [positive_data_acceptance]  # the host decides what its event contains
     return []
 
 
 def _whole(value: Any) -> Any:
-    """JSON Schema takes 24.0 for an integer, the server does not: an id has no fraction."""
+    """Turn whole floats into integers: JSON Schema accepts 24.0 as an integer, the server does not."""
     if isinstance(value, dict):
         return {name: _whole(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A small server that answers from a script, on a real socket: what a client meets when things go wrong."""
+"""A small server on a real socket that answers from a script: what a client meets when things go wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECISION = {
 
 
 class Request:
-    """What came: ``method``, ``target``, ``headers`` (lower case), ``body``; and how to answer it."""
+    """A received request: ``method``, ``target``, ``headers`` (lower case), ``body``; and how to answer it."""
 
     def __init__(self, connection: socket.socket, head: bytes, body: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -49,11 +49,11 @@ class Request:
 
 
 class Hang(Exception):
-    """The connection stays open, and nothing more is said on it."""
+    """Keep the connection open and send nothing more on it."""
 
 
 class Close(Exception):
-    """The connection is closed."""
+    """Close the connection."""
 
 
 def close(request: Request) -> None:
@@ -65,7 +65,7 @@ def hang(request: Request) -> None:
 
 
 class Peer:
-    """Answers each request with the next of ``scripts``, the last one for ever. ``seen`` holds what came."""
+    """Answers each request with the next of ``scripts``, repeating the last one. ``seen`` holds the requests."""
 
     def __init__(self, *scripts: Script, path: Path | None = None, port: int = 0, wrap: Any = None) -> None:
         self.scripts = list(scripts or [Request.reply])
@@ -98,7 +98,7 @@ class Peer:
         self.stop()
 
     def stop(self) -> None:
-        """Closes everything, as a server that was killed."""
+        """Close everything, as a killed server does."""
         self._stopped = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -111,18 +111,18 @@ class Peer:
             self._path.unlink(missing_ok=True)
 
     def hang_up(self) -> None:
-        """Closes all connections that are open now."""
+        """Close all open connections now."""
         for connection in tuple(self._open):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def wait(self, count: int) -> None:
-        """Returns once so many requests have come."""
+        """Return once ``count`` requests have arrived."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.seen) >= count, 10)
 
     def bodies(self, target: str) -> list[Any]:
-        """What was sent to ``target``."""
+        """Return the bodies that were sent to ``target``."""
         return [request.json for request in self.seen if request.target == target]
 
     def _accept(self) -> None:
@@ -180,7 +180,7 @@ class Peer:
 
 
 def by_target(**scripts: Script) -> Script:
-    """One script that answers by the first word of the path; ``other`` for the rest."""
+    """Return one script that answers by the first word of the path; ``other`` for the rest."""
 
     def answer(request: Request) -> None:
         name = request.target.split("?")[0].strip("/").split("/")[0]
@@ -198,7 +198,7 @@ def replies(value: Any = DECISION, status: int = 200) -> Script:
 
 
 def says(data: bytes, *, then: Script = close) -> Script:
-    """Sends these bytes whatever was asked."""
+    """Return a script that sends these bytes for every request."""
 
     def answer(request: Request) -> None:
         request.raw(data)
@@ -209,7 +209,7 @@ def says(data: bytes, *, then: Script = close) -> Script:
 
 @contextmanager
 def full_backlog() -> Iterator[str]:
-    """The URL of a port that lets nobody in: its queue of connections is full."""
+    """Return the URL of a port that accepts no connection because its backlog is full."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)
@@ -232,14 +232,14 @@ def full_backlog() -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port on which nobody listens, most likely."""
+    """Return a port on which most likely nothing listens."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
 
 
 def lines_of(folder: Path, names: Sequence[str] = ("late*.jsonl",)) -> list[Any]:
-    """What the files of late calls hold."""
+    """Return the contents of the files of late calls."""
     found = []
     for name in names:
         for path in sorted(folder.glob(name)):

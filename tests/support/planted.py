@@ -18,7 +18,7 @@ PROGRAMS = ("curl", "cat", "sh", "timeout", "python", "python3", "callosum", "da
 
 
 class Planted:
-    """The folder. ``ran`` is what of it ran; ``variables`` are those of a host that works there."""
+    """The folder with the planted files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Planted:
             "BASH_ENV": str(folder / "planted.sh"),
             "ENV": str(folder / "planted.sh"),
             "BASH_FUNC_cat%%": f"() {{ echo function >>{self._trace}; }}",
-            "LD_PRELOAD": str(folder / "planted.so"),  # the linker complains of it wherever it is read
+            "LD_PRELOAD": str(folder / "planted.so"),  # the linker reports an error wherever this file is read
             "OPENSSL_CONF": str(folder / "planted.cnf"),
             "CALLOSUM_MODE": "observe",
             "CALLOSUM_RULES": str(folder / "tiers.json"),
@@ -62,12 +62,12 @@ class Planted:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables of a host that works there."""
+        """Return the variables of a host that works in the folder."""
         return {**os.environ, **self.variables}
 
     @property
     def ran(self) -> str:
-        """What of the folder was run."""
+        """Return the files of the folder that were run."""
         return self._trace.read_text() if self._trace.exists() else ""
 
     def _module(self, folder: Path, name: str) -> None:

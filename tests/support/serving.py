@@ -34,7 +34,7 @@ SECONDS = 20.0
 
 
 class Server:
-    """A running server: its process, the state folder, where it listens."""
+    """A running server: its process, its state folder and its address."""
 
     def __init__(self, process: subprocess.Popen[bytes], state: Path, address: str, log: Path) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Server:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Host and port."""
+        """Return host and port."""
         host, _, port = self.address.partition("://")[2].rpartition(":")
         return host, int(port)
 
@@ -59,7 +59,7 @@ class Server:
         token: str | None = None,
         timeout: float = 30,
     ) -> Any:
-        """One request on a connection of its own: ``status``, ``headers``, ``body`` (JSON where it is)."""
+        """Send one request on a connection of its own; return ``status``, ``headers`` and ``body`` (JSON parsed)."""
         connection: http.client.HTTPConnection
         if self.address.startswith("unix:"):
             connection = _Unix(self.address.removeprefix("unix:"), timeout)
@@ -84,24 +84,24 @@ class Server:
         )
 
     def post(self, path: str, body: Any = None, **more: Any) -> Any:
-        """The JSON of the answer to a POST that must be a 200."""
+        """Return the JSON of the response to a POST that must be a 200."""
         found = self.ask("POST", path, {} if body is None else body, **more)
         assert found.status == 200, (found.status, found.text)
         return found.body
 
     def get(self, path: str, **more: Any) -> Any:
-        """The JSON of the answer to a GET that must be a 200."""
+        """Return the JSON of the response to a GET that must be a 200."""
         found = self.ask("GET", path, **more)
         assert found.status == 200, (found.status, found.text)
         return found.body
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would."""
+        """Kill the server, as a crash would."""
         self.process.kill()
         self.process.wait(SECONDS)
 
     def stop(self) -> int:
-        """Asks it to end and waits; the exit code."""
+        """Ask the server to stop, wait, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(SECONDS)
 
@@ -123,7 +123,7 @@ def launch(
     environ: Mapping[str, str] | None = None,
     before: Callable[[], object] | None = None,
 ) -> Server:
-    """Starts a server on a free port of the loopback (or as the options say) and waits until it answers.
+    """Start a server on a free port of the loopback (or as the options say) and wait until it answers.
 
     ``before`` is called in the new process, before it becomes the server.
     """
@@ -158,7 +158,7 @@ def serving(
     environ: Mapping[str, str] | None = None,
     before: Callable[[], object] | None = None,
 ) -> Iterator[Server]:
-    """A server for the length of a block; it must not have failed by itself. ``before`` is that of ``launch``."""
+    """Run a server for the length of a block; it must not fail on its own. ``before`` is that of ``launch``."""
     server = launch(state, *options, environ=environ, before=before)
     try:
         yield server
@@ -171,7 +171,7 @@ def serving(
 
 
 def until(true: Any, seconds: float = SECONDS) -> Any:
-    """Asks again and again until the answer is true, for what another process does in its own time."""
+    """Repeat the check until it is true, for results that another process produces in its own time."""
     ends = time.monotonic() + seconds
     while True:
         found = true()
@@ -183,7 +183,7 @@ def until(true: Any, seconds: float = SECONDS) -> Any:
 
 @contextmanager
 def hosted(gate: LocalGate, state: Path, corpus: Callable[[Corpus], object] = lambda corpus: None) -> Iterator[str]:
-    """A gate of this process behind a real server in a thread; its address. ``corpus`` is handed the server's."""
+    """Serve a gate of this process in a thread; yield the address. The server uses ``corpus``."""
     opened = listen("127.0.0.1", 0)
     address = address_of(opened, tls=False)
     begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()

@@ -1,4 +1,4 @@
-"""Texts that try to speak for the gate, to hide, to move a cursor or to end what they stand in."""
+"""Texts that try to imitate the gate, hide, move the cursor or end the string that contains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who stands where the gate should, and does not do what a gate does."""
+"""A process that listens in place of the gate and does not behave like one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from callosum.sockets import leave_origin, remove_origin
 
 @contextmanager
 def impostor(path: str, answer: Callable[[socket.socket], object]) -> Iterator[None]:
-    """A process that listens where the gate should, and does what ``answer`` does with each connection.
+    """Run a process that listens in place of the gate and calls ``answer`` for each connection.
 
-    It passes for a gate of this installation, so that hooks ask it.
+    It passes for a gate of this installation, so that hooks connect to it.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:

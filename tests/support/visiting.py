@@ -1,4 +1,4 @@
-"""A browser without JavaScript: pages, links, forms and one cookie, and nothing else."""
+"""A browser without JavaScript: pages, links, forms and one cookie."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.serving import Server
 
 
 class Form(NamedTuple):
-    """A form: where it goes, its fields, and what its buttons say."""
+    """A form: its target, its fields and the labels of its buttons."""
 
     action: str
     fields: Mapping[str, str]
@@ -28,7 +28,7 @@ class Form(NamedTuple):
 
 
 class Page(HTMLParser):
-    """What a page says."""
+    """The content of a page."""
 
     def __init__(self, status: int, headers: Mapping[str, str], html: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Page(HTMLParser):
         self.text += data
 
     def form(self, say: str, **fields: str) -> Form:
-        """The form with a button that says this, whose fields are these."""
+        """Return the form that has a button with this label and these fields."""
         (found,) = [
             form
             for form in self.forms
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 
 class Visitor:
-    """Somebody with a browser. ``lines`` is what the terminal has shown."""
+    """A person with a browser. ``lines`` holds the output of the terminal."""
 
     def __init__(self, address: str) -> None:
         self.cookie = ""
@@ -112,7 +112,7 @@ class Visitor:
 def linked(
     state: Path, visitor: Visitor, post: Callable[[str, Any], Any], *, by: str = "anna"
 ) -> Iterator[tuple[str, ResponseStream]]:
-    """A link's secret, and the connection of the terminal that made it. The visitor learns the console's address."""
+    """Return the secret of a link and the connection of the terminal that made it; the visitor learns the address."""
     secret, terminal = leave_link(state, by, time.time())
     visitor.learn(post("/console", {"terminal": terminal})["address"])
     stream = Transport(visitor.address).open(
@@ -139,7 +139,7 @@ def linked(
 
 @contextmanager
 def visiting(server: Server, by: str = "anna") -> Iterator[Visitor]:
-    """Somebody who has opened the console of a server."""
+    """Return a visitor who has opened the console of a server."""
     visitor = Visitor("")
     with linked(server.state, visitor, server.post, by=by) as (secret, _):
         page = visitor.post("/console/open", {"link": secret})

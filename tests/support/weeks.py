@@ -1,4 +1,4 @@
-"""A journal with a past."""
+"""A journal with two weeks of history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = 86_400
 
 
 def two_weeks(state: Path) -> None:
-    """What three sessions did on one channel in the last two weeks, in the journal."""
+    """Journal the actions of three sessions on one channel during the last two weeks."""
     clock = ManualClock()
     newest = SqliteStore(state / DATABASE)
     now = newest.now()

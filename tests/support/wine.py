@@ -18,7 +18,7 @@ _TRUST: Final = Path(__file__).with_name("trust.c")
 
 
 class Wine:
-    """A prefix: what a Windows machine has on its disk. ``end`` stops what runs in it."""
+    """A Wine prefix, the disk of a Windows machine. ``end`` stops the programs in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,12 +31,12 @@ class Wine:
         subprocess.run(["wine", "wineboot", "-i"], env=self.environ, check=True, timeout=300, **quiet)
 
     def run(self, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        """Run a program whose words are paths of this machine: its folder is one too, so they mean the same there."""
+        """Run a program whose arguments are paths of this machine; they mean the same in its folder."""
         options = {"capture_output": True, "timeout": 120, "cwd": "/", "env": self.environ, **options}
         return subprocess.run(["wine", *map(str, words)], check=False, **options)
 
     def trust(self, certificate: Path) -> None:
-        """Have programs in the prefix believe a certificate, whose file is in PEM."""
+        """Make programs in the prefix trust a certificate, whose file is in PEM."""
         if self._trust is None:
             self._trust = self._folder / "trust.exe"
             compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu"]

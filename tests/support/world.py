@@ -1,4 +1,4 @@
-"""A gate over a store with a clock that is set by hand, and short words for what sessions do."""
+"""A gate over a store with a manual clock, and short methods for the calls of sessions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ MakeStore = Callable[[Clock, Probe], Store]
 
 
 def _rules() -> list[dict[str, Any]]:
-    """``act3`` writes at tier 3, ``send3`` does what happens again when repeated, ``add3`` appends,
-    ``join3`` and ``skip3`` are contrary to one another, ``now3`` looks at the present alone.
+    """Return the rules of the tests.
+
+    ``act3`` writes at tier 3, ``send3`` acts again when repeated, ``add3`` appends, ``join3`` and ``skip3`` are
+    contrary to each other, ``now3`` considers only the present.
     """
     rules: list[dict[str, Any]] = [
         {"tool": "look", "tier": 0, "effect": "read", "contextKey": _keys("read")},
@@ -75,7 +77,7 @@ RULES = json.dumps({"rules": _rules()})
 
 
 class World:
-    """``mira`` and the others, one gate, and time that stands still unless it is told to pass."""
+    """Sessions such as ``mira``, one gate, and a clock that moves only when a test advances it."""
 
     def __init__(
         self, folder: Path, make_store: MakeStore | None = None, *, clock: ManualClock | None = None, **settings: Any
@@ -96,7 +98,7 @@ class World:
         self._calls = 0
 
     def sleep(self, seconds: float) -> None:
-        """What the gate does instead of sleeping: time passes, and others may act."""
+        """Advance the clock instead of sleeping; other sessions may act."""
         self.clock.sleep(seconds)
         self.each_sleep()
 
@@ -113,14 +115,14 @@ class World:
         return Call(who, tool, params, **more)
 
     def ask(self, who: str, tool: str, on: str | None = None, **more: Any) -> Decision:
-        """One call of a session, a moment after whatever was before; a new call id unless one is given."""
+        """Make one call of a session, a moment after the previous one; with a new call id unless one is given."""
         return self.gate.intercept(self.call(who, tool, on, **more))
 
     def end(self, who: str, decision: Decision, outcome: str = "done", **more: Any) -> Report:
         return self.gate.complete(who, id=decision.id, outcome=outcome, **more)
 
     def do(self, who: str, tool: str, on: str | None = None, **more: Any) -> Decision:
-        """A call that runs and is reported at once."""
+        """Make a call that runs and is reported at once."""
         decision = self.ask(who, tool, on, **more)
         assert decision.proceed, decision
         assert self.end(who, decision).ok
@@ -133,7 +135,7 @@ def _memory(clock: Clock, probe: Probe) -> Store:
 
 @contextmanager
 def gate_time(clock: ManualClock) -> Iterator[None]:
-    """The gate's own idea of time is the manual clock's too (how long it waits, what ``status`` shows)."""
+    """Set the gate's own clock to the manual clock too, for waits and ``status``."""
     shim = SimpleNamespace(
         monotonic=lambda: clock.now / SECOND,
         perf_counter=lambda: clock.now / SECOND,
