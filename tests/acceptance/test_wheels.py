@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -31,13 +32,19 @@ pytestmark = [
 MAGIC: Final = {"linux": b"\x7fELF", "macos": b"\xcf\xfa\xed\xfe", "windows": b"MZ"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from release.wheels import make  # noqa: PLC0415 - it needs the compiler
+    """Build the wheels once for all workers of a test run, because the compiler needs minutes."""
+    from release.wheels import SUMS, make  # noqa: PLC0415 - it needs the compiler
 
-    folder = tmp_path_factory.mktemp("wheels")
-    make(folder)
-    return folder
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "wheels.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "wheels" / SUMS).exists():  # it is written last
+            make(folder / "wheels")
+    return folder / "wheels"
 
 
 def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
