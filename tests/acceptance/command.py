@@ -1,4 +1,4 @@
-"""Running the command as its users do: as a process, with pipes or at a terminal of its own."""
+"""Run the command as its users do: as a process, with pipes, or at a terminal of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLOSUM = (sys.executable, "-m", "callosum.cli")
 STARTED = ("/usr/bin/env", *CALLOSUM)
 """What is begun so is started anew, as users start it, and imports all that it needs."""
 
-# An orphan with a terminal of its own: nothing above it can be taken for an agent's host, whoever runs the tests.
+# An orphan with a terminal of its own: none of its ancestors can pass for an agent's host.
 _ALONE = """
 import fcntl, os, sys, termios
 from tests.support.forking import execute
@@ -40,7 +40,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def environment(state: Path, **more: str) -> dict[str, str]:
-    """Nothing of who runs the tests but what a program needs."""
+    """Return the variables that a program needs, and none of the process that runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
     plain = {"TERM": "xterm", "COLUMNS": "120", "LINES": "40", "CALLOSUM_STATE": str(state)}
     return forking.alike(kept) | plain | more
@@ -53,7 +53,7 @@ def run(
     env: Mapping[str, str] | None = None,
     program: tuple[str, ...] = CALLOSUM,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command (or ``program``) with pipes, forked off where that can be (``tests.support.forking``)."""
+    """Run the command (or ``program``) with pipes, forked if possible (``tests.support.forking``)."""
     return forking.run(
         [*program, *words],
         input=text,
@@ -77,7 +77,10 @@ def at_terminal(
     env: Mapping[str, str] | None = None,
     program: tuple[str, ...] = CALLOSUM,
 ) -> Shown:
-    """Runs the command (or ``program``), forked off, at a pseudo-terminal; ``keys`` are pairs of what to wait for and what to press then."""
+    """Run the command (or ``program``), forked, at a pseudo-terminal.
+
+    ``keys`` are pairs of the text to wait for and the keys to press then.
+    """
     ours, theirs = pty.openpty()
     status = state.parent / f"status-{time.monotonic_ns()}"
     launcher = forking.Popen(
@@ -100,7 +103,7 @@ def at_terminal(
             try:
                 data = os.read(ours, 65536)
             except OSError:
-                break  # how Linux tells that nobody has the other side any more
+                break  # Linux reports so that the other end is closed
             if not data:
                 break
             text += data.decode(errors="replace")

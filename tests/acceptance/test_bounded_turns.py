@@ -1,6 +1,6 @@
 """No request keeps the server's event loop for more than 50 ms of processor time.
 
-Of ``requests()``, those made of values are tried, and each text in some places.
+Every request of ``requests()`` that is made of values is sent, and each text at some positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EVERYWHERE: Final = ("command of", "short command of", "line of", "short hook o
 
 
 def chosen() -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield every request whose cost is in its values, and of those made of text one place in 18 beside commands."""
+    """Yield every request whose cost is in its values, and one in 18 of those made of text, except commands."""
     number = 0
     for name, head, body in requests():
         if name.partition(" of ")[2] in TEXTS and not name.startswith(_EVERYWHERE):
@@ -46,7 +46,7 @@ def test_no_request_keeps_the_loop_for_longer_than_50_ms(pulse: Pulse) -> None:
 
 
 def test_turn_that_keeps_the_interpreter_is_noticed(pulse: Pulse) -> None:
-    """The negative control: a sort in C keeps every other thread waiting."""
+    """Negative control: a sort in C keeps every other thread waiting."""
     numbers = list(range(1_000_000, 0, -1)) + list(range(1_000_000))
     pulse.reset()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The brief between real processes: one acts, another is told, by the command, the server and the pipe."""
+"""The brief between real processes: one acts and the other gets the brief by command, server and stdio."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def state(tmp_path: Path) -> Path:
 
 
 def session_a(state: Path) -> None:
-    """Another process: it edits, has a reply in hand, has sent a mail, and is gone."""
+    """Run another process that edits, has a reply pending, has sent a mail, and ends."""
     forking.run([sys.executable, "-c", SESSION_A, str(state)], env=environment(state), check=True, timeout=60)
 
 
 def session_b(state: Path) -> None:
-    """This process: it has read the file, and a moment later another edits it."""
+    """Read the file in this process; a moment later another process edits it."""
     with LocalGate(state) as gate:
         decision = gate.intercept(Call("mira", "read", {"path": "/repo/a.py"}, session="b"))
         gate.complete("mira", id=decision.id, session="b")
@@ -80,7 +80,7 @@ def test_brief_of_one_session_has_the_latest_actions_of_another(state: Path) -> 
 
 
 def test_brief_confirms_no_paused_call(state: Path) -> None:
-    """A call of tier 3 gets its warning after the brief, as it would without."""
+    """A tier 3 call gets the same pause after the brief as without it."""
     session_a(state)
     told = run(state, "brief", "--instance", "mira", "--session", "b", "--key", "thread:andy:msg-500").stdout
     assert "thread:andy:msg-500" in told
@@ -92,7 +92,7 @@ def test_brief_confirms_no_paused_call(state: Path) -> None:
 
 
 def test_empty_brief_prints_nothing(state: Path) -> None:
-    """And creates nothing; as JSON it is an empty brief."""
+    """The command also creates nothing; as JSON the brief is empty."""
     words = ("brief", "--instance", "mira")
     shown = run(state, *words)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, "", "")
@@ -153,7 +153,7 @@ def test_file_that_is_no_store_is_an_error(state: Path) -> None:
 
 
 def test_hostile_names_are_escaped_at_a_terminal(state: Path) -> None:
-    """Nothing moves the cursor, turns the text, or ends the quotation."""
+    """The names cannot move the cursor, change the text direction or end the quotation."""
     with LocalGate(state) as gate:
         tool = "send\x1b[2J"
         with pytest.raises(ConfigError):
@@ -222,7 +222,7 @@ def test_token_reads_only_in_its_namespaces(state: Path) -> None:
 
 
 def test_client_without_a_server_gets_no_brief(tmp_path: Path) -> None:
-    """A host injects nothing then: nothing is invented."""
+    """The host then adds nothing to the context."""
     with CallosumClient(f"unix:{tmp_path}/none.sock", deadline=0.2) as client, pytest.raises(GateUnavailable):
         client.brief("mira")
 
@@ -254,7 +254,7 @@ def test_stdio_answers_with_a_brief(state: Path) -> None:
 
 
 def crowded(script: StoreScript, session: str) -> Request:
-    """A session that holds a lease of tier 3 on a key of its own and on one that it shares with all."""
+    """Open a tier 3 lease on a key of the session's own and on a key that all sessions share."""
     keys = (Key("channel:#plaza", Mode.APPEND), Key(f"doc:{session}"))
 
     def step(view: View) -> Change:
@@ -264,7 +264,7 @@ def crowded(script: StoreScript, session: str) -> Request:
 
 
 def test_brief_among_ten_thousand_sessions_is_bounded(state: Path) -> None:
-    """Bounded in length and in time, and what matters to the session is told first."""
+    """Length and time are bounded, and the actions that concern the session come first."""
     session_b(state)
     message = {"action": "send", "target": "#plaza", "message": "me too"}
     with LocalGate(state) as gate:

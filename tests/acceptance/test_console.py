@@ -213,7 +213,7 @@ def test_page_of_a_key_shows_its_holder_and_its_actions(server: Server, anna: Vi
 
 
 def test_text_from_agents_is_inert_on_every_page(server: Server, anna: Visitor) -> None:
-    """Hostile text in every field that a page shows: it is text, its hidden characters are shown."""
+    """Hostile text in every field of a page stays text, and its hidden characters are shown."""
     ids = []
     for text in HOSTILE:
         plain = "".join(character for character in text if character.isprintable() and character not in "\u202e\u2066")
@@ -368,7 +368,7 @@ def test_command_opens_the_console_for_a_person_until_the_server_stops(tmp_path:
 
 
 def test_new_user_finds_pending_questions_lease_holders_and_the_reason_for_a_block(tmp_path: Path) -> None:
-    """Only links and the words on the pages are used."""
+    """Only links and the text of the pages are used."""
     state = tmp_path / "state"
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps(RULES))

@@ -55,7 +55,7 @@ def codes(visitor: Visitor) -> list[str]:
 
 
 def test_only_the_creator_of_a_link_learns_the_host_name_of_the_console(server: Server) -> None:
-    """The name keeps the cookie from other ports, so a process that may only talk to the gate must not learn it."""
+    """The name protects the cookie from other ports, so a process that may only call the gate must not learn it."""
     for said in ({}, {"terminal": ""}, {"terminal": "x" * 43}):
         answer = server.ask("POST", "/console", said)
         assert answer.status == 403, answer.text
@@ -169,7 +169,7 @@ def test_terminal_says_on_one_line_what_its_code_approves(server: Server) -> Non
 
 
 class Public:
-    """A server with a public console, and what its people have."""
+    """A server with a public console, and the tokens of its people."""
 
     def __init__(self, state: Path, stack: ExitStack) -> None:
         state.mkdir()
@@ -251,7 +251,7 @@ def _one_more(public: Public, reader: Visitor) -> bool:
 
 
 def test_pages_of_many_namespaces_do_not_disconnect_others(public: Public) -> None:
-    """Nine namespaces looked at by one do not stop the stream of a tenth by another."""
+    """Nine namespaces that one person views do not stop another person's stream of a tenth."""
     approver, reader = public.visitor(public.anna), public.visitor(public.rita)
     with socket.create_connection(("127.0.0.1", public.server.place[1]), timeout=20) as opened:
         opened.sendall(
@@ -269,7 +269,7 @@ def test_pages_of_many_namespaces_do_not_disconnect_others(public: Public) -> No
 
 
 def test_command_opens_the_console_of_a_server_that_requires_tokens(tmp_path: Path) -> None:
-    """A proof from the state folder is asked for in the token's place, and opens nothing else."""
+    """The command sends a proof from the state folder instead of a token; the proof opens nothing else."""
     state = tmp_path / "state"
     Tokens(state / "tokens.json").add("mira")
     with serving(state, "--host", "0.0.0.0", "--insecure") as server:  # noqa: S104

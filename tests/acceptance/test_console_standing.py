@@ -1,4 +1,4 @@
-"""Approve the like: a rule with an end, written from the console and revoked there or in the terminal."""
+"""Standing approvals: rules with an expiry, written from the console and revoked there or at the terminal."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_standing_approval_that_was_not_shown_is_not_written(server: Server, ann
     asked = ask(server, "chat", "refund", to="Bob", amount="20")
     page = like_of(anna, asked["id"])
     for form in (
-        choosing(page, 0),  # wider than what was tried
+        choosing(page, 0),  # wider than the attempted call
         choosing(page, 0, 1)._replace(fields={**choosing(page, 0, 1).fields, "seal": "0" * 64}),
     ):
         again = anna.post(form.action, {**form.fields, "sure": "1"})

@@ -1,4 +1,4 @@
-"""Servers on one store that do not have the same ``content.key`` say so, wherever an operator looks."""
+"""Servers on one store with different ``content.key`` files report it wherever an operator checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every event of the catalogue comes out of a real run, and what happens is told end to end."""
+"""Every event of the catalogue is emitted in a real run, and events arrive at the other end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LINE = re.compile(r"(\d\d:\d\d:\d\d) \| ([a-z]+(?:\.[A-Za-z]+)+) \| (\{.*\})")
 
 
 def logged(state: Path) -> list[tuple[str, dict[str, Any]]]:
-    """All lines of the daily log, each of them in its form."""
+    """Return all lines of the daily log; each must have the right form."""
     found = []
     for path in sorted((state / "brain" / "corpus").glob("*.log.md")):
         head, empty, *lines = path.read_text("utf-8").splitlines()
@@ -55,7 +55,7 @@ def logged(state: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def missing(seen: set[str]) -> list[str]:
-    """The events of the catalogue that nobody emitted."""
+    """Return the events of the catalogue that nothing emitted."""
     return [name for name in CATALOGUE if name not in seen]
 
 
@@ -94,7 +94,7 @@ def run_tasks(brain: Brain) -> None:
 
 
 def confirm_again_and_again(gate: LocalGate) -> None:
-    """Pauses that the agent confirms each time: the sort of pause that teaches nobody anything."""
+    """Cause pauses that the agent confirms every time, so that they should not be repeated."""
     for number in range(8):
         other = gate.intercept(reply("doug", number, f"the {number}th news about something else entirely, from doug"))
         gate.complete("doug", id=other.id)
@@ -167,7 +167,7 @@ def test_every_event_of_the_catalogue_comes_out_of_a_real_run(tmp_path: Path) ->
 
 
 def test_health_events_reach_a_handler(tmp_path: Path) -> None:
-    """Six model errors in a row give a warning, a success resets it; a full context; a third attempt."""
+    """Six model errors in a row give a warning and a success resets it; then a full context, and a third attempt."""
     state = tmp_path / "state"
     error = {"type": "llm.error", "provider": "anthropic", "error": "529", "willRetry": True}
     with serving(state) as server, listening(server, "health.warning,resource.low.context") as told:
@@ -195,7 +195,7 @@ def test_health_events_reach_a_handler(tmp_path: Path) -> None:
 
 @contextmanager
 def listening(server: Server, types: str) -> Iterator[Callable[[], tuple[str, dict[str, Any]]]]:
-    """Follows a server's stream; each call waits for the next event."""
+    """Follow a server's stream; each call waits for the next event."""
     connection = http.client.HTTPConnection(*server.place, timeout=20)
     connection.request("GET", f"/events?types={types}")
     answer = connection.getresponse()
@@ -224,7 +224,7 @@ def test_a_new_event_is_logged_and_streamed_with_no_further_wiring(tmp_path: Pat
     try:
 
         class WeatherChanged(CorpusEvent, frozen=True):
-            """It rains, or it does not."""
+            """The weather has changed between rain and dry."""
 
             dotted = "weather.changed"
             region = "test"
@@ -338,7 +338,7 @@ def test_handler_that_never_returns_silences_no_other_handler(tmp_path: Path, mo
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
 def test_log_holds_all_journalled_calls_when_the_process_ends(tmp_path: Path, end: str) -> None:
-    """Nobody has closed the brain."""
+    """The brain is not closed."""
     script = f"""
 import sys
 from callosum import Call, LocalGate
@@ -393,7 +393,7 @@ def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:
 
 
 def test_large_report_of_a_host_is_emitted_whole(tmp_path: Path) -> None:
-    """A large report is read beside the loop; what it holds comes out all the same."""
+    """A large report is read outside the event loop; all its events must be emitted."""
     with serving(tmp_path / "state") as server:
         events = [{"type": "llm.token", "delta": "x" * 100, "instance": "mira"}] * 999
         report(

@@ -1,4 +1,4 @@
-"""What is left when a process dies, the disk is full, or the file is not what it should be."""
+"""The state that remains when a process is killed, the disk is full, or the file is not the expected one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
 
 
 def points(tmp_path: Path, phase: Phase, when: When) -> int:
-    """How many points the phase has, by a run that survives."""
+    """Return how many points the phase has, counted in a run that survives."""
     folder = tmp_path / "whole"
     folder.mkdir()
     (folder / "rules.json").write_text(RULES)
@@ -40,7 +40,7 @@ def points(tmp_path: Path, phase: Phase, when: When) -> int:
 
 
 def what_is_left(folder: Path, told: dict[str, int]) -> None:
-    """No acknowledged entry is lost, no lease stands for ever, and the next session is told."""
+    """Check that no acknowledged entry is lost, no lease stays open for ever, and the next session is notified."""
     clock = ManualClock(time.time_ns() // 1000 + 5_000_000)
     world = World(folder, lambda now, _: SqliteStore(folder / "gate.db", clock=now), clock=clock)
     with gate_time(clock):
@@ -62,7 +62,7 @@ def what_is_left(folder: Path, told: dict[str, int]) -> None:
             decision = world.ask("mira", "send4", "plan")
             assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.UNKNOWN})
             assert world.gate.resolve(opened[0], happened=True).ok
-            for on in ("plan", "second"):  # also by its marks, which are all that is left of an action that ended
+            for on in ("plan", "second"):  # also by its marks, which are all that remains of an ended action
                 _, decision = world.gate.explain(world.call("mira", "send4", on))
                 assert kinds(decision) == {Kind.RECENT}
         clock.advance(3601)
@@ -92,7 +92,7 @@ def test_kill_while_the_tool_runs_leaves_an_unknown_outcome(tmp_path: Path) -> N
     assert code == -signal.SIGKILL
     with LocalGate(settings=Settings(state=tmp_path, rules=tmp_path / "rules.json")) as gate:
         decision = gate.intercept(Call("mira", "send4", {"on": "plan"}))
-        # tied to the process that died: nobody has to wait for the lease to run out
+        # tied to the dead process: no session has to wait for the lease to expire
         assert kinds(decision) == {Kind.UNKNOWN}
         assert gate.resolve(told["intercept"], happened=False).ok
         assert gate.intercept(Call("mira", "send4", {"on": "plan"})).proceed
@@ -102,7 +102,7 @@ def test_kill_while_the_tool_runs_leaves_an_unknown_outcome(tmp_path: Path) -> N
 
 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
-    """The file may not grow beyond a limit, as on a full disk; then there is room again."""
+    """The file may not grow beyond a limit, as on a full disk; then there is space again."""
     script = """
 import resource, signal, sys
 from pathlib import Path
@@ -137,7 +137,7 @@ print(len(kept), len(errors), errors[0])
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte, where this user may mount one."""
+    """Mount a disk of one megabyte if this user may."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -168,7 +168,7 @@ def test_a_really_full_disk(small_disk: Path) -> None:
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A state folder with a gate's file in it, which nothing can write to (not even root)."""
+    """Return a state folder with the file of a gate that not even root can write to."""
     source, place = tmp_path / "source", tmp_path / "read-only"
     source.mkdir()
     place.mkdir()
@@ -355,7 +355,7 @@ assert not gate.store.check().problems
 
 
 def test_gate_stops_deciding_when_its_file_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process that opens the path would not see what is written to a deleted file."""
+    """Another process that opens the path would not see entries written to a deleted file."""
     monkeypatch.setattr(connection, "LOOK_EVERY", 0)
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))
     world.ask("doug", "act4", "plan")

@@ -1,4 +1,4 @@
-"""The daily log of real processes: many writers, those that are killed, those that end, and disks that are full."""
+"""The daily log of real processes: many writers, killed and ending processes, and full disks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def end(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
 
 
 def lines_of(folder: Path) -> list[str]:
-    """All lines of all days. Each file has one head, where it belongs."""
+    """Return all lines of all days. Each file must have one heading at its start."""
     found = []
     for file in sorted(folder.iterdir()):
         head, empty, *lines = file.read_text().splitlines()
@@ -63,7 +63,7 @@ def is_whole(line: str) -> bool:
 
 
 def ids(folder: Path) -> list[str]:
-    """The tasks that were told of."""
+    """Return the ids of the logged tasks."""
     lines = lines_of(folder)
     assert not damaged(lines)
     found = [json.loads(line.split(" | ", 2)[2]) for line in lines]
@@ -107,7 +107,7 @@ EXPECTED = {f"p{process}-{thread}-{number}" for process in range(2) for thread i
 
 
 def crowd(folder: Path, how: str) -> list[str]:
-    """Two processes of three threads each write to one folder; returns the lines that are there then."""
+    """Run two processes of three threads each that write to one folder; return the lines afterwards."""
     writers = [start(CROWD, folder, f"p{number}", how) for number in range(2)]
     for writer in writers:
         assert writer.stdout is not None
@@ -133,7 +133,7 @@ def test_processes_and_threads_write_at_once(tmp_path: Path) -> None:
 
 
 def test_a_torn_writer_is_caught(tmp_path: Path) -> None:
-    """The negative control: the same crowd, and what the test above looks for is found."""
+    """Negative control: the same processes with a broken writer leave the faults that the test above checks for."""
     lines = crowd(tmp_path / "log", "torn")
     whole = {json.loads(line.split(" | ", 2)[2]).get("taskId") for line in lines if is_whole(line)}
     assert EXPECTED - whole, "nothing was lost: the crowd proves nothing"
@@ -149,7 +149,7 @@ def told(pipe: IO[str] | None) -> Iterator[str]:
 
 
 def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
-    """It emits all the time and says when; it is killed in the midst of it."""
+    """The process emits all the time, prints the time of each event, and is killed in between."""
     script = """
     log, pause = DailyLog(corpus, folder, every=0.5), threading.Event()
     for number in range(1_000_000):
@@ -175,7 +175,7 @@ def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
 
 
 def test_kill_loses_events_that_were_not_yet_written(tmp_path: Path) -> None:
-    """The negative control: nothing else than the batch's time keeps an event."""
+    """Negative control: only the write interval decides whether an event is kept."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
     corpus.emit(TaskStopped("1", "x"))
@@ -247,7 +247,7 @@ def test_a_process_that_ends_loses_nothing(tmp_path: Path, how: str) -> None:
 
 
 def test_child_writes_only_its_own_lines(tmp_path: Path) -> None:
-    """After ``fork``, with lines that wait and a thread that runs; the parent's lock does not outlive the parent."""
+    """After ``fork``, with pending lines and a running thread; the lock of the parent does not outlive the parent."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
     corpus.emit(TaskStopped("parent, before", "x"))
@@ -267,7 +267,7 @@ def test_child_writes_only_its_own_lines(tmp_path: Path) -> None:
 
 
 def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
-    """The child has the file open too, and lives on; nobody waits for its lock."""
+    """The child keeps the file open and lives on; no other process waits for its lock."""
     script = """
     log = DailyLog(corpus, folder, every=3600)
     append, inside, forked = os.write, threading.Event(), threading.Event()
@@ -311,7 +311,7 @@ def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
 
 
 def within(seconds: float, is_so: Callable[[], bool]) -> None:
-    """Waits for another process that nobody here started."""
+    """Wait for a process that this process did not start."""
     ends = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < ends
@@ -388,7 +388,7 @@ print(log.flush(), flush=True)
 
 
 def through_trouble(folder: Path, begins: Callable[[], object], ends: Callable[[], object]) -> tuple[list[str], str]:
-    """A process that logs while trouble begins and ends; returns what it told of it, and what it logged."""
+    """Run a process that logs while a fault begins and ends; return its warnings and its log."""
     process = start(TROUBLE, folder)
     answers = told(process.stdout)
     assert process.stdin is not None
@@ -440,7 +440,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path, mounted: Callable[..., No
 
 
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
-    """As on a full disk, where nothing can be mounted: part of a write fits, and is taken back."""
+    """As on a full disk, if nothing can be mounted: a part of a write fits and is undone."""
     script = """
     import resource
     log = DailyLog(corpus, folder, every=3600)

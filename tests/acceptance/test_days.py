@@ -1,4 +1,4 @@
-"""Three simulated days of two hosts: what a reader of the pages can tell of them, against what the journal says.
+"""Three simulated days of two hosts: the answers in the pages compared with those in the journal.
 
 Each question is answered twice: from the text of the pages alone, and from the journal's entries without the code that
 makes pages. An answer is right if both are the same.
@@ -107,7 +107,7 @@ def who_changed_the_checkout_really(found: Lived) -> Any:
 
 
 def why_the_checkout_was_changed(found: Lived) -> Any:
-    """The topic's page says it."""
+    """Read the answer in the topic's page."""
     (topic,) = (text for name, text in found.pages.items() if "checkout-py" in name)
     return Counter(re.findall(r"`(?:Edit|replace)`.* done \(asked: `(.*)`\)$", topic, re.MULTILINE))
 
@@ -174,7 +174,7 @@ def what_failed_and_how_really(found: Lived) -> Any:
 
 
 def what_is_unknown(found: Lived) -> Any:
-    """By the week's page: what was settled on a later day is known."""
+    """Read the answer in the week's page, which knows outcomes that were resolved on a later day."""
     (week,) = (text for name, text in found.pages.items() if "-W" in name)
     return set(re.findall(r"\*\*outcome unknown\*\*.*\(id `(\d+)`\)", week))
 

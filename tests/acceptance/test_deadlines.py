@@ -44,7 +44,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Server]:
-    """A server on the socket where this machine's hosts look for it."""
+    """Run a server on the socket that the hosts of this machine use."""
     state = tmp_path / "state"
     with serving(state, "--socket", socket_path(state)) as running:
         yield running
@@ -52,7 +52,7 @@ def local(tmp_path: Path) -> Iterator[Server]:
 
 @contextmanager
 def stopped(server: Server) -> Iterator[None]:
-    """The server does not run inside the block."""
+    """Stop the server for the length of the block."""
     server.process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -61,12 +61,12 @@ def stopped(server: Server) -> Iterator[None]:
 
 
 def delete(who: str, **more: Any) -> dict[str, Any]:
-    """A tier 4 call on the one repository of these tests."""
+    """Return a tier 4 call on the one repository of these tests."""
     return {"instance": who, "tool": "delete_repository", "params": REPO, **more}
 
 
 def send(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
-    """Sends a request and does not read the answer."""
+    """Send a request and do not read the response."""
     if server.address.startswith("unix:"):
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.connect(server.address.removeprefix("unix:"))
@@ -82,20 +82,20 @@ def send(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
 
 
 def answer(channel: socket.socket) -> tuple[int, Any]:
-    """Reads the answer that is still to come."""
+    """Read the pending response."""
     response = http.client.HTTPResponse(channel)
     response.begin()
     return response.status, json.loads(response.read())
 
 
 def expired(server: Server) -> list[dict[str, Any]]:
-    """The journal's entries of requests that expired."""
+    """Return the journal's entries of expired requests."""
     entries = server.get("/journal?limit=100")["entries"]
     return [one for one in entries if one["event"] == "refuse" and one["body"].get("reason") == "expired"]
 
 
 def assert_nothing_is_open(server: Server) -> None:
-    """Nobody holds or waits for the repository, and another session may delete it."""
+    """Check that no session holds or waits for the repository, and that another session may delete it."""
     status = server.get("/status")
     assert not status["locks"]
     assert not status.get("waiting")
@@ -132,7 +132,7 @@ def test_lock_whose_client_disconnected_while_the_gate_was_stopped_is_not_taken(
 
 
 def test_call_whose_client_waits_is_decided_after_the_gate_was_stopped(server: Server) -> None:
-    """The negative control: no deadline, and the connection stays open."""
+    """Negative control: there is no deadline and the connection stays open."""
     with stopped(server):
         channel = send(server, "/intercept", delete("mira"))
     status, decision = answer(channel)
@@ -168,7 +168,7 @@ def test_paused_call_that_expired_does_not_count_as_notified(server: Server) -> 
 def test_request_whose_deadline_passed_while_the_gate_was_stopped_is_answered_408(
     server: Server, path: str, fields: Callable[[], dict[str, Any]]
 ) -> None:
-    """Behind a proxy that keeps its connection, nothing but the deadline tells that the client gave up."""
+    """Behind a proxy that keeps its connection open, only the deadline shows that the client gave up."""
     body = delete("mira") if path == "/intercept" else {"instance": "mira", "contextKey": KEY, "tier": 4}
     with stopped(server):
         channel = send(server, path, {**body, **fields()})
@@ -260,7 +260,7 @@ def test_hook_that_gave_up_leaves_no_lease_behind(local: Server, kind: str) -> N
 
 
 def test_hook_event_whose_deadline_passed_is_not_decided_and_its_report_is_recorded(server: Server) -> None:
-    """The host may have gone on: what it reports is true whenever it arrives."""
+    """The host may have continued: its report is true whenever it arrives."""
     before = hook_event("PreToolUse", tool_name="Write", tool_input=WRITE, tool_use_id="t1")
     server.post("/hooks/claude-code", before)
     after = hook_event("PostToolUse", tool_name="Write", tool_input=WRITE, tool_response={"ok": True}, tool_use_id="t1")
@@ -294,7 +294,7 @@ def test_hook_says_until_when_it_waits(tmp_path: Path, kind: str) -> None:
 
 
 def test_wrapped_mcp_server_leaves_no_lease_behind_for_a_call_that_was_given_up(server: Server, tmp_path: Path) -> None:
-    """The wrap has its own deadline, and keeps its connection for as long as that."""
+    """The wrap has its own deadline and keeps its connection open until then."""
     environ = {"CALLOSUM_URL": server.address}
     with wrapped(tmp_path / "wrap", "--name", "shop", "--instance", "mira", environ=environ) as client:
         with stopped(server):

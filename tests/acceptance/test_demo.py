@@ -54,7 +54,7 @@ def test_demo_leaves_nothing_behind(played: tuple[dict[str, object], Path]) -> N
 
 
 def test_check_fails_for_a_half_without_a_gate(tmp_path: Path) -> None:
-    """The negative control: what makes the demo's exit code 0 is not true by itself."""
+    """Negative control: the demo's exit code 0 is not guaranteed."""
     half = perform(tmp_path / "world", None)
     assert isinstance(half, DemoResult)
     assert not half.right

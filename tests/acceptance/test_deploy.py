@@ -1,4 +1,4 @@
-"""The examples of ``examples/deploy`` are what they say: the unit's own command line starts, and what compose names is there."""
+"""The examples in ``examples/deploy`` work: the unit's own command starts, and compose names only existing files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(enc
 
 
 def settings(name: str) -> list[str]:
-    """What the unit sets under this name."""
+    """Return the values of this name in the unit."""
     return re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ def url(postgres: Server) -> Iterator[str]:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    """Every line of it; only the program need be where it is installed."""
+    """All lines are checked; only the program may be missing on this machine."""
     here = tmp_path / "callosum.service"
     here.write_text(UNIT.replace("/opt/callosum/bin/callosum", sys.executable))
     good = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def test_the_unit_s_own_command_serves(tmp_path: Path, url: str) -> None:
-    """With its environment file filled in, its credentials where systemd puts them, and a token made as it says."""
+    """The environment file is filled in, the credentials are where systemd puts them, and there is a token."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
     state, credentials = tmp_path / "var" / "callosum", tmp_path / "credentials"
@@ -93,7 +93,7 @@ def test_the_unit_s_own_command_serves(tmp_path: Path, url: str) -> None:
 
 
 def test_compose_names_only_existing_files() -> None:
-    """Files, secrets, volumes, services that others wait for; the image holds what the package is built from."""
+    """Files, secrets, volumes and the services others wait for; the image holds the files the package is built from."""
     services = COMPOSE["services"]
     for name, service in services.items():
         assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"]), name
@@ -113,7 +113,7 @@ def test_compose_names_only_existing_files() -> None:
 
 
 def test_the_container_s_entry_and_health_check(tmp_path: Path) -> None:
-    """The entry hands on its words and the secret; the check says yes of a server that decides, and no of none."""
+    """The entry passes on its arguments and the secret; the check succeeds only for a server that decides."""
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     shell, c, script, zero = yaml.safe_load(entry)
     programs = tmp_path / "bin"

@@ -98,7 +98,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def gated(home: Home) -> Iterator[Home]:
-    """Yield the same with a gate running where the hooks look for one."""
+    """Yield the home with a gate running on the socket that the hooks use."""
     with serving(home.state, "--socket", socket_path(home.state)):
         yield home
 

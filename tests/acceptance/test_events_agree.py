@@ -1,4 +1,4 @@
-"""The stream, the command and the daily log tell the same of the same call: real server, real processes, real files."""
+"""The stream, the command and the daily log agree about the same call: real server, processes and files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def streamed(server: Server, types: str = "*", last: str = "1.0") -> Iterator[Told]:
-    """The events of the stream from the beginning of the journal on, without end."""
+    """Yield the events of the stream from the beginning of the journal on, without end."""
     connection = http.client.HTTPConnection(*server.place, timeout=PATIENCE)
     with closing(connection):
         connection.request("GET", f"/events?types={types}", headers={"Last-Event-ID": last})
@@ -55,19 +55,19 @@ def streamed(server: Server, types: str = "*", last: str = "1.0") -> Iterator[To
 
 
 def first(told: Iterator[Told], count: int) -> list[Told]:
-    """The next so many."""
+    """Return the first ``count`` events."""
     return [next(told) for _ in range(count)]
 
 
 def shown(state: Path, *words: str) -> list[Told]:
-    """What ``callosum events --json`` shows."""
+    """Return the output of ``callosum events --json``."""
     found = run(state, "events", "--json", "--last", "0", *words)
     assert found.returncode == 0, found.stderr
     return [(one["type"], one["payload"]) for one in map(json.loads, found.stdout.splitlines())]
 
 
 def logged(state: Path) -> list[Told]:
-    """The lines of the daily log."""
+    """Return the lines of the daily log."""
     lines = [
         line.split(" | ", 2)
         for file in sorted((state / FOLDER).glob("*.log.md"))
@@ -78,7 +78,7 @@ def logged(state: Path) -> list[Told]:
 
 
 def of_calls(told: Iterable[Told]) -> list[tuple[str, dict[str, Any]]]:
-    """Of events of calls, all but when they were: ``at`` stands before a line of the log."""
+    """Return the events of calls without their time: ``at`` is the first field of a line of the log."""
     found = [(name, payload) for name, payload in told if name.startswith(("tool.", "safety.", "lease."))]
     return sorted(
         ((name, {key: value for key, value in payload.items() if key != "at"}) for name, payload in found),
@@ -195,7 +195,7 @@ OF_ONE_CALL = ["lease.released", "lease.taken", "safety.allowed", "tool.called",
 
 
 def embedded(state: Path, *words: str, **environ: str) -> None:
-    """A process with a gate of its own, and no server."""
+    """Run a process with a gate of its own and no server."""
     command = [sys.executable, "-W", "error", "-c", EMBEDDED, str(state), *words]
     done = subprocess.run(
         command, check=False, env=environment(state, **environ), capture_output=True, text=True, timeout=60

@@ -1,4 +1,4 @@
-"""Every example runs, and shows what it says it shows (those of frameworks: ``tests/adapters/test_examples.py``)."""
+"""Every example runs and prints what its page shows (for frameworks see ``tests/adapters/test_examples.py``)."""
 
 from __future__ import annotations
 

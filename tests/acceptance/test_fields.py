@@ -1,4 +1,4 @@
-"""Fields that a request does not have are refused by name, and the versions of client and server still work together."""
+"""Unknown fields of a request are refused by name, and different versions of client and server work together."""
 
 from __future__ import annotations
 

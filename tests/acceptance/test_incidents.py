@@ -31,7 +31,7 @@ SMTP = "curl --url smtps://mail.example.com --mail-from me@example.com --mail-rc
 
 
 class Fleet:
-    """Sessions of one agent behind one gate, told in the words of the reports."""
+    """Sessions of one agent behind one gate, with methods named as in the reports."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
@@ -87,7 +87,7 @@ def test_openclaw_56643_one_heartbeat_in_every_session(fleet: Fleet) -> None:
 
 
 def test_openclaw_10061_three_gateways_stamp_the_same_heartbeat(fleet: Fleet) -> None:
-    """openclaw/openclaw#10061: the copies differ in their timestamps alone, their cause is one."""
+    """openclaw/openclaw#10061: the copies differ only in their timestamps and share one origin."""
     fleet.do("gateway-1", "message", send("#ops", f"[09:00:01] {REPORT}"), origin="heartbeat-17")
     fleet.after(1)
     decision = fleet.ask("gateway-2", "message", send("#ops", f"[09:00:02] {REPORT}"), origin="heartbeat-17")
@@ -144,7 +144,7 @@ def test_openclaw_102367_an_unknown_outcome_is_no_failure(fleet: Fleet) -> None:
 def test_google_workspace_mcp_997_a_send_is_retried_three_times(fleet: Fleet) -> None:
     """taylorwilsdon/google_workspace_mcp#997: up to four deliveries, reported once.
 
-    Without call ids the first retry is told; a loop that retries blindly after that confirms itself.
+    Without call ids the first retry is paused; a loop that retries blindly after that confirms itself.
     """
     tool = "mcp__google_workspace__send_gmail_message"
     fleet.ask("mira", tool, mail("alice@example.com", REPORT), call_id=None)
@@ -154,7 +154,7 @@ def test_google_workspace_mcp_997_a_send_is_retried_three_times(fleet: Fleet) ->
 
 
 def test_email_mcp_62_a_retried_send_looks_like_a_new_mail(fleet: Fleet) -> None:
-    """codefuturist/email-mcp#62: a fresh Message-ID each time; the call's identity tells them apart."""
+    """codefuturist/email-mcp#62: a fresh Message-ID each time; the call id distinguishes them."""
     first = fleet.ask("mira", "send_email", mail("alice@example.com", REPORT), call_id="toolu_1")
     again = fleet.ask("mira", "send_email", mail("alice@example.com", REPORT), call_id="toolu_1")
     assert (again.id, again.repeated) == (first.id, True)
@@ -271,7 +271,7 @@ def test_multica_6947_a_second_task_for_one_issue(fleet: Fleet) -> None:
 
 
 def test_claude_code_91353_two_executions_on_one_ticket(fleet: Fleet) -> None:
-    """anthropics/claude-code#91353: duplicate and contradictory comments of one background agent run twice."""
+    """anthropics/claude-code#91353: duplicate and contradictory comments of one background agent that ran twice."""
     tool = "mcp__jira__add_comment"
     one = {"issue_key": "OPS-7", "comment": "The fault is fixed in the release of tonight, the ticket can be closed."}
     fleet.do("run-1", tool, one, origin="OPS-7")
@@ -284,7 +284,7 @@ def test_claude_code_91353_two_executions_on_one_ticket(fleet: Fleet) -> None:
 
 
 def test_stella_1136_sessions_that_share_one_login(fleet: Fleet) -> None:
-    """macanderson/stella#1136, #5134: three pull requests in 12 minutes; a claim by login tells nobody apart."""
+    """macanderson/stella#1136, #5134: three pull requests in 12 minutes; a claim by login distinguishes nobody."""
     tool = "mcp__github__create_pull_request"
     pull = {"owner": "o", "repo": "r", "base": "main", "author": "stella-bot"}
     told = []
@@ -342,7 +342,7 @@ def test_opencrabs_954_a_file_written_from_a_stale_read(fleet: Fleet, read: str,
 
 
 def test_claude_code_47905_twenty_subagents_update_one_tracking_file(fleet: Fleet) -> None:
-    """anthropics/claude-code#47905: each writes what it read before the others wrote."""
+    """anthropics/claude-code#47905: each writes what it had read before the others wrote."""
     path = {"file_path": "/repo/progress.md"}
     for number in range(20):
         fleet.do(f"sub-{number}", "Read", path, parent="main")
@@ -364,7 +364,7 @@ def test_claude_code_87243_shared_scratch_names(fleet: Fleet) -> None:
 
 
 def test_agentic_dev_team_1571_a_sibling_reverts_a_file_twice(fleet: Fleet) -> None:
-    """bdfinst/agentic-dev-team#1571: an edit by who has not seen the change."""
+    """bdfinst/agentic-dev-team#1571: an edit by a session that has not seen the change."""
     path = {"file_path": "/repo/app.py"}
     for who in ("one", "two"):
         fleet.do(who, "Read", path)
@@ -385,7 +385,9 @@ def test_agentic_dev_team_1571_a_commit_sweeps_in_what_the_other_has_staged(flee
         fleet.after(700)
         fleet.do("one", "Bash", bash("git add src/one.py"), cwd="/repo")
         fleet.after(20)
-    fleet.do("three", "Bash", bash("git commit -m 'mine' src/three.py"), cwd="/repo")  # names what it takes
+    fleet.do(
+        "three", "Bash", bash("git commit -m 'mine' src/three.py"), cwd="/repo"
+    )  # the command names the files it takes
 
 
 def bash(command: str) -> dict[str, Any]:
@@ -393,7 +395,7 @@ def bash(command: str) -> dict[str, Any]:
 
 
 def test_claude_code_90943_a_stale_index_reverts_committed_work(fleet: Fleet) -> None:
-    """anthropics/claude-code#90943: one commits what the index was before the other committed."""
+    """anthropics/claude-code#90943: one session commits the index as it was before the other session's commit."""
     fleet.do("one", "Bash", bash("git add app.py && git diff --cached"), cwd="/repo")
     fleet.after(60)
     fleet.do("two", "Bash", bash("git status"), cwd="/repo")
@@ -437,7 +439,7 @@ def test_chematic_218_one_stash_for_all_worktrees(fleet: Fleet) -> None:
 
 
 def test_chematic_218_worktrees_in_folders_that_tell_nothing(fleet: Fleet) -> None:
-    """kent-tokyo/chematic#218: what the host's disk tells of a folder comes with the call."""
+    """kent-tokyo/chematic#218: the host sends what its disk says about a folder with the call."""
     one, two = (Worktree(f"/home/u/{name}", "/home/u/app") for name in ("fix", "try"))
     fleet.do("one", "Bash", bash("git stash"), cwd="/home/u/fix", worktree=one)
     fleet.do("two", "Bash", bash("git stash"), cwd="/home/u/try/src", worktree=two)
@@ -484,7 +486,7 @@ def test_ai_employee_548_three_runs_migrate_one_workspace(fleet: Fleet) -> None:
 
 
 def test_ai_employee_548_two_builds_in_one_folder(fleet: Fleet) -> None:
-    """greeves89/AI-Employee#548: while one ``next build`` runs another writes the same output; then it is over."""
+    """greeves89/AI-Employee#548: another session writes the output of a running ``next build``; then the build ends."""
     for command in ("npx next build", "npm run build", "make"):
         folder = f"/repo/{len(command)}"
         running = fleet.ask("employee-1", "Bash", bash(command), cwd=folder)
@@ -537,7 +539,7 @@ def test_cyrus_1465_two_sessions_write_the_same_files(fleet: Fleet) -> None:
 def test_claude_code_7443_a_check_that_is_too_strict_teaches_to_go_around_it(fleet: Fleet) -> None:
     """anthropics/claude-code#7443, #8216, #12981: "File has been unexpectedly modified", again and again."""
     path = {"file_path": "/repo/app.py"}
-    for number in range(5):  # a session's own edits, with others who only read
+    for number in range(5):  # a session's own edits, while others only read
         fleet.do("mira", "Read", path)
         fleet.do("doug", "Read", path)
         fleet.do("mira", "Edit", {**path, "old_string": f"{number}", "new_string": f"{number + 1}"})
@@ -553,7 +555,7 @@ def test_claude_code_7443_a_check_that_is_too_strict_teaches_to_go_around_it(fle
     fleet.after(5)
     first = fleet.ask("doug", "Edit", {**path, "old_string": "a", "new_string": "b"})
     assert kinds(first) == {Kind.STALE}
-    fleet.after(5)  # told once, it goes on
+    fleet.after(5)  # notified once, the session continues
     fleet.do("doug", "Edit", {**path, "old_string": "a", "new_string": "b"})
     fleet.do("doug", "Edit", {**path, "old_string": "b", "new_string": "c"})
 
@@ -571,12 +573,12 @@ def test_autonomous_dev_1620_a_pattern_that_never_ends(tmp_path: Path, fleet: Fl
 
 
 def test_omnigent_536_an_error_is_not_an_allow() -> None:
-    """omnigent-ai/omnigent#536, harinipsamy/wellness-planning#337: the gate is away, grave calls do not run."""
+    """omnigent-ai/omnigent#536, harinipsamy/wellness-planning#337: without the gate, risky calls do not run."""
     assert [fallback(tier).proceed for tier in range(5)] == [True, True, True, False, False]
 
 
 def test_gen_code_441_an_allow_does_not_skip_a_deny(fleet: Fleet) -> None:
-    """genai-io/gen-code#441: what the agent says never lowers what the rules say."""
+    """genai-io/gen-code#441: hints of the agent never lower the tier that the rules give."""
     for said in ({"_tier": 0}, {"_contextKey": "harmless"}):
         decision = fleet.ask("mira", "gateway", {"action": "config.apply", **said})
         assert decision.tier == 4
@@ -599,7 +601,7 @@ def test_nanoclaw_2506_two_sessions_talk_in_one_channel(fleet: Fleet) -> None:
 
 
 def test_openclaw_cliq_114_identical_commands(fleet: Fleet) -> None:
-    """sprintberlin/openclaw-cliq#114, automagik-dev/omni#867: short texts mean nothing by being repeated."""
+    """sprintberlin/openclaw-cliq#114, automagik-dev/omni#867: a repeated short text proves nothing."""
     for who in ("mira", "doug", "mira", "doug"):
         fleet.do(who, "message", send("#ops", "/status"))
         fleet.after(60)
@@ -629,7 +631,7 @@ def test_kirodotcrew_11200_nobody_answered_is_not_denied(fleet: Fleet) -> None:
 
 
 def test_agent_config_1341_every_session_on_one_branch(fleet: Fleet) -> None:
-    """event4u-app/agent-config#1341: what is shared by all collides with nothing by itself."""
+    """event4u-app/agent-config#1341: a branch that all sessions share causes no conflict by itself."""
     for number in range(10):
         fleet.do(f"session-{number}", "Bash", {"command": "git status"}, cwd="/repo")
         fleet.do(f"session-{number}", "Read", {"file_path": "/repo/README.md"})
@@ -637,14 +639,14 @@ def test_agent_config_1341_every_session_on_one_branch(fleet: Fleet) -> None:
 
 
 def test_claude_code_76727_worktrees_by_the_target_of_the_write(fleet: Fleet) -> None:
-    """anthropics/claude-code#76727: keyed on the path that is written, not on the working folder."""
+    """anthropics/claude-code#76727: the key is the path that is written, not the working folder."""
     fleet.do("one", "Write", {"file_path": "/worktrees/a/app.py", "content": "x"}, cwd="/repo")
     fleet.do("two", "Write", {"file_path": "/worktrees/b/app.py", "content": "y"}, cwd="/repo")
     assert not fleet.ask("two", "Write", {"file_path": "../worktrees/a/app.py", "content": "y"}, cwd="/repo").proceed
 
 
 def test_other_recipients_get_the_same_newsletter(fleet: Fleet) -> None:
-    """sonichi/sutando#3742: deduplication that looks at the text alone is not a valid one."""
+    """sonichi/sutando#3742: deduplication by the text alone is wrong."""
     for number in range(5):
         fleet.do(f"session-{number % 2}", "send_email", mail(f"reader{number}@example.com", REPORT))
         fleet.after(2)
@@ -659,7 +661,7 @@ def test_a_mail_by_shell_meets_a_mail_by_shell(fleet: Fleet) -> None:
 
 
 def test_nanoclaw_2506_two_answers_of_one_session_to_one_message(fleet: Fleet) -> None:
-    """nanoclaw#2506: what is caused by one message may be several messages of one session."""
+    """nanoclaw#2506: one message may cause several messages of one session."""
     for text in ("On it, give me a minute.", REPORT, "One more thing: the disk of the builder is nearly full."):
         fleet.do("mira", "message", send("andy", text), origin="msg-500")
         fleet.after(30)
@@ -668,7 +670,7 @@ def test_nanoclaw_2506_two_answers_of_one_session_to_one_message(fleet: Fleet) -
 
 
 def test_sutando_3742_different_senders_in_one_room(fleet: Fleet) -> None:
-    """sonichi/sutando#3742: two people say the same, and each is answered; two accounts say the same."""
+    """sonichi/sutando#3742: two people write the same and each gets an answer; two accounts write the same."""
     answer = "Yes, the office is open today from nine to five."
     for number in range(2):
         fleet.do(f"session-{number}", "message", send("room", answer, replyTo=f"msg-{number}"), origin=f"msg-{number}")
@@ -680,7 +682,7 @@ def test_sutando_3742_different_senders_in_one_room(fleet: Fleet) -> None:
 
 
 def test_openclaw_cliq_123_a_benign_repeat_is_no_error(fleet: Fleet) -> None:
-    """sprintberlin/openclaw-cliq#123: one delivered twice is answered twice alike, and its report counts once."""
+    """sprintberlin/openclaw-cliq#123: a call delivered twice gets one decision twice; its report counts once."""
     params = send("#ops", REPORT)
     first = fleet.ask("mira", "message", params, call_id="delivery-1")
     again = fleet.ask("mira", "message", params, call_id="delivery-1")
@@ -710,7 +712,7 @@ def test_harmless_repeat_is_no_duplicate(fleet: Fleet, tool: str, params: dict[s
 
 
 def test_idempotent_hint_is_ignored_for_tools_whose_repeat_others_notice(fleet: Fleet) -> None:
-    """A mail tool that its author calls idempotent sends two mails all the same."""
+    """A mail tool that its author declares idempotent still sends two mails."""
     hint: dict[str, Any] = {"annotations": {"idempotentHint": True}}
     for tool, params in (
         ("send_email", mail("a@example.com", REPORT)),
@@ -723,7 +725,7 @@ def test_idempotent_hint_is_ignored_for_tools_whose_repeat_others_notice(fleet: 
 
 def test_same_origin_counts_for_seven_days_and_for_one_key(fleet: Fleet) -> None:
     fleet.do("one", "message", send("#ops", REPORT), origin="cron-5")
-    fleet.do("two", "message", send("#other", SHORT), origin="cron-5")  # another place is another act
+    fleet.do("two", "message", send("#other", SHORT), origin="cron-5")  # another channel is another action
     fleet.after(6 * 86_400)
     assert kinds(fleet.ask("three", "message", send("#ops", SHORT), origin="cron-5")) == {Kind.DUPLICATE}
     fleet.after(2 * 86_400)
@@ -731,7 +733,7 @@ def test_same_origin_counts_for_seven_days_and_for_one_key(fleet: Fleet) -> None
 
 
 def test_same_origin_is_detected_across_processes(tmp_path: Path) -> None:
-    """A summary by one process and the full text by another, minutes later: told from what the file holds."""
+    """One process sends a summary and another the full text minutes later; the stored origin shows the duplicate."""
 
     def say(who: str, text: str, origin: str) -> dict[str, Any]:
         call = {"instance": who, "tool": "message", "params": send("#ops", text), "origin": origin, "pause": True}

@@ -1,4 +1,4 @@
-"""Whatever sessions write, it stays data wherever it is shown: every hostile text, in every field, at every place."""
+"""Text that sessions write stays data wherever it is shown: every hostile text, in every field, in every output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 class Shown(NamedTuple):
-    """What is shown of the work of sessions that wrote hostile texts, by place."""
+    """The outputs that show the work of sessions with hostile texts, by name."""
 
     sentences: dict[str, str]
     briefs: dict[str, str]
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
 
 
 class Session:
-    """A session of Claude Code all of whose texts are one hostile text."""
+    """A session of Claude Code whose texts are all one hostile text."""
 
     def __init__(self, host: Hooked, name: str, file: str, text: str) -> None:
         self.host, self.name, self.file, self.text = host, name, file, text[:LONG]
@@ -76,7 +76,7 @@ class Session:
         return self.call("Edit", params)
 
     def work(self) -> None:
-        """Do everything that is told of anywhere, with the text in each field."""
+        """Do everything that any output shows, with the text in each field."""
         text = self.text
         self.send("UserPromptSubmit", prompt=text)
         self.edit()
@@ -140,7 +140,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 
 def seen(text: str) -> None:
-    """Every line of it is what a reader sees."""
+    """Check every line as a reader sees it."""
     for line in text.split("\n"):
         assert is_shown(line), line
         assert line.isprintable(), line
@@ -184,7 +184,7 @@ def test_commands_print_hostile_text_without_line_breaks_of_its_own(shown: Shown
     text = shown.printed[place]
     seen(text)
     assert "PWNED" in text
-    own = text.replace("[Callosum] Tier 4 action not run", "")  # what the session was told
+    own = text.replace("[Callosum] Tier 4 action not run", "")  # the sentence that the session got
     assert not re.search(r"^(\[Callosum\]|PWNED|## |- 09:00|12:00:00)", own, re.MULTILINE)
 
 

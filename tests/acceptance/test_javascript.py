@@ -1,4 +1,4 @@
-"""The JavaScript client: its own tests, and its types against the model they mirror."""
+"""The JavaScript client: its own tests, and its types compared with the model that they mirror."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLDEST = 20
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The program; a machine without a new enough one is told so in the summary."""
+    """Return the program; without a new enough one the test is skipped with the reason."""
     found = shutil.which("node")
     if found is None:
         pytest.skip("the JavaScript client is NOT tested: there is no node")
@@ -41,7 +41,7 @@ def test_javascript_client_passes_its_own_tests(node: str) -> None:
 
 
 def declared(name: str) -> dict[str, bool]:
-    """The fields of an interface, and whether each may be absent; with those of what it extends."""
+    """Return the fields of an interface, including inherited ones, and whether each may be absent."""
     match = re.search(rf"^export interface {name}(?: extends (\w+))? {{\n(.*?)^}}", TYPES, re.DOTALL | re.MULTILINE)
     assert match is not None, name
     above = declared(match[1]) if match[1] else {}

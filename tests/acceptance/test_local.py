@@ -1,4 +1,4 @@
-"""The local gate: started by whoever first needs it, one a state folder, gone when nobody needs it."""
+"""The local gate: the first client starts it, each state folder has one, and it ends when it is idle."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_gate_stays_as_long_as_a_lease_is_open(state: Path) -> None:
     with local_client(state, deadline=DEADLINE, idle=1) as client:
         assert client.lock("mira", "plan", ttl=4).acquired
         process = _one(state).process
-    # It has been idle three times over when the lease ends, and leaves only then.
+    # It would have ended three times when the lease ends, and ends only then.
     with pytest.raises(AssertionError, match="come true"):
         until(lambda: alive(process) is not True, 3)
     until(lambda: alive(process) is not True)
@@ -116,7 +116,7 @@ def test_next_call_after_a_crash_starts_a_new_gate(state: Path) -> None:
         process = _one(state).process
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: alive(process) is not True)
-        assert Path(socket_path(state)).exists()  # what a crash leaves
+        assert Path(socket_path(state)).exists()  # a crash leaves such a file
         after = client.intercept(mail("doug", "Nobody has answered yet, so I will do that now"))
         assert [conflict.id for conflict in after.conflicts] == [before.id]
         assert _one(state).process != process

@@ -1,4 +1,4 @@
-"""Two sessions write one file: their changes are merged, both are told, and the merge can be undone."""
+"""Two sessions write one file: the changes are merged, both sessions are notified, and the merge can be undone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
 
 
 class Session:
-    """A session with guarded tools. ``told`` are the warnings that its model was shown."""
+    """A session with guarded tools. ``told`` holds the warnings that its model got."""
 
     def __init__(self, gate: LocalGate, name: str) -> None:
         self.told: list[str] = []
@@ -173,7 +173,7 @@ def test_merged_write_holds_its_file_until_its_report(gate: LocalGate, file: Pat
     for write in (ann.write, doug.write):
         with pytest.raises(Blocked, match="mira/mira has an active action"):
             write(str(file), texts[2].replace("line 8\n", "ann's\n"))
-    with pytest.raises(Blocked):  # told, and still held
+    with pytest.raises(Blocked):  # notified, and still held
         ann.write(str(file), texts[2].replace("line 8\n", "ann's\n"))
     assert running.params is not None
     file.write_text(running.params["content"])
@@ -438,7 +438,7 @@ def test_server_reads_files_only_for_its_own_user(tmp_path: Path, file: Path, wh
 
 
 class Hooks:
-    """Sessions of a host with hooks, around one file. The host runs what the hook answers, as the real ones do."""
+    """Sessions of a host with hooks and one file. The host runs the call as the hook answers, like the real ones."""
 
     def __init__(self, brain: Brain, file: Path, name: str) -> None:
         self.hooked, self.file, self.adapter = Hooked(brain, ManualClock()), file, ADAPTERS[name]
@@ -452,12 +452,12 @@ class Hooks:
         return dict(self.hooked.send(self.adapter, said, this_process()))
 
     def asked(self, session: str, tool: str, params: Mapping[str, Any], mode: str = "default") -> dict[str, Any]:
-        """What the hook says before the call."""
+        """Return the output of the hook before the call."""
         self.number += 1
         return self.send(self.before, session, tool, params, permission_mode=mode)
 
     def done(self, session: str, tool: str, params: Mapping[str, Any], result: object) -> str:
-        """What the hook tells the model after it."""
+        """Return the output of the hook for the model after the call."""
         said = self.send(self.after, session, tool, params, tool_response=result)
         return str(said.get("hookSpecificOutput", {}).get("additionalContext", ""))
 
@@ -468,7 +468,7 @@ class Hooks:
             text = self.file.read_text()
             if self.gemini:
                 self.done(session, tool, params, {"llmContent": text})
-            else:  # of a look Claude Code calls no hook but that of its batch
+            else:  # for a read Claude Code calls only the hook of its batch
                 shown = "".join(f"{number}\t{line}\n" for number, line in enumerate(text.splitlines(), 1))
                 call = {"tool_name": tool, "tool_input": params, "tool_use_id": f"{session}{self.number}"}
                 self.send("PostToolBatch", session, tool, params, tool_calls=[{**call, "tool_response": shown}])

@@ -146,7 +146,7 @@ def test_waiter_of_one_version_is_let_in_when_the_other_ends_the_lease(pair: Pai
 
 
 def test_marks_of_one_version_count_in_the_other(pair: Pair) -> None:
-    """A read makes a later write stale; a pause is confirmed by the repeat, whichever version is asked."""
+    """A read makes a later write stale, and a repeat confirms a pause, in either version."""
     pair.call(pair.one, "mira", "look")
     changed = pair.call(pair.other, "doug", "act2")
     assert pair.one.post("/complete", {"instance": "doug", "id": changed["id"]})["ok"]
@@ -157,7 +157,7 @@ def test_marks_of_one_version_count_in_the_other(pair: Pair) -> None:
 
 
 def test_pauses_that_this_version_counts_are_read_by_the_previous_one(pair: Pair, servers: Servers) -> None:
-    """A changed file is replaced unread on the fourth attempt here, and on the second there, as ever."""
+    """A changed file is replaced unread on the fourth attempt in this version and on the second in the previous one."""
     path = f"/{pair.key}.md"
 
     def write(server: Server, who: str) -> Any:
@@ -288,7 +288,7 @@ def test_race_of_calls_without_leases_shows_several_holders(servers: Servers) ->
 
 
 def test_commitment_of_either_version_conflicts_in_the_other_within_the_window(pair: Pair) -> None:
-    """The version before knows no commitments: it reads the content that holds one, and passes over what is declared."""
+    """The previous version has no commitments: it reads the content of one and ignores what is declared."""
     event = {"event_id": pair.key}
     commits = {"side": "accept", "what": "the meeting"}
     first = {"instance": "mira", "tool": "accept_invitation", "params": event, "callId": f"{pair.key}-1"}
@@ -304,7 +304,7 @@ def test_commitment_of_either_version_conflicts_in_the_other_within_the_window(p
 
 
 def test_both_versions_report_a_sound_store(servers: Servers, previous: Previous) -> None:
-    """Runs last: whatever the other tests left, neither version calls it damaged or of another version."""
+    """Runs last: whatever state the other tests left, neither version reports damage or a foreign version."""
     where = servers.store[1:] or (f"sqlite:///{servers.current.state / 'gate.db'}",)
     arguments = ["-m", "callosum.cli", "store", "check", *where, "--state", str(servers.previous.state)]
     assert "sound" in previous.run(*arguments).lower()
@@ -364,7 +364,7 @@ CALLS: Final[list[dict[str, Any]]] = [
 
 
 def test_keys_of_the_previous_version_are_still_written(previous: Previous) -> None:
-    """A key whose spelling changes has both spellings for one release, so that the two versions meet on it."""
+    """A key whose spelling changes has both spellings for one release, so that both versions share it."""
     rules = Rulebook(None, secret=b"s" * 32).current()
     found = [rules.classify(Call("mira", **call)) for call in CALLS]
     for call, (keys, digest), classification in zip(CALLS, previous.classify(CALLS), found, strict=True):

@@ -1,4 +1,4 @@
-"""Model traffic over real HTTP: servers that speak the providers' APIs answer, and the regions read what came."""
+"""Model traffic over real HTTP: servers with the providers' APIs answer, and the regions read the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def post(address: str, path: str, body: Any) -> bytes:
 
 
 def events_of(data: bytes) -> list[Any]:
-    """The decoded events of a stream."""
+    """Yield the decoded events of a stream."""
     lines = data.decode().splitlines()
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
@@ -71,7 +71,7 @@ def test_answer_of_a_provider_is_emitted(asks: Any, stream: bool, provider: str)
     thalamus, wernicke = Thalamus(corpus), Wernicke(corpus)
 
     def ask(address: str, text: str) -> Any:
-        """As a host does it: the answer, told and read."""
+        """Ask as a host does: report the answer and parse it."""
         path, body = asks(text, stream=stream)
         data = post(address, path, body)
         if not stream:

@@ -1,6 +1,6 @@
-"""The folder a git command really runs in decides whose repository it changes, wherever the session works.
+"""The folder that a git command runs in decides whose repository it changes, wherever the session works.
 
-With a real git: repositories in one another, submodules, worktrees, a bare one, and projects in a plain folder.
+With a real git: nested repositories, submodules, worktrees, a bare one, and projects in a plain folder.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def test_bare_repository_is_found(projects: Path, folder: str) -> None:
 
 
 def test_lookup_of_a_cached_folder_is_cheap(projects: Path) -> None:
-    """At most 20 us in the median on a quiet machine; four times that where others work beside."""
+    """At most 20 us in the median on a quiet machine; four times that on a busy one."""
     call = Call("a", "Bash", {"command": "cd shop && git pull --rebase && git push"}, cwd=str(projects))
 
     def median(work: Callable[[], object]) -> float:

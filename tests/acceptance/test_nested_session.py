@@ -1,4 +1,4 @@
-"""A long session alone in three repositories that lie in one another: nothing is in its way, and it is told of nothing."""
+"""A long session alone in three nested repositories: it has no conflict and gets no notification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callosum.testing import ManualClock
 from tests.acceptance.test_worktrees import git
 
 RECORDED: Final = Path(__file__).parent / "nested_session.jsonl"
-"""One call a line: the folder, the tool, its params and how it ended, in order. ``@`` stands for the uppermost folder."""
+"""One call a line: folder, tool, params and outcome, in order. ``@`` is the outermost folder."""
 STEPS: Final = 200
 
 

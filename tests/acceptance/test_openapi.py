@@ -1,4 +1,4 @@
-"""What the OpenAPI document says holds: schemathesis sends what it allows and what it forbids to a real server."""
+"""The OpenAPI document is true: schemathesis sends what it allows and what it forbids to a real server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SENDING = "tests/support/openapi.py"
 # --- what is sent, and what comes back ----------------------------------------------------------------
 
 
-@pytest.mark.timeout(900)  # a busy machine takes that long to make what is sent
+@pytest.mark.timeout(900)  # a busy machine takes that long to generate the requests
 @pytest.mark.parametrize("group", GROUPS, ids=" ".join)
 def test_server_accepts_what_the_document_allows_and_refuses_what_it_forbids(group: list[str], tmp_path: Path) -> None:
     options = ["-p", "no:cacheprovider", "-o", "timeout=900", f"--basetemp={tmp_path / 'pytest'}"]
@@ -68,7 +68,7 @@ def test_wrong_document_fails_the_check(server: Server, path: tuple[str, ...], c
 
 
 def test_full_responses_match_the_document(server: Server, approver: str) -> None:  # noqa: F811
-    """Chance seldom makes two sessions meet: conflicts, leases, questions and their answers."""
+    """Generated requests seldom conflict, so this test makes conflicts, leases, questions and their answers."""
     thread = {"action": "send", "target": "andy", "replyTo": "m1"}
     delete = {"action": "channel-delete", "_contextKey": "thread:andy:m1"}
     seen = Described(server, approver)
@@ -104,7 +104,7 @@ def test_full_responses_match_the_document(server: Server, approver: str) -> Non
 
 
 class Described:
-    """Asks, and compares each answer with the document: its schema, and no field beyond it."""
+    """Sends requests and compares each response with the document: its schema, and no field beyond it."""
 
     def __init__(self, server: Server, approver: str) -> None:  # noqa: F811
         self.server, self.approver = server, approver
@@ -125,7 +125,7 @@ class Described:
 
 
 def _closed(described: Any) -> Any:
-    """The schemas with no room for fields that they do not name."""
+    """Return the schemas without room for fields that they do not name."""
     if isinstance(described, list):
         return [_closed(item) for item in described]
     if not isinstance(described, dict):
@@ -207,7 +207,7 @@ def test_server_serves_the_document(server: Server) -> None:  # noqa: F811
 
 
 class Page(HTMLParser):
-    """What a page loads, where it leads to, and its words."""
+    """The resources that a page loads, its links and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

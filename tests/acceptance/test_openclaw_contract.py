@@ -1,4 +1,4 @@
-"""The OpenClaw plugin against a real server, with what OpenClaw was seen to say; and what ships of it."""
+"""The OpenClaw plugin against a real server, with recorded messages of OpenClaw; and the files it ships."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLDEST = (20, 19)
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The program; a machine without a new enough one is told so in the summary."""
+    """Return the program; without a new enough one the test is skipped with the reason."""
     found = shutil.which("node")
     if found is None:
         pytest.skip("the OpenClaw plugin is NOT tested: there is no node")
@@ -39,7 +39,7 @@ def node() -> str:
 
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Where the tests in JavaScript find the gate, the plugin, and what starts another gate."""
+    """Return the variables that name the gate, the plugin, and the program that starts another gate."""
     state = tmp_path_factory.mktemp("openclaw") / "state"
     with serving(state, "--socket", socket_path(state)):
         yield {
@@ -105,7 +105,7 @@ def test_every_bypass_of_the_plugin_is_listed_in_the_readme() -> None:
 
 @pytest.mark.timeout(600)
 def test_plugin_is_in_the_wheel(tmp_path: Path) -> None:
-    """The build says which files it would pack."""
+    """The build lists the files that it would pack."""
     hatchling = pytest.importorskip(
         "hatchling.builders.wheel", reason="which files are packed is NOT tested: no hatchling"
     )

@@ -1,4 +1,4 @@
-"""Processes that open a state folder at the same moment, when nothing is there yet, all get the one store."""
+"""Processes that open an empty state folder at the same moment all get one store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_eight_processes_create_one_store(tmp_path: Path) -> None:
 
 
 def test_another_thread_of_the_process_does_not_drop_the_file_lock(tmp_path: Path) -> None:
-    """Else the next process that closes takes itself for the last one and removes the log under us."""
+    """Otherwise the next process that closes takes itself for the last one and removes the log in use."""
     state = tmp_path / "state"
     look = "import sys; from callosum import LocalGate; print(len(LocalGate(sys.argv[1]).entries(limit=1000)))"
 

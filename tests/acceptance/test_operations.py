@@ -1,4 +1,4 @@
-"""``docs/operations.md`` does what it says: its own commands save and restore each store, and migrate a PostgreSQL one."""
+"""The commands of ``docs/operations.md`` save and restore each store, and migrate a PostgreSQL one."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read
 
 
 def told(name: str) -> str:
-    """The commands of the document that stand under this name."""
+    """Return the commands of the document under this name."""
     (found,) = re.findall(rf"<!-- test: {name} -->\n```sh\n(.*?)```", DOCUMENT, re.DOTALL)
     return str(found)
 
 
 class Installation:
-    """A store, and what the document's commands need: ``variables``. It is stopped and started as an operator does."""
+    """A store and the ``variables`` of the document's commands, stopped and started as an operator does."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.kind = kind
@@ -79,7 +79,7 @@ class Installation:
         assert done.code == 0, done.text
 
     def start(self) -> None:
-        """After a restore."""
+        """Start the store after a restore."""
 
 
 class OnRedis(Installation):
@@ -117,7 +117,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installati
 
 @contextmanager
 def working(gate: LocalGate) -> Iterator[None]:
-    """Somebody goes on calling while the block runs, at least once in it."""
+    """Keep calling the gate while the block runs, at least once in it."""
     ends, began = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -138,7 +138,7 @@ def working(gate: LocalGate) -> Iterator[None]:
 
 
 def test_a_backup_under_load_is_restored(place: Installation) -> None:
-    """All up to the backup is there and nothing of later, and no fencing token comes a second time."""
+    """The restored store has all entries up to the backup and none after it, and no fencing token is used twice."""
     with LocalGate(settings=place.settings) as gate:
         kept = gate.lock("mira", "doc:kept", 4)
         with working(gate):
@@ -161,7 +161,7 @@ def test_a_backup_under_load_is_restored(place: Installation) -> None:
 
 
 def test_copying_only_the_database_file_loses_what_is_in_the_log(tmp_path: Path) -> None:
-    """The control: why the document says never to use ``cp``."""
+    """Negative control: the reason why the document says never to use ``cp``."""
     place = Installation(tmp_path, "sqlite")
     with closing(open_store(place.settings)) as store:
         StoreScript(store).act("mira", "doc:1")
@@ -215,7 +215,7 @@ def test_store_is_migrated_once_by_many_processes(
 
 
 def test_store_of_an_older_version_is_reported_and_unchanged_until_migrated(tmp_path: Path, postgres: Server) -> None:
-    """A look leaves it as it is; what it holds is there afterwards."""
+    """A read leaves the store unchanged, and its contents are there after the migration."""
     url = postgres.url()
     settings = Settings(state=tmp_path, store=url)
     schema = schema_of(url)
@@ -240,7 +240,7 @@ def test_store_of_an_older_version_is_reported_and_unchanged_until_migrated(tmp_
 
 
 def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
-    """With the grants of the document a role of its own works on a migrated schema; without migrating it cannot start."""
+    """With the grants of the document a role works on a migrated schema; without a migration it cannot start."""
     (grants,) = re.findall(r"```sql\n(.*?)```", DOCUMENT, re.DOTALL)
     owner = postgres.url()
     schema = schema_of(owner)
@@ -268,7 +268,7 @@ def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
 
 
 def samples(server: Serving) -> dict[str, float]:
-    """The metrics of the connections, with their labels."""
+    """Return the metrics of the connections with their labels."""
     families = text_string_to_metric_families(server.ask("GET", "/metrics").text)
     return {
         "/".join((sample.name.removeprefix("callosum_store_"), *sample.labels.values())): sample.value
@@ -283,7 +283,7 @@ def found_by_doctor(state: Path) -> dict[str, str]:
 
 
 def test_connections_are_watched(tmp_path: Path, postgres: Server) -> None:
-    """``/metrics``, ``/health`` and ``doctor`` tell of the pool, and that it is exhausted while it is."""
+    """``/metrics``, ``/health`` and ``doctor`` show the pool, and report it while it is exhausted."""
     url = postgres.url(pool="1")
     call = {"instance": "mira", "tool": "Bash", "params": {"command": "git push --force"}, "cwd": "/r"}
     try:

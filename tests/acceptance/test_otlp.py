@@ -1,4 +1,4 @@
-"""Spans and metrics over OTLP/HTTP to a real receiver: one that works, and ones that hang, refuse or are away."""
+"""Spans and metrics over OTLP/HTTP to real receivers: working, hung, refusing and unreachable ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SECONDS: Final = 30.0
 
 
 class Receiver:
-    """A receiver of OTLP over HTTP on this machine. ``answer`` is the status; with ``hang`` it waits for ``let_go``."""
+    """An OTLP receiver over HTTP on this machine. ``answer`` is the status; with ``hang`` it waits for ``let_go``."""
 
     def __init__(self, answer: int = 200, *, hang: bool = False) -> None:
         self.requests: list[tuple[str, bytes]] = []
@@ -62,7 +62,7 @@ class Receiver:
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                 except OSError:
-                    self.close_connection = True  # the sender has gone
+                    self.close_connection = True  # the sender has disconnected
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -76,7 +76,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def spans(self) -> list[tuple[Any, dict[str, Any], dict[str, Any]]]:
-        """Each span with its own attributes and those of its resource."""
+        """Return each span with its own attributes and those of its resource."""
         found = []
         for path, body in list(self.requests):
             if path == "/v1/traces":
@@ -86,7 +86,7 @@ class Receiver:
         return found
 
     def metrics(self) -> dict[str, Any]:
-        """The last of each metric, by name."""
+        """Return the last sample of each metric by name."""
         found: dict[str, Any] = {}
         for path, body in list(self.requests):
             if path == "/v1/metrics":
@@ -120,7 +120,7 @@ def receive() -> Iterator[Callable[..., Receiver]]:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable from outside; and afterwards no thread of the SDK is left."""
+    """Remove variables from outside, and check afterwards that no thread of the SDK is left."""
     for name in list(os.environ):
         if name.startswith("OTEL_"):
             monkeypatch.delenv(name)
@@ -170,7 +170,7 @@ def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monke
 def test_what_a_gate_decides_is_sent_when_it_is_switched_on(
     receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run with two attempts through a real gate, and a call that is not let through."""
+    """A run with two attempts through a real gate, and a call that is refused."""
     receiver = receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
 
@@ -349,7 +349,7 @@ for id in range(1, 301):
 
 
 def run(address: str, program: str = PROGRAM, **more: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    """A program that emits and ends, without closing anything."""
+    """Run a program that emits and ends without closing anything."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     began = time.monotonic()
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""A server that is asked more than it can do: who comes too late is sent away at once, and nothing is lost."""
+"""An overloaded server: requests that come too late are refused at once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @contextmanager
 def held(server: Server) -> Iterator[None]:
-    """Another process has the file: the server can write nothing meanwhile."""
+    """Hold the file in another process, so that the server cannot write."""
     with closing(sqlite3.connect(server.state / "gate.db", isolation_level=None)) as other:
         other.execute("begin immediate")
         try:
@@ -80,7 +80,7 @@ def test_requests_that_would_wait_too_long_are_refused_and_the_others_are_answer
 
 
 def test_client_retries_once_the_overload_may_have_passed() -> None:
-    """Not at once, as where a server is away: that would keep it from its work."""
+    """The client does not retry at once, as it does for an unreachable server: that would add to the load."""
     busy = partial(Request.reply, value={"error": "too much", "at": OVERLOADED}, status=503)
     refused = pytest.raises(GateUnavailable, match="too much")
     with Peer(busy) as peer, CallosumClient(peer.url, deadline=1.5) as client, refused:

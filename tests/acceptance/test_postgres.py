@@ -1,6 +1,6 @@
-"""The PostgreSQL store under races and faults: several processes and servers, lost connections, a server that dies.
+"""The PostgreSQL store under races and faults: several processes and servers, lost connections, a killed server.
 
-Beside each race stands its torn control, which must be caught.
+Each race has a negative control over a store without transactions, which must be detected.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CASES = pytest.mark.parametrize(
 
 
 class TornStore(Torn, PostgresStore):
-    """Over a database."""
+    """The planted mistake over a database."""
 
 
 @CASES
@@ -101,9 +101,9 @@ OVERLAPPING = ["file:/r/", "file:/r/a", "file:/r/b/", "file:/r/b/c", "doc:x", "d
 
 
 def _act_in_every_order(url: str) -> int:
-    """Trees and what lies in them, facets and what they belong to, from eight threads and three stores.
+    """Act on trees and files in them, facets and their keys, from eight threads and three stores.
 
-    Returns how many deadlocks the server met; all was done all the same.
+    Return how many deadlocks the server had; all actions succeeded despite them.
     """
     stores = [_store(url) for _ in range(3)]
     done: list[int] = []
@@ -149,7 +149,7 @@ def test_rows_locked_in_any_order_deadlock_and_are_retried(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The negative control: nothing is lost even then."""
+    """Negative control: even then nothing is lost."""
 
     def in_any_order(turns: Locks) -> list[tuple[bool, list[str]]]:
         taken = [(alone, [name]) for name, alone in turns.items()]
@@ -161,7 +161,7 @@ def test_rows_locked_in_any_order_deadlock_and_are_retried(
 
 
 def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: str) -> None:
-    """The later moment is committed first; a reader that goes on from it still sees the earlier one."""
+    """The later moment is committed first; a reader that continues from it still sees the earlier one."""
     slow, quick = _store(postgres_url), _store(postgres_url)
     looked, goes_on = threading.Event(), threading.Event()
 
@@ -232,7 +232,7 @@ def test_stores_that_start_together_make_the_schema_once(postgres: Server, postg
 
 
 def test_newer_schema_is_used_if_it_declares_compatibility(postgres: Server, postgres_url: str) -> None:
-    """A server of the version before goes on beside newer ones; one that is too old says so."""
+    """A server of the previous version keeps working beside newer ones; one that is too old reports it."""
     store = _store(postgres_url)
     schema = schema_of(postgres_url)
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
@@ -268,7 +268,7 @@ def test_transaction_that_stalls_is_ended_by_the_server_and_retried(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Others who need its keys go on meanwhile, and its own step sees what they did."""
+    """Other sessions continue with its keys, and its own step sees their actions."""
     monkeypatch.setattr(connections, "_FOR_SESSION", connections._FOR_SESSION.replace("'10s'", "'200ms'"))
     stalls, waits = _store(postgres_url), _store(postgres_url)
     looked, goes_on = threading.Event(), threading.Event()
@@ -295,7 +295,7 @@ def test_transaction_that_stalls_is_ended_by_the_server_and_retried(
 
 
 def _in_another_time(url: str, folder: str, who: str, days: int, asked: Any, told: Any) -> None:
-    """A process whose clock is off by so many days; takes and gives back a lease when it is asked to."""
+    """Run a process whose clock is off by ``days``; it takes and releases a lease on request."""
     off = days * 86_400
     real, real_ns = time.time, time.time_ns
     time.time = lambda: real() + off
@@ -353,7 +353,7 @@ _FETCHED = (
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[Pipeline]:
-    """A line for each time that somebody waited for an answer."""
+    """Count the round trips: one line for each wait for a response."""
     waited: list[Pipeline] = []
     sync = Pipeline.sync
 
@@ -420,7 +420,7 @@ def test_journal_without_statistics_is_read_with_few_rows(
     monkeypatch: pytest.MonkeyPatch,
     entries: int,
 ) -> None:
-    """As in a store that is a minute old, in each new part, and after a restore: there the planner only guesses."""
+    """In a new store, in each new partition and after a restore, the planner only guesses."""
     store = _store(postgres_url)
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         connection.execute(f"set search_path to {schema_of(postgres_url)}")
@@ -480,7 +480,7 @@ def test_journal_without_statistics_is_read_with_few_rows(
 
 
 def test_reports_of_a_batch_share_one_view(postgres_url: str, trips: list[Pipeline]) -> None:
-    """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
+    """All reports about different keys share it, beside calls on other keys: a batch takes two round trips."""
     store = _store(postgres_url)
     script = StoreScript(store)
     held = {f"s{number}": script.act(f"s{number}", f"doc:{number}", tier=3, state=State.OPEN) for number in range(6)}
@@ -542,7 +542,7 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
     reports: bool,
     arrives: bool,
 ) -> None:
-    """The connection dies with the commit on its way: whether or not it arrived, the entry is there once."""
+    """The connection is lost during the commit: whether or not it arrived, the entry is there once."""
     store = _store(postgres_url)
     script = StoreScript(store)
     held = [script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(3)][-1]
@@ -570,7 +570,7 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
 
 
 class Load:
-    """Sessions that act without a pause, and remember what they were told is done."""
+    """Sessions that act without a pause and remember the acknowledged actions."""
 
     def __init__(self, url: str, sessions: int) -> None:
         self.store = PostgresStore(url)
@@ -602,7 +602,7 @@ class Load:
                 return
 
     def more(self, count: int) -> None:
-        """Waits until so many more are done."""
+        """Wait until ``count`` more actions are done."""
         until = len(self.done) + count
         deadline = time.monotonic() + 60
         while len(self.done) < until:
@@ -621,7 +621,7 @@ class Load:
             thread.join(60)
 
     def check(self) -> None:
-        """All that was confirmed is there, at its place, and nothing is there twice."""
+        """Check that every confirmed entry is at its position and that none is there twice."""
         assert not self.faults, self.faults
         written = [(entry.body["name"], entry.seq) for entry in self.store.entries(limit=1_000_000)]
         assert set(self.done) <= set(written)
@@ -648,7 +648,7 @@ def test_a_backend_that_hangs_is_given_up(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one does behind a network that drops everything and closes nothing: nobody may ask it whether it lives."""
+    """As behind a network that drops every packet and closes nothing: the connection cannot be probed."""
     monkeypatch.setattr(pipeline, "STALL", 0.5)
     store = _store(postgres_url)
     script = StoreScript(store)
@@ -686,7 +686,7 @@ def test_a_server_that_is_stopped_hard_under_load_loses_nothing_confirmed() -> N
 
 
 def test_two_servers_on_one_store_are_one_gate(tmp_path: Path, postgres_url: str) -> None:
-    """What one lets in, the other sees, tells of, and may be reported to; a waiter of the one is let in by the other."""
+    """Calls allowed by one are seen and reported through the other, and a waiter of one is let in by the other."""
     (tmp_path / "rules.json").write_text(RULES)
     with ExitStack() as stack:
         clients = []

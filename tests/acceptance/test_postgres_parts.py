@@ -1,4 +1,4 @@
-"""The parts of the PostgreSQL store's journal, and how an older schema becomes this one while it is used."""
+"""The partitions of the PostgreSQL store's journal, and the migration of an older schema while it is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _parts(store: PostgresStore) -> list[Partition]:
 
 
 def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:
-    """Rotates all that may leave."""
+    """Rotate everything that may leave."""
     until, horizon = clock.now, clock.now - DAY
     gone = store.take(until, horizon)
     store.take(until, horizon, delete=True, only=[entry.seq for entry in gone])
@@ -69,7 +69,7 @@ def test_partition_is_created_ahead_and_dropped_when_empty(postgres_url: str) ->
 
 
 def test_servers_that_create_partitions_at_once_create_each_once(postgres_url: str) -> None:
-    """And nobody who acts meanwhile meets an error."""
+    """Calls made in the meantime meet no error."""
     clock = ManualClock()
     stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
     script = StoreScript(stores[0])
@@ -119,7 +119,7 @@ def test_older_server_keeps_working_while_a_newer_one_migrates(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has its statements prepared for the tables as they were."""
+    """The older server has its statements prepared for the tables before the migration."""
     with monkeypatch.context() as older:
         older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
         older.setattr(schema, "SCHEMA", 1)

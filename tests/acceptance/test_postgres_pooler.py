@@ -28,7 +28,7 @@ PGBOUNCER = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/o
 
 @pytest.fixture(params=["transaction", "session"])
 def pooler(request: pytest.FixtureRequest, postgres: Server) -> Iterator[tuple[str, Path]]:
-    """How it pools, and the folder of its socket."""
+    """Return the pooling mode and the folder of the socket."""
     if PGBOUNCER is None:
         pytest.skip("no pgbouncer here: install it to run what concerns poolers")
     folder = Path(tempfile.mkdtemp(dir=postgres.folder))
@@ -114,7 +114,7 @@ def test_transaction_pooler_serves_more_connections_than_it_has(
     waiter.join(30)
     assert here._notifier._count > before, "notices come on the direct connection"
 
-    # Whoever else uses the pooler finds nothing of ours in its connections.
+    # Other users of the pooler find no state of this store in its connections.
     with psycopg.connect(f"host={folder} port={PORT} user=callosum dbname=postgres", prepare_threshold=None) as other:
         for setting, default in (("search_path", '"$user", public'), ("enable_seqscan", "on")):
             assert other.execute("select current_setting(%s)", (setting,)).fetchone() == (default,)

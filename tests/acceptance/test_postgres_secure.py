@@ -1,4 +1,4 @@
-"""The PostgreSQL store over TLS, with a password from a file: what the database and its client are asked for is done."""
+"""The PostgreSQL store over TLS, with a password from a file: the options of the URL take effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSWORD = "a:word\\of 'its own"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A server that takes connections by network over TLS with a password only; and who vouches for it."""
+    """Return a server that accepts network connections only over TLS with a password, and its certificate."""
     need_binaries()
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
@@ -103,7 +103,7 @@ def test_untrusted_server_is_refused_with_the_reason(
     said: str,
 ) -> None:
     own, certificate = guarded
-    monkeypatch.setenv("HOME", str(tmp_path))  # where libpq looks for what the URL does not name
+    monkeypatch.setenv("HOME", str(tmp_path))  # where libpq searches for options that the URL does not name
     wrong = tmp_path / "wrong"
     wrong.write_text("*:*:*:*:another\n")
     wrong.chmod(0o600)

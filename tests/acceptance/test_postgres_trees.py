@@ -1,4 +1,4 @@
-"""Which trees are in use, over PostgreSQL: what a process knows of it must never let anybody in below a tree that is held."""
+"""The cache of trees in use, over PostgreSQL: it must never allow a call below a tree that is held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TREE, BELOW = "file:/repo/", "file:/repo/a.py"
 
 
 def take(session: str, key: str) -> Request:
-    """Takes the key unless somebody is there; the answer is whether it did."""
+    """Take the key unless it is taken; return whether it was taken."""
 
     def step(view: View) -> Change:
         if any(place.live for place in view.keys):
@@ -27,12 +27,12 @@ def take(session: str, key: str) -> Request:
 
 
 def taken(store: PostgresStore, *requests: Request) -> list[object]:
-    """The answers of a batch."""
+    """Return the answers of a batch."""
     return [answer.change.answer for answer in store.transact(requests) if isinstance(answer, Applied)]
 
 
 def test_tree_first_used_in_a_batch_is_known_to_the_whole_batch(postgres_url: str) -> None:
-    """Also where a later request of the batch lies below it, which is told of it in the same transaction."""
+    """A later request of the batch below the tree also sees it in the same transaction."""
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("mira", TREE), take("doug", BELOW)) == [True, False]
     assert taken(other, take("anna", BELOW)) == [False]
@@ -44,7 +44,7 @@ def test_tree_cached_by_another_thread_is_not_used_early(
     postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One has asked before the tree was in use, and reads the answer after a second thread has learned that it is."""
+    """One thread read before the tree was in use, and uses the result after a second thread has learned of the tree."""
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("warm", "file:/else/b.py")) == [True]
     assert taken(other, take("anna", TREE)) == [True]

@@ -21,7 +21,7 @@ LOW = {"action": "send", "target": "general"}
 
 
 class Disk:
-    """What would be left after a power cut: the files as of the last sync."""
+    """The files as of the last sync, which is what a power cut leaves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path, kept: Path) -> None:
         self.state, self.kept, self.syncs = state, kept, 0
@@ -79,7 +79,7 @@ def test_a_report_needs_no_sync_and_its_loss_leaves_unknown(disk: Disk) -> None:
 
 
 def test_power_cut_loses_decisions_that_were_not_synced(disk: Disk) -> None:
-    """The negative control: at tier 2, where nothing is synced, the same power cut loses decisions."""
+    """Negative control: at tier 2, where nothing is synced, the same power cut loses decisions."""
     with LocalGate(disk.state) as gate:
         gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
         told = acknowledged(gate, LOW, 40)
@@ -87,7 +87,7 @@ def test_power_cut_loses_decisions_that_were_not_synced(disk: Disk) -> None:
 
 
 def test_one_sync_serves_all_earlier_commits(disk: Disk) -> None:
-    """Who finds itself covered by a sync that began after its commit does not sync again."""
+    """A commit that is covered by a sync that began after it does not sync again."""
     with LocalGate(disk.state) as gate:
         decision = gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
         connections = connection.SqliteConnections(disk.state / "gate.db")
@@ -101,7 +101,7 @@ def test_one_sync_serves_all_earlier_commits(disk: Disk) -> None:
 
 
 def test_idle_waiter_causes_no_sync(disk: Disk) -> None:
-    """It looks again several times a second, for as long as a minute."""
+    """The waiter polls several times a second, for as long as a minute."""
     naps = 0
 
     def sleep(_: float) -> None:
@@ -121,7 +121,7 @@ def test_idle_waiter_causes_no_sync(disk: Disk) -> None:
 
 
 def test_a_record_of_another_file_covers_nothing(disk: Disk) -> None:
-    """A database that was made anew begins without syncs, whatever the small file says."""
+    """A database that was created again starts without syncs, whatever the small file says."""
     with LocalGate(disk.state) as gate:
         acknowledged(gate, HIGH, 1)
     for file in disk.state.glob("gate.db*"):

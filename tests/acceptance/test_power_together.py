@@ -1,4 +1,4 @@
-"""Durable decisions of several processes on one file: a sync serves all it covers, and nobody it does not cover."""
+"""Durable decisions of several processes on one file: a sync serves exactly the commits that it covers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.serving import until
 
 
 class Synced:
-    """What another process does at the small file by which processes tell up to which entry they have synced."""
+    """The entries of another process in the small file that records up to which entry each has synced."""
 
     def __init__(self, state: Path) -> None:
         self.database = state / "gate.db"
@@ -27,7 +27,7 @@ class Synced:
         os.pwrite(self.file, struct.pack("<qq", self.database.stat().st_ino, seq), 16)
 
     def asked(self) -> bytes:
-        """What somebody wrote who waits for a sync."""
+        """Return the request of a process that waits for a sync."""
         return os.pread(self.file, 16, 0)
 
 
@@ -40,7 +40,7 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
 
 @pytest.fixture
 def syncs(gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows with each sync of the log."""
+    """Return a number that grows with each sync of the log."""
     done: list[int] = []
     real = os.fdatasync
 
@@ -54,7 +54,7 @@ def syncs(gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def other(gate: LocalGate, tmp_path: Path) -> Iterator[Synced]:
-    """Another process in the middle of a sync."""
+    """Simulate another process in the middle of a sync."""
     other = Synced(tmp_path / "state")
     fcntl.flock(other.file, fcntl.LOCK_EX)
     yield other
@@ -87,7 +87,7 @@ def test_commit_covered_by_the_sync_of_another_waits_for_its_end(
 def test_commit_not_covered_by_the_sync_of_another_makes_its_own(
     gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one was stopped in the middle, or began before this decision was there."""
+    """The other process was stopped during its sync, or its sync began before this decision was committed."""
     monkeypatch.setattr(connection, "_SYNC_SECONDS", 0)
     other.tells(1)
     decide(gate)

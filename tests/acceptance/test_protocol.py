@@ -1,4 +1,4 @@
-"""What reaches the application, and what does not: a real server in a process of its own, and raw sockets."""
+"""The HTTP protocol on raw sockets: which requests reach the application of a real server, and which do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from tests.acceptance.command import environment
 
-# Echoes what it was asked; a few paths do something else. It says its port, and where a test must wait, a line.
+# Echoes requests; a few paths do something else. Prints its port, and a line where a test must wait.
 _SERVER = """
 import asyncio, json, os, socket, sys
 import uvicorn
@@ -144,7 +144,7 @@ class Server:
 
 
 class Client:
-    """A connection with the bytes that were read of it and not yet used."""
+    """A connection with its unread bytes."""
 
     def __init__(self, plug: socket.socket) -> None:
         self.socket, self.rest = plug, b""
@@ -178,14 +178,14 @@ class Client:
         return Answer(int(status.split()[1]), headers, body)
 
     def ended(self) -> bool:
-        """Waits for the server's end of the connection; whether nothing came before it."""
+        """Wait until the server closes the connection; return whether nothing came before."""
         try:
             return not self.rest and self.socket.recv(65536) == b""
         except ConnectionError:
             return not self.rest
 
     def all(self) -> bytes:
-        """Everything up to the end of the connection."""
+        """Return everything up to the end of the connection."""
         try:
             while data := self.socket.recv(65536):
                 self.rest += data
@@ -199,7 +199,7 @@ LIMITS: dict[str, Any] = {"arrive": 0.4, "linger": 0.4, "stuck": 0.4, "keep_aliv
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The limits as they are."""
+    """Run a server with the default limits."""
     server = Server(tmp_path_factory.mktemp("server"))
     yield server
     assert server.process.poll() is None
@@ -208,7 +208,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Short times."""
+    """Run a server with short time limits."""
     server = Server(tmp_path_factory.mktemp("hasty"), **LIMITS)
     yield server
     assert server.process.poll() is None
@@ -609,7 +609,7 @@ def test_server_stops_although_clients_stay_connected(tmp_path: Path) -> None:
 
 
 def test_uvicorns_own_protocol_would_accept_these_requests(tmp_path: Path) -> None:
-    """The limits are this protocol's: uvicorn's own lets these pass."""
+    """Negative control: the limits are those of this protocol; uvicorn's own accepts these requests."""
     server = Server(tmp_path, plain=True)
     try:
         assert server.says(b"GET / HTTP/1.1\r\nA: b\r\n\r\n").status == 200

@@ -1,7 +1,7 @@
-"""Eight processes on one SQLite file, all wanting the same: never two holders at a time.
+"""Eight processes on one SQLite file that all want the same key: never two holders at a time.
 
-Beside each race stands its negative control, the same race over a store that looks in one transaction
-and writes in another. It must be caught, or the race proves nothing.
+Each race has a negative control, the same race over a store that reads in one transaction and writes in another. It
+must be detected, or the race proves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Redis behind TLS, passwords and access lists: what the URL says of them, and what is refused."""
+"""Redis behind TLS, passwords and access lists: the options of the URL, and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +info +config|get +ti
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisServer, int, Path]]:
-    """A server with a user of few rights; also behind TLS, with a certificate that nobody else vouches for."""
+    """Run a server with a user of minimal rights; also behind TLS, with a self-signed certificate."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = certificate_in(folder)
     port = free_port()
@@ -42,7 +42,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisSer
 
 
 def works(store: RedisStore) -> None:
-    """Everything a gate does: calls, reports, reading, upkeep, waiting."""
+    """Check everything that a gate does: calls, reports, reads, upkeep and waits."""
     script = StoreScript(store)
     id = script.act("mira", "doc:plan", "file:/r/", state=State.OPEN, tier=4, durable=True, prints=(b"one",), call=b"c")
     ender = threading.Timer(0.2, lambda: script.end("mira", id))
@@ -68,7 +68,7 @@ def test_user_with_minimal_rights_works_over_tls(guarded: tuple[RedisServer, int
 
 
 def test_untrusted_certificate_is_refused(guarded: tuple[RedisServer, int, Path]) -> None:
-    """And a server's whose name it does not bear."""
+    """A certificate for another host name is refused too."""
     _, port, cert = guarded
     with pytest.raises(StoreUnavailable, match="certificate"):
         RedisStore(f"rediss://gate:not-a-real-one@127.0.0.1:{port}/0")

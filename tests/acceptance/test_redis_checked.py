@@ -1,4 +1,4 @@
-"""What a process has seen of a Redis, or believes of it, is checked by the server before anything is decided on it."""
+"""Cached state of a Redis is checked by the server before a decision depends on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
 
 
 def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisStore, RedisStore]) -> None:
-    """As after a fail-over to a replica that had received nothing; the connection is none the worse for it."""
+    """As after a fail-over to a replica that had received nothing; the connection stays usable."""
     script = StoreScript(two[0])
     held = script.act("doug", KEY, state=State.OPEN, tier=4)
     seen: list[list[int]] = []
@@ -41,7 +41,7 @@ def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisSto
 def test_call_opened_by_another_process_is_seen_when_nothing_else_changed(
     two: tuple[RedisStore, RedisStore],
 ) -> None:
-    """A read changes no key that the process knows; only its identity tells that it is a repeat."""
+    """A read changes no key that the process has cached; only its call id shows that it is a repeat."""
     mine, other = (StoreScript(store) for store in two)
     key = Key(KEY, Mode.READ)
     runs: list[int] = []

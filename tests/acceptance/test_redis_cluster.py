@@ -1,4 +1,4 @@
-"""A Redis Cluster of three masters: each namespace on one of them, and all as on one server within it."""
+"""A Redis Cluster of three masters: each namespace is on one of them and behaves as on a single server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def servers() -> Iterator[list[RedisServer]]:
 
 @pytest.fixture
 def store(servers: list[RedisServer]) -> Iterator[RedisStore]:
-    """Any of the servers is named; that it is one of a cluster it says itself."""
+    """Name any of the servers in the URL; the server itself reports that it belongs to a cluster."""
     store = RedisStore(servers[1].url())
     yield store
     store.close()
@@ -103,7 +103,7 @@ def test_a_batch_over_namespaces_is_answered_in_order(store: RedisStore) -> None
 
 
 def test_a_reader_of_all_namespaces_misses_nothing(store: RedisStore) -> None:
-    """Though each server has its own clock."""
+    """Each server has its own clock."""
     left = [len(SPACES)]
     seen: list[tuple[int, str]] = []
 
@@ -136,7 +136,7 @@ def test_a_cluster_must_sync_every_write(servers: list[RedisServer]) -> None:
 
 
 NOTICED = 1.9 * PATIENCE
-"""Seconds within which a store notices that no server answers, on a machine with other work: less than two deadlines."""
+"""Seconds within which a store notices that no server answers, on a busy machine: less than two deadlines."""
 
 
 def stopped(servers: list[RedisServer], number: int) -> ExitStack:
@@ -162,7 +162,7 @@ FORGETS = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.
 
 @FORGETS
 def test_frozen_servers_are_noticed_within_one_deadline(servers: list[RedisServer]) -> None:
-    """Whatever the driver tries again: the command, the nodes of all slots, a connection."""
+    """This holds for whatever the driver retries: the command, the nodes of all slots, a connection."""
     store = RedisStore(servers[1].url())
     for name in SPACES:
         StoreScript(store, name).act("mira", KEY)
@@ -215,7 +215,7 @@ def test_cluster_of_which_no_server_runs_is_unavailable(tmp_path: Path) -> None:
 
 @pytest.fixture
 def with_replica() -> Iterator[tuple[list[RedisServer], RedisServer]]:
-    """Three masters, and a replica of the first; who does not answer for half a second is given up."""
+    """Run three masters and a replica of the first; a server silent for half a second counts as failed."""
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor", "0"]
     with ExitStack() as stack:
         found = []
@@ -250,7 +250,7 @@ def _until(holds: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisServer], RedisServer]) -> None:
-    """Clients go on by themselves; only what the replica had not received is gone, as the documents say."""
+    """Clients continue on their own; only data that the replica had not received is lost, as documented."""
     masters, replica = with_replica
     store = RedisStore(masters[1].url())
     prefix = store.link.prefix

@@ -1,4 +1,4 @@
-"""Redis killed, full, turned into a replica, without its scripts or with the wrong settings; and under many at once."""
+"""Redis killed, full, turned into a replica, without its scripts or with wrong settings; and under load."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server_with(folder: str, *options: str, **more: str) -> Iterator[RedisServer
 
 
 def together(number: int, work: Any) -> None:
-    """Runs ``work(0)`` to ``work(number - 1)`` at once; raises what one of them raised."""
+    """Run ``work(0)`` to ``work(number - 1)`` at once; raise the first error."""
     faults: list[BaseException] = []
     start = threading.Barrier(number)
 
@@ -69,7 +69,7 @@ def together(number: int, work: Any) -> None:
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: RedisServer) -> None:
-    """Under load, three times; the clients go on by themselves, and nothing is stored twice."""
+    """Under load, three times; the clients continue on their own, and nothing is stored twice."""
     store = RedisStore(own_server.url())
     acknowledged: list[tuple[str, int]] = []
     refused: list[str] = []
@@ -116,7 +116,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
     ended = [entry.action for entry in entries if entry.event is Event.COMPLETE]
     assert len(ended) == len(set(ended)), "a report was stored twice"
     assert [entry.seq for entry in entries] == sorted({entry.seq for entry in entries})
-    # What was answered with a fault is there or not; of what is there all is there.
+    # An entry whose request failed is there or not; if it is there, it is complete.
     assert set(names) <= {name for name, _ in acknowledged} | set(refused)
     live = {action.id for action in store.live(None, list(State))}
     assert live == {entry.seq for entry in opened} - set(ended)
@@ -125,9 +125,9 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
 
 @pytest.mark.parametrize("crowded", [False, True])
 def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer, *, crowded: bool) -> None:
-    """It is sent again, and answered as the first one would have been; also when the server forgot the script meanwhile.
+    """The change is sent again and gets the first answer, even if the server forgot the script.
 
-    ``crowded``: its moment may be moved on.
+    ``crowded``: the moment may have advanced.
     """
     with Lossy(redis_server.port) as proxy, redis_server.client() as client:
         prefix = redis_server.url().partition("?")[2]
@@ -177,7 +177,7 @@ def test_scripts_missing_on_the_server_are_sent_again(redis_server: RedisServer)
 
 
 def test_emptied_server_causes_a_new_view(tmp_path: Path) -> None:
-    """What a process knew of a key went with the server; what it does next is seen by others as anything is."""
+    """The cache of a key is gone with the server's data; later actions are seen by others as usual."""
     for server in server_with(str(tmp_path), appendonly="no"):
         store = RedisStore(server.url(durability="server"))
         script = StoreScript(store)
@@ -236,7 +236,7 @@ def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> 
 
 
 def test_silent_connection_is_given_up(redis_server: RedisServer) -> None:
-    """As when a firewall has forgotten it: it ends by its timeout, and the call is done over a new one, once."""
+    """As when a firewall has dropped it: it ends by its timeout, and the call is done once over a new one."""
     with Proxy(("127.0.0.1", redis_server.port)) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{redis_server.url().partition('?')[2]}")
         script = StoreScript(store)
@@ -257,7 +257,7 @@ def test_client_with_a_wrong_clock_uses_the_server_time(
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether it knows the key or has to look."""
+    """With and without the key in the cache."""
     store = RedisStore(redis_server.url())
     script = StoreScript(store)
     true = time.time
@@ -292,7 +292,7 @@ def test_full_server_is_unavailable_and_stores_no_partial_change(own_server: Red
 
 
 def test_a_replica_is_refused(own_server: RedisServer) -> None:
-    """When a store is opened, and when the server becomes one later."""
+    """When a store is opened, and when the server becomes a replica later."""
     url = own_server.url()
     store = RedisStore(url)
     script = StoreScript(store)
@@ -316,7 +316,7 @@ def test_a_replica_is_refused(own_server: RedisServer) -> None:
     [("no", "everysec", "appendonly no"), ("yes", "everysec", "appendfsync everysec"), ("yes", "no", "appendfsync no")],
 )
 def test_server_without_the_required_durability_is_refused(appendonly: str, fsync: str, said: str) -> None:
-    """Unless the loss is accepted, which ``check`` then says; a server that can wait for its disk may do so."""
+    """Unless the loss is accepted, which ``check`` reports; a server that can wait for its disk may do so."""
     with tempfile.TemporaryDirectory() as folder:
         for server in server_with(folder, appendonly=appendonly, fsync=fsync):
             with server.client() as client:
@@ -336,7 +336,7 @@ def test_server_without_the_required_durability_is_refused(appendonly: str, fsyn
 
 
 def waits(server: RedisServer) -> int:
-    """How often somebody waited for the server's disk."""
+    """Count the waits for the server's disk."""
     with server.client() as client:
         return int(client.info("commandstats").get("cmdstat_waitaof", {"calls": 0})["calls"])
 
@@ -344,7 +344,7 @@ def waits(server: RedisServer) -> int:
 def test_durable_batch_waits_for_the_disk_if_the_server_can_confirm_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From version 7.2 on; what is not on disk in time is not acknowledged, and what need not be is answered at once."""
+    """From version 7.2 on. Data not on disk in time is not acknowledged; calls that need no sync do not wait."""
     for server in server_with(str(tmp_path), fsync="everysec", program=recent_binary()):
         store = RedisStore(server.url())
         assert not store.check().problems
@@ -372,7 +372,7 @@ def test_a_server_that_may_evict_leases_is_refused() -> None:
 
 
 def test_a_durable_batch_waits_for_replicas(own_server: RedisServer) -> None:
-    """With none there it is not acknowledged."""
+    """Without a replica it is not acknowledged."""
     store = RedisStore(own_server.url(replicas="1"))
     script = StoreScript(store)
     script.act("mira", KEY)  # not durable: nobody waits
@@ -455,7 +455,7 @@ def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer
 def test_ids_match_the_journal_while_other_processes_advance_the_time(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Many on keys of their own: every answer names the entry that the journal has, and time only grows."""
+    """Many sessions use keys of their own: every answer names its journal entry, and time only grows."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
     given: list[tuple[int, str]] = []
@@ -481,7 +481,7 @@ def test_ids_match_the_journal_while_other_processes_advance_the_time(
 
 
 def test_reader_that_follows_the_journal_misses_nothing(redis_server: RedisServer) -> None:
-    """While eight write in four namespaces."""
+    """Eight threads write in four namespaces."""
     store = RedisStore(redis_server.url())
     done = threading.Event()
     seen: list[int] = []
@@ -509,7 +509,7 @@ def test_reader_that_follows_the_journal_misses_nothing(redis_server: RedisServe
 
 
 def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
-    """The others wait for it, two seconds at the most."""
+    """The other sessions wait for it for at most two seconds."""
     store = RedisStore(redis_server.url())
     script = StoreScript(store)
     script.act("mira", KEY)
@@ -526,7 +526,7 @@ def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
 
 
 def test_waiter_is_woken_by_another_process(own_server: RedisServer) -> None:
-    """As soon as something ended; also after the server was away; otherwise when the time is up."""
+    """At once when an action ends, also after the server was unreachable; otherwise at the time limit."""
     url = own_server.url()
     store, other = RedisStore(url), RedisStore(url)
     script = StoreScript(other)

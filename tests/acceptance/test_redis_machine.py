@@ -1,4 +1,4 @@
-"""Any sequence of calls, reports, crashes and pauses: the store in Redis answers as the model in memory does."""
+"""Any sequence of calls, reports, crashes and pauses: the Redis store answers like the store in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def redis_server() -> Iterator[None]:
 
 
 class GatesOverRedis(Gates):
-    """The second gate is over Redis; ``turn`` lets another process go on, with its own idea of what is there."""
+    """Two gates; the second is over Redis. ``turn`` lets another process act with its own cache."""
 
     def __init__(self) -> None:
         super().__init__()

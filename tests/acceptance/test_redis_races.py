@@ -1,4 +1,4 @@
-"""Eight processes on one Redis, all wanting the same: never two holders at a time; beside each race its torn control."""
+"""Eight processes on one Redis that want the same key: never two holders; each race has a negative control."""
 
 from __future__ import annotations
 

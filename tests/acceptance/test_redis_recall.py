@@ -1,4 +1,4 @@
-"""What a process knows already spares it a round trip, and never hides what another one did."""
+"""The cache of a process saves a round trip and never hides an action of another process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def evalshas(server: RedisServer) -> int:
 
 
 def test_call_on_a_cached_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:
-    """One to open and one to report, as a bare lock does; a key that the process does not know takes three."""
+    """One to open and one to report, as for a bare lock; a key that is not cached takes three."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
     numbers = itertools.count()
@@ -48,7 +48,7 @@ def test_call_on_a_cached_key_takes_two_round_trips(redis_server: RedisServer, t
             return evalshas(redis_server) - before
 
         def fewest(*keys: str) -> int:
-            """On keys that are known; where an answer was slow to come, what is known is a little too old, and costs a look."""
+            """Return the fewest round trips on cached keys; a slow response ages the cache and costs a view."""
             return min(calls(*keys) for _ in range(5))
 
         calls("warm")
@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[StoreScript, int], Any]] = {
 
 
 def noted(script: StoreScript, **more: Any) -> tuple[View, int]:
-    """What a step of mira's sees that writes a line into the journal, and how often it was run."""
+    """Return the view of a step of mira's that writes a journal entry, and how often the step ran."""
     views: list[View] = []
     entry = script.entry("mira", [KEY])
 
@@ -95,7 +95,7 @@ def without_now(view: View) -> Any:
 def test_actions_of_another_process_are_seen(
     two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
 ) -> None:
-    """Though this one knew the key a moment before; the control says that nothing is to be looked out for."""
+    """This process had cached the key a moment before; in the control nothing is checked."""
     mine, other = (StoreScript(store) for store in two)
     link = two[0].link
     held = other.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"other",))

@@ -1,4 +1,4 @@
-"""What upkeep of the store in Redis leaves behind, and what it does beside others that are at work."""
+"""The state that upkeep of the Redis store leaves, and its behaviour beside working sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[StoreScrip
 
 
 def kept(script: StoreScript) -> set[str]:
-    """The keys of Redis that upkeep is to empty, without the namespace in front."""
+    """Return the Redis keys that upkeep should empty, without the namespace prefix."""
     store = script.store
     assert isinstance(store, RedisStore)
     tag = store.spaces.of(script.namespace).tag
@@ -39,7 +39,7 @@ def kept(script: StoreScript) -> set[str]:
 
 
 def upkeep(script: StoreScript, clock: ManualClock, budget: int = 2000) -> int:
-    """As many rounds as it takes until nothing goes any more; how many rows went."""
+    """Run upkeep until nothing more is removed; return how many rows were removed."""
     gone, idle = 0, 0
     for _ in range(200):
         went = script.store.maintain(clock.now - 7 * DAY, budget)
@@ -50,7 +50,7 @@ def upkeep(script: StoreScript, clock: ManualClock, budget: int = 2000) -> int:
 
 
 def end_late(script: StoreScript, clock: ManualClock) -> int:
-    """An act that turns out to have happened when its session is long gone."""
+    """Report an action as done long after its session has ended."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
     clock.advance(30 * 86_400)
@@ -70,7 +70,7 @@ def test_late_outcome_is_removed_eventually(script: StoreScript, clock: ManualCl
 
 
 def test_ended_sessions_keep_nothing_for_one_another(script: StoreScript, clock: ManualClock) -> None:
-    """Each changed what the other had looked at, and neither comes back."""
+    """Each session changed what the other had read, and neither returns."""
     for who in ("mira", "doug"):
         script.read(who, KEY)
     for who in ("mira", "doug"):
@@ -83,7 +83,7 @@ def test_ended_sessions_keep_nothing_for_one_another(script: StoreScript, clock:
 
 
 def test_removal_continues_past_actions_that_must_stay(script: StoreScript, clock: ManualClock) -> None:
-    """More of it than a round may look at hides nothing behind it."""
+    """Even if there are more of them than one round may read."""
     for number in range(12):
         lost = script.act("doug", f"doc:{number}", state=State.OPEN, tier=3, prints=(b"same",))
         script.end("doug", lost, State.UNKNOWN)
@@ -96,7 +96,7 @@ def test_removal_continues_past_actions_that_must_stay(script: StoreScript, cloc
 
 
 def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock: ManualClock) -> None:
-    """One that looked at moments alone: a late report puts the act where it is found."""
+    """The older version considered only moments: a late report restores the action."""
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
     store = script.store
@@ -113,7 +113,7 @@ def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock
 
 
 def meanwhile(script: StoreScript, monkeypatch: pytest.MonkeyPatch, name: LuaScript, do: Callable[[], object]) -> None:
-    """Somebody does something just before upkeep runs a script."""
+    """Do something just before upkeep runs a script."""
     store = script.store
     assert isinstance(store, RedisStore)
     run = store.spaces.run
@@ -145,7 +145,7 @@ def test_entry_whose_action_is_reported_during_the_removal_stays(
 def test_session_that_returns_during_the_removal_stays(
     script: StoreScript, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what it said of where it comes from is gone, and nobody ever forgets what it does from then on."""
+    """Otherwise its origin is lost, and its later actions are never removed."""
     script.act("doug", parent="boss")
     clock.advance(30 * 86_400)
     meanwhile(script, monkeypatch, retention.FORGET, lambda: script.act("doug", parent="boss"))

@@ -1,4 +1,4 @@
-"""A running server reads a refusal in a host's transcript when another call meets the action."""
+"""A running server reads a refusal in a host's transcript when another call conflicts with the action."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refuse(home: Path) -> None:
 
 @pytest.fixture
 def opened(server: Server) -> None:
-    """A call of tier 4 that Claude Code's person is being asked about."""
+    """Return a tier 4 call that waits for the answer of a person in Claude Code."""
     assert hook(server, "PreToolUse", tool_name="Bash", tool_input=COMMAND, tool_use_id=CALL) == {}
 
 
@@ -71,7 +71,7 @@ def outcomes(server: Server) -> list[str]:
 def test_refused_call_does_not_block_the_next(server: Server, home: Path) -> None:
     assert other(server)["verdict"] == "block"
     refuse(home)
-    until(lambda: other(server, callId="second")["proceed"])  # within the second between two looks
+    until(lambda: other(server, callId="second")["proceed"])  # within the second between two reads
     assert outcomes(server) == ["cancelled"]
 
 

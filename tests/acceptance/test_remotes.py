@@ -1,4 +1,4 @@
-"""What was fetched was looked at: after a look at the remote nobody is told once more of what others pushed before it."""
+"""A fetch reads the remote: after it a session is not notified again of earlier pushes of other sessions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_failed_read_does_not_lift_the_block(team: Team) -> None:
 
 
 def test_read_in_the_same_command_line_as_the_force_push_does_not_lift_the_block(team: Team) -> None:
-    """Nobody has seen what came when the line goes on."""
+    """The session has not seen the result of the read when the command line continues."""
     team.runs("a", FORCE)
     assert team.ask("b", f"git fetch && {FORCE}").verdict is Verdict.BLOCK
 
@@ -116,7 +116,7 @@ def test_pull_and_push_in_one_line_are_not_paused_by_anothers_push(team: Team, l
     for space in ("b", "c"):
         team.runs(space, "git fetch" if space == "b" else "ls", namespace=space)
         team.runs("a", theirs, namespace=space)
-    for who in ("b", "c"):  # one that had looked before, and one that has never looked
+    for who in ("b", "c"):  # one session that had read before, and one that has never read
         decision = team.ask(who, line, namespace=who)
         assert decision.verdict is Verdict.ALLOW
 
@@ -184,7 +184,7 @@ def test_remote_of_a_branch(key: str, remote: str) -> None:
 
 
 def test_read_marks_of_a_remote_are_on_a_key_that_causes_no_conflict(team: Team) -> None:
-    """Two sessions that push to two branches share nothing but the key of their looks, to which each adds."""
+    """Two sessions that push to two branches share only the key of their reads, to which each appends."""
     team.runs("a", "git push origin one")
     assert team.ask("b", "git push --force origin two").verdict is Verdict.ALLOW
     entry = team.gate.entries(limit=1)[0]

@@ -1,4 +1,4 @@
-"""A file that is not in WAL mode, as ``vacuum into`` makes it: a gate puts it there before it answers anything."""
+"""A database that is not in WAL mode, as ``vacuum into`` makes it: the gate sets WAL mode before it decides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mode(file: Path) -> str:
 
 @pytest.fixture
 def restored(tmp_path: Path) -> Path:
-    """A store with one act, saved with ``vacuum into`` and put where a gate looks for it."""
+    """Return a store with one action, saved with ``vacuum into`` and put in a state folder."""
     store = SqliteStore(tmp_path / "lost.db")
     StoreScript(store).act("mira", "doc:plan")
     store.close()
@@ -41,7 +41,7 @@ def restored(tmp_path: Path) -> Path:
 
 
 def act(file: Path, number: int) -> int:
-    """One durable act on a new connection; returns its id, once it is acknowledged."""
+    """Make one durable action on a new connection; return its id once it is acknowledged."""
     store = SqliteStore(file)
     try:
         return StoreScript(store).act(f"s{number}", f"doc:{number}", durable=True)
@@ -91,7 +91,7 @@ def test_processes_that_open_it_at_once_all_get_their_answers(restored: Path) ->
 
 
 def test_opening_waits_for_a_current_reader(restored: Path) -> None:
-    """A program that copies the file, say. Nobody can be at it for the moment of the change."""
+    """For example a program that copies the file. The change of mode needs exclusive access for a moment."""
     with closing(sqlite3.connect(restored, isolation_level=None)) as reader:
         reader.execute("begin")
         reader.execute("select count(*) from journal").fetchall()
@@ -109,7 +109,7 @@ def test_opening_waits_for_a_current_reader(restored: Path) -> None:
 def test_opening_is_refused_while_another_program_keeps_reading(
     restored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Better no store than one that commits and answers that it did not."""
+    """A refusal is better than a store that commits and then reports a failure."""
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.2)
     with closing(sqlite3.connect(restored, isolation_level=None)) as reader:
         reader.execute("begin")

@@ -1,7 +1,7 @@
-"""Two processes keep the schedule over one state folder: pages are told of once, and one may die at any time.
+"""Two processes keep the schedule over one state folder: pages are reported once, and one process may be killed.
 
-Run as a program this file is one of them: ``python test_schedule.py STATE``. It prints what is emitted, and takes
-``send WHO TEXT`` and ``quit`` from its standard input.
+Run as a program this file is one of them: ``python test_schedule.py STATE``. It prints emitted events, and reads ``send
+WHO TEXT`` and ``quit`` from its standard input.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def send(gate: LocalGate, who: str, text: str) -> None:
 
 
 class Process:
-    """One of the processes, and what it said."""
+    """One of the processes and its output."""
 
     def __init__(self, state: Path) -> None:
         self.child = subprocess.Popen(
@@ -92,7 +92,7 @@ class Process:
         self._lines.put(None)
 
     def until(self, what: Callable[[str, Any], object]) -> Any:
-        """Reads on until it says what is wanted."""
+        """Read the output until it has the wanted line."""
         ends = time.monotonic() + WAIT
         while (line := self._lines.get(timeout=max(0.01, ends - time.monotonic()))) is not None:
             type, payload = msgspec.json.decode(line)
@@ -102,7 +102,7 @@ class Process:
         raise AssertionError(f"it ended: {self.said[-5:]}")
 
     def ticks(self, job: str, count: int) -> None:
-        """Reads on until a job has run so often more."""
+        """Read the output until a job has run ``count`` more times."""
         for _ in range(count):
             self.until(lambda type, payload: type == "scheduler.tick" and payload["jobName"] == job)
 
@@ -142,7 +142,7 @@ def processes(state: Path, count: int) -> Iterator[list[Process]]:
 
 @pytest.fixture
 def today(monkeypatch: pytest.MonkeyPatch) -> Iterator[date]:
-    """Today, where it is about noon: the day does not end while a test runs."""
+    """Return today's date in a zone where it is about noon, so that the day does not end during a test."""
     monkeypatch.setenv("TZ", f"NOON{time.gmtime().tm_hour - 12:+d}")
     time.tzset()
     yield day_of(time.time_ns() // 1000)
@@ -152,7 +152,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> Iterator[date]:
 
 @pytest.fixture
 def state(tmp_path: Path, today: date) -> Path:
-    """A state folder with a past: a week ago, and a key to which three sessions returned in the last days."""
+    """Return a state folder with a history: a week ago, and a key to which three sessions returned recently."""
     clock = ManualClock(tick=1000)
     with LocalGate(settings=Settings(state=tmp_path), store=SqliteStore(tmp_path / "gate.db", clock=clock)) as gate:
         clock.now = start_of(monday_of(today) - timedelta(days=7)) + 9 * 3600 * SECOND
@@ -208,7 +208,7 @@ def test_kill_of_one_process_does_not_stop_the_other(state: Path, today: date) -
 
 
 def test_the_log_of_a_server_in_the_background_does_not_feed_on_itself(tmp_path: Path) -> None:
-    """It lies in the folder that the server watches: a line about a change there would be a change."""
+    """The log is in the folder that the server watches: logging a change there would be a change."""
     state = tmp_path / "state"
     began = run(state, "serve", "--background", "--port", "0")
     try:

@@ -51,7 +51,7 @@ def test_search_without_a_store_finds_nothing(state: Path) -> None:
 
 
 def test_hits_are_shown_best_first(state: Path, gate: LocalGate) -> None:
-    for number in range(20):  # a word that is everywhere says nothing
+    for number in range(20):  # a word that is in every entry says nothing
         gate.intercept(Call("ops", "write", {"path": f"/repo/{number}.md", "content": "x"}))
     sent = mail(gate, "mira", "alice@example.com")
     gate.complete("mira", id=sent, outcome=Outcome.DONE)
@@ -168,7 +168,7 @@ def test_search_in_an_incomplete_index_reports_it(
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder that can be written, and the same where nothing can be (not even by root)."""
+    """Yield a folder that can be written, and the same one that not even root can write to."""
     source, place = tmp_path / "source", tmp_path / "read-only"
     source.mkdir()
     place.mkdir()
@@ -242,7 +242,7 @@ with Corpus() as corpus:
 
 @pytest.fixture
 def journal(state: Path, gate: LocalGate) -> int:
-    """A journal of some length; how long it is."""
+    """Fill a journal; return its length."""
 
     def step(number: int) -> Change:
         return Change((Entry(Event.INTERCEPT, "mira", tool="write", body={"params": {"text": f"needle {number}"}}),))
@@ -280,7 +280,7 @@ def start(process: subprocess.Popen[str]) -> None:
 
 
 def rows(state: Path) -> int:
-    """How many there are; the words must be theirs."""
+    """Return how many rows there are; their words must be those of the entries."""
     with closing(sqlite3.connect(state / "brain" / "search.db")) as db:
         db.execute("insert into words(words, rank) values('integrity-check', 1)")
         (count,) = db.execute("select count(*) from doc").fetchone()
@@ -291,7 +291,7 @@ def rows(state: Path) -> int:
 
 
 def race(state: Path, how: str) -> tuple[list[int], str]:
-    """Three processes index at once; how much each took in, and what they complained of."""
+    """Index in three processes at once; return how much each added, and their errors."""
     processes = [indexer(state, how) for _ in range(3)]
     for process in processes:
         start(process)

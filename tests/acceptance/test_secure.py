@@ -1,4 +1,4 @@
-"""What a server asks of those who reach it from elsewhere: TLS, tokens, and that they are who they say."""
+"""The requirements for requests from other machines: TLS, tokens, and names that match the token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAIL: Any = {
 
 
 def refused(state: Path, *options: str) -> str:
-    """What a server says that does not start."""
+    """Return the error of a server that does not start."""
     done = subprocess.run(
         [sys.executable, "-m", "callosum.cli", "serve", "--state", str(state), "--port", "0", *options],
         capture_output=True,
@@ -122,7 +122,7 @@ def entries(server: Server) -> list[Any]:
 
 
 def refusals(server: Server, count: int) -> list[Any]:
-    """What the journal tells of them, once it has so many: they are written beside the answers."""
+    """Return the refusals in the journal, once there are ``count``: they are written after the responses."""
 
     def told() -> list[Any] | None:
         found = [entry["body"] for entry in entries(server) if entry["event"] == "refuse"]
@@ -133,7 +133,7 @@ def refusals(server: Server, count: int) -> list[Any]:
 
 
 def test_token_acts_only_for_its_own_instance(state: Path, tokens: Tokens) -> None:
-    """It cannot act, complete, lock, release or renew for another; what it tried is in the journal."""
+    """It cannot act, complete, lock, release or renew for another instance; its attempts are journalled."""
     mira, doug = tokens.add("mira", instance="mira"), tokens.add("doug", instance="doug")
     with serving(state) as server:
         opened = server.post("/intercept", MAIL, token=mira)
@@ -161,7 +161,7 @@ def test_token_acts_only_for_its_own_instance(state: Path, tokens: Tokens) -> No
 
 
 def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: Tokens) -> None:
-    """And an approver's token approves, and does nothing else."""
+    """The token of an approver approves and does nothing else."""
     anna, mira = tokens.add("anna", role=Role.APPROVER), tokens.add("mira")
     rules = (
         '{"rules": [{"name": "pay", "tool": "pay", "tier": 3, "verdict": "ask", "contextKey": "payment:{params.to}"}]}'
@@ -197,7 +197,7 @@ def test_token_is_revoked_without_a_restart(state: Path, tokens: Tokens) -> None
 
 @contextmanager
 def listening(server: Server, token: str) -> Iterator[http.client.HTTPResponse]:
-    """A stream of events that has begun."""
+    """Open a stream of events and wait until it has begun."""
     with closing(http.client.HTTPConnection(*server.place, timeout=30)) as connection:
         connection.request("GET", "/events", headers={"Authorization": f"Bearer {token}"})
         with connection.getresponse() as response:
@@ -207,7 +207,7 @@ def listening(server: Server, token: str) -> Iterator[http.client.HTTPResponse]:
 
 
 def ended(stream: http.client.HTTPResponse) -> bool:
-    """Reads a line; whether there was none any more."""
+    """Read a line; return whether the stream has ended."""
     try:
         return not stream.readline()
     except http.client.IncompleteRead:
@@ -215,7 +215,7 @@ def ended(stream: http.client.HTTPResponse) -> bool:
 
 
 def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
-    """And no other one does: its next event comes."""
+    """The streams of other tokens continue: their next event arrives."""
     anna, doug = tokens.add("anna"), tokens.add("doug")
     with serving(state) as server, listening(server, anna) as gone, listening(server, doug) as stays:
         tokens.remove("anna")
@@ -239,7 +239,7 @@ def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
 def test_request_from_another_origin_is_refused_and_journalled(
     state: Path, headers: dict[str, str], status: int, at: str
 ) -> None:
-    """A web page that a browser shows cannot use the server of this machine."""
+    """A web page in a browser cannot use the server of this machine."""
     with serving(state) as server:
         answer = server.ask("POST", "/intercept", MAIL, headers=headers)
         assert (answer.status, answer.body["at"]) == (status, at)

@@ -1,4 +1,4 @@
-"""The server as its clients meet it: real processes and plain HTTP, from the seeds' walk-through to the last answer."""
+"""The server as its clients see it: real processes and plain HTTP."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def approver(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def seeds_server(folder: Path) -> Iterator[Server]:
-    """One with the rules that come with the package."""
+    """Run a server with the shipped rules."""
     with serving(folder / "seeds") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shared(folder: Path, approver: str) -> Iterator[Server]:
-    """One with the tests' rules, for all tests that do not stop it; each is a namespace of its own."""
+    """Run a server with the tests' rules, shared by all tests that do not stop it; each has its own namespace."""
     with serving(folder / "state", environ=rules_in(folder)) as running:
         yield running
 
@@ -65,7 +65,7 @@ def rules_in(folder: Path) -> dict[str, str]:
 
 
 class Namespace:
-    """A server, and short words for what sessions of one namespace ask it."""
+    """A server, and short methods for the requests of sessions in one namespace."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
@@ -80,7 +80,7 @@ class Namespace:
         return self.server.get(f"{path}?namespace={quote(self.name)}{said}")
 
     def ask(self, who: str, tool: str, on: str, **more: Any) -> Any:
-        """An intercept; a new call id unless one is given."""
+        """Send an intercept, with a new call id unless one is given."""
         self._number += 1
         params = {"on": on, **more.pop("params", {})}
         return self.post(
@@ -134,7 +134,7 @@ def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) ->
 
 
 def test_two_agents_of_the_first_api_coordinate(seeds_server: Server) -> None:
-    """Two agents that know the five endpoints and their first fields, and nothing else."""
+    """The agents know only the five endpoints and their first fields."""
     ask = seeds_server.post
 
     def intercept(who: str, tool: str, action: str, **params: str) -> Any:
@@ -238,7 +238,7 @@ def test_every_key_can_be_freed(shared: Server, key: str) -> None:
 
 
 def test_a_key_is_freed_under_any_of_its_spellings(shared: Server) -> None:
-    """It is shown in the one that calls have."""
+    """The key is shown in the spelling that calls have."""
     space = Namespace(shared, "spelled")
     assert space.post("/lock", instance="mira", contextKey="file:/a//b/../c")["acquired"]
     (lock,) = space.get("/status", contextKey="file:/a/./c")["locks"]
@@ -363,13 +363,13 @@ class Waiter:
         return self.answer
 
     def leave(self) -> None:
-        """Ends the connection, as a client does that is killed."""
+        """Close the connection as a killed client does."""
         self.connection.sock.shutdown(socket.SHUT_RDWR)
         self.join()
 
 
 def waiters(server: Namespace, *names: str) -> list[Waiter]:
-    """Lets them line up, one after the other."""
+    """Make the waiters queue one after the other."""
     found: list[Waiter] = []
     for name in names:
         found.append(Waiter(server, name))
@@ -606,12 +606,12 @@ ROUNDS = 60
 
 
 def embedded(folder: str, kind: str, barrier: Any, results: Any) -> None:
-    """Another process with a gate of its own on the server's file, which wants what the server's clients want."""
+    """Run another process with a gate of its own on the server's file, which competes with the server's clients."""
     state = Path(folder)
     with LocalGate(settings=Settings(state=state / "state", rules=state / "rules.json")) as gate:
         for number in range(ROUNDS):
             barrier.wait(30)
-            for _ in range(number % 6):  # a call through HTTP takes longer: or it would win nearly every time
+            for _ in range(number % 6):  # calls through HTTP take longer, so it would win nearly every time
                 gate.status()
             if kind == "lock":
                 results.put((number, gate.lock("embedded", f"file:{number}").acquired))
@@ -620,7 +620,7 @@ def embedded(folder: str, kind: str, barrier: Any, results: Any) -> None:
 
 
 def race(folder: Path, server: Server, kind: str, want: Callable[[Connection, str, int], bool]) -> list[int]:
-    """Three rounds of clients and an embedded gate; how many were let in, for each round."""
+    """Run three rounds of clients and an embedded gate; return how many calls were allowed in each round."""
     context = multiprocessing.get_context("forkserver")
     barrier, results = context.Barrier(3), context.Queue()
     process = context.Process(target=embedded, args=(str(folder), kind, barrier, results))
@@ -671,7 +671,7 @@ def test_exactly_one_of_a_server_and_an_embedded_gate_allows_the_call(
 
 
 def test_status_check_before_an_unchecked_call_does_not_exclude_others(tmp_path: Path) -> None:
-    """The negative control: the status says that it is free, and the call that follows is not checked."""
+    """Negative control: the status says that the key is free, and the call that follows is not checked."""
 
     def look_then_act(connection: Connection, who: str, number: int) -> bool:
         if connection.ask("GET", f"/status?contextKey=file:{number}").body["locks"]:

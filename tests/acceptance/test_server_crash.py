@@ -1,4 +1,4 @@
-"""``kill -9`` of a server under load, again and again: nothing it said is lost, and nobody is let in twice."""
+"""``kill -9`` of a server under load, again and again: no acknowledged decision is lost or made twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_kill_under_load_loses_no_acknowledged_decision(tmp_path: Path) -> None:
             load.after(chance.randint(*ANSWERS))
         load.join()
     with launched(tmp_path) as server:
-        load.start(server)  # what was pending is asked again, and all goes on
+        load.start(server)  # pending requests are sent again and the sessions continue
         load.after(SESSIONS * 5)
         load.finish()
         record.read(server)
@@ -52,7 +52,7 @@ def test_kill_under_load_loses_no_acknowledged_decision(tmp_path: Path) -> None:
 
 
 def test_without_call_ids_a_repeated_call_is_allowed_twice(tmp_path: Path) -> None:
-    """The negative control: who asks again after a crash and cannot say that it is the same call."""
+    """Negative control: a client that repeats a call after a crash cannot say that it is the same call."""
     load, record = Load(SESSIONS, call_ids=False), Record()
     for _ in range(5 * KILLS):  # until one falls between a decision and its answer
         with launched(tmp_path) as server:
@@ -82,7 +82,7 @@ def launched(folder: Path) -> Iterator[Server]:
 
 
 def asked_again(server: Server, answers: Sequence[tuple[Request, Reply]], record: Record) -> None:
-    """A call that was let through before the crash gets the same answer after it."""
+    """Check that a call that was allowed before the crash gets the same decision after it."""
     let_in = [(r, reply) for r, reply in answers if r.path == "/intercept" and reply.body["proceed"]]
     for request, reply in let_in[-5:]:
         again = server.post("/intercept", request.body)

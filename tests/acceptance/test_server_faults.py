@@ -1,4 +1,4 @@
-"""Whatever is sent, whatever becomes of the disk, and whoever asks: a clear answer, and nothing half done."""
+"""Invalid requests, failing disks and missing tokens: a clear error and no partial change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def watcher(running: Server) -> Iterator[Connection]:
 
 @pytest.fixture
 def server(running: Server, watcher: Connection) -> Iterator[Server]:
-    """A server on which a test must leave nothing."""
+    """Run a server; a test must leave no entries in it."""
     newest = "/journal?newest=true&limit=1"
     before = watcher.ask("GET", newest)
     yield running
@@ -94,7 +94,7 @@ DEEP = 100_000
 
 
 def beside(more: bytes) -> Callable[[bytes], bytes]:
-    """The body with something in a field that nobody reads."""
+    """Return the body with a value in a field that is not read."""
     return lambda body: body[:-1] + b', "meta": ' + more + b"}"
 
 
@@ -208,7 +208,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def fields() -> list[tuple[str, str]]:
-    """Every field of every body in the document."""
+    """Yield every field of every body in the document."""
     found = []
     for path in BODIES:
         found += [(path, name) for name in schema_of(path)["properties"]]
@@ -227,7 +227,7 @@ def schema_of(path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("path", "name"), fields())
 def test_a_wrong_value_is_refused_with_its_field(server: Server, approver: str, path: str, name: str) -> None:
-    """What a field may hold is what the document says; all that it forbids must be refused at the field."""
+    """Every value that the document forbids for a field must be refused at this field."""
     rule = jsonschema.Draft202012Validator(
         {**schema_of(path)["properties"][name], "components": DOCUMENT["components"]}
     )
@@ -347,7 +347,7 @@ HUGE = 100_000_000
 
 
 def memory_of(pid: int) -> int:
-    """Most memory that the process ever had, in bytes."""
+    """Return the most memory that the process ever had, in bytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
@@ -414,7 +414,7 @@ def ids_in(server: Server) -> list[int]:
 
 
 def test_a_full_disk_is_a_clear_503_and_passes(tmp_path: Path) -> None:
-    """The server's files may not grow beyond a limit, as on a full disk; then there is room again."""
+    """The server's files may not grow beyond a limit, as on a full disk; then there is space again."""
     state = tmp_path / "state"
     with serving(state, environ=rules_in(tmp_path)) as server:
         kept = [server.post("/intercept", a_call(0))["id"]]
@@ -454,7 +454,7 @@ def test_a_full_disk_is_a_clear_503_and_passes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Any]:
-    """Mounts file systems for a test, where this user may."""
+    """Mount file systems for a test if this user may."""
     places: list[Path] = []
 
     def mount(place: Path, *options: str) -> None:
@@ -513,7 +513,7 @@ def accept(state: Path) -> None:
 
 
 def test_database_deleted_while_the_server_runs_is_created_again_and_must_be_accepted(tmp_path: Path) -> None:
-    """It is noticed within a second or so; from then on all is where everybody looks for it."""
+    """The server notices within a second or so; from then on all requests use the new file."""
     state, environ = tmp_path / "state", rules_in(tmp_path)
     with serving(state, environ=environ) as server:
         server.post("/intercept", a_call(0))
@@ -563,7 +563,7 @@ def test_database_replaced_while_the_server_runs_is_detected(tmp_path: Path) -> 
 
 
 class Tokened:
-    """A server that wants a token for everything (as one that others can reach), and some tokens."""
+    """A server that requires a token for everything, and some tokens."""
 
     def __init__(self, server: Server, tokens: Mapping[str, str]) -> None:
         self.server = server
@@ -573,7 +573,7 @@ class Tokened:
         return self.server.ask(method, path, body, token=self.tokens.get(who, who) if who else None)
 
     def refusals(self, count: int) -> list[dict[str, Any]]:
-        """What the journal tells of them, once it has so many: they are written beside the answers."""
+        """Return the refusals in the journal, once there are ``count``: they are written after the responses."""
         found: list[dict[str, Any]] = until(lambda: found if len(found := self._journal()) >= count else None)
         assert {entry["event"] for entry in found} <= {"refuse"}, "and nothing was done"
         return [entry["body"] for entry in found]
@@ -594,7 +594,7 @@ def tokened(tmp_path: Path) -> Iterator[Tokened]:
         "gone": book.add("gone"),
     }
     book.remove("gone")
-    # 127.1 is the loopback, but no name that the server takes for it: so it is treated as an address for others.
+    # 127.1 is the loopback but no name of the server: so it is treated as an address for other machines.
     with serving(tmp_path / "state", "--host", "127.1", "--port", "0", "--insecure") as server:
         yield Tokened(server, tokens)
     written = server.log.read_text() + b"".join(
@@ -618,7 +618,7 @@ ACTS: list[tuple[str, str, dict[str, Any] | list[Any] | None]] = [
 
 
 def test_without_a_token_nothing_is_answered(tokened: Tokened) -> None:
-    """But whether the server is there, and no more of it."""
+    """Except whether the server is running, and no more about it."""
     assert tokened.ask(None, "GET", "/health").body == {"status": "ok"}
     paths = ("/status", "/journal", "/metrics", "/health/x", "/docs", "/events", "/nowhere")
     asked = [("GET", path) for path in paths]

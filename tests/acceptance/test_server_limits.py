@@ -1,4 +1,4 @@
-"""A server with few open files, and what signals mean to it."""
+"""A server with few open files, and its handling of signals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def crowd(server: Server, count: int) -> Counter[str]:
         except OSError as error:
             return type(error).__name__, client
         if " 200 " not in answer:
-            client.close()  # whoever is turned away leaves; whoever is served stays connected
+            client.close()  # refused clients disconnect; served clients stay connected
         return answer, client
 
     with ThreadPoolExecutor(count) as pool:
@@ -68,7 +68,7 @@ def test_server_with_too_low_a_file_limit_says_how_many_files_it_needs(tmp_path:
 
 
 def test_hangup_signal_drains_the_server(tmp_path: Path) -> None:
-    """Waiting calls are sent on, others are answered until a second signal ends the drain; the exit code is 0."""
+    """Waiting calls are redirected, others are answered until a second signal ends the drain; the exit code is 0."""
     heed = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # these tests may have been started with nohup
     with serving(tmp_path / "state", "--drain", "30", before=heed) as server:
         grave = {"instance": "mira", "tool": "delete_repository", "params": {"repo": "acme/site"}}

@@ -1,4 +1,4 @@
-"""What is set about command lines and addresses holds wherever a call can be judged."""
+"""The settings for command lines and addresses apply wherever a call is classified."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SECRET = "sk-ant-api03-" + "A1b2C3d4" * 6
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder whose gates are ended by their pids."""
+    """Yield a state folder whose gates are stopped by pid."""
     folder = tmp_path / "state"
     yield folder
     for one in running(folder):
@@ -40,7 +40,7 @@ def started(state: Path) -> Server:
 
 
 def wake(server: Server, state: Path) -> None:
-    """Let a stopped gate go on; the hooks ask it at once, and not after five seconds."""
+    """Continue a stopped gate; the hooks ask it at once instead of after five seconds."""
     server.process.send_signal(signal.SIGCONT)
     Path(hung_path(socket_path(state))).unlink(missing_ok=True)
 
@@ -121,7 +121,7 @@ def test_patch_made_during_an_outage_keeps_its_paths(state: Path) -> None:
 
 
 def test_call_that_a_hook_gave_up_leaves_no_lease(state: Path) -> None:
-    """The gate wakes up and decides what nobody waits for any more; the cancellation settles it."""
+    """The gate wakes up and decides a call that is no longer awaited; the cancellation settles it."""
     hook = Hook(state)
     table(state)
     server = started(state)
@@ -141,7 +141,7 @@ def test_call_that_a_hook_gave_up_leaves_no_lease(state: Path) -> None:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["the gate's state folder", "a folder of the client's own"])
 def test_report_of_a_guarded_call_outlives_the_gate(state: Path, tmp_path: Path, shared: bool) -> None:
-    """The gate takes its own folder's spool in; what another folder holds the client sends before its next call."""
+    """The gate reads the spool of its own folder; the client sends that of another folder before its next call."""
     own = state if shared else tmp_path / "own"
     server = started(state)
     try:

@@ -1,6 +1,6 @@
-"""Every command started as its users start it: it imports what it needs, and does its work.
+"""Every command started as its users start it: it imports what it needs and does its work.
 
-What the commands do is tested with processes that are forked off where everything is imported already
+The results of the commands are tested in forked processes, where everything is imported already
 (``tests.support.forking``).
 """
 
@@ -63,7 +63,7 @@ AT_TERMINAL = {
     "release": ("doc:plan", "Released"),
     "watch": ("--once", "payment:globex"),
 }
-"""What follows each command that only a person may give, or that shows itself at a terminal, and something that it says."""
+"""For each command that needs a person or a terminal: its arguments, and a text of its output."""
 ELSEWHERE = {
     "mcp", "stdio",  # below
     "serve", "stop",  # test_local.py
@@ -75,7 +75,7 @@ ELSEWHERE = {
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """The folder of a gate where mira has a lease, and a call of hers waits for a person."""
+    """Return the folder of a gate where mira has a lease and one of her calls waits for a person."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     (state / "tiers.json").write_text(json.dumps(RULES))

@@ -33,12 +33,12 @@ RULES = {
     ]
 }
 
-# An orphan: nothing above it can be taken for an agent's host, whoever runs the tests.
+# An orphan: none of its ancestors can pass for an agent's host.
 _ALONE = "import os, sys; os._exit(0) if os.fork() else os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Child:
-    """The command, and the host's side of its pipes."""
+    """The command, and the host's end of its pipes."""
 
     def __init__(self, state: Path, *words: str, program: tuple[str, ...] = (), **env: str) -> None:
         self.process = forking.Popen(
@@ -63,7 +63,7 @@ class Child:
             left = left[self.to.write(left) :]
 
     def send(self, method: str, **params: Any) -> int:
-        """Sends a request and returns its id."""
+        """Send a request and return its id."""
         self._number += 1
         self.write(
             json.dumps({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}).encode() + b"\n"
@@ -71,12 +71,12 @@ class Child:
         return self._number
 
     def read(self) -> Any:
-        """The next answer; every line of the output is one."""
+        """Return the next response; every line of the output is one."""
         assert select.select([self.back], [], [], LIMIT)[0], "no answer"
         return json.loads(self.back.readline())
 
     def answer(self, id: Any) -> Any:
-        """The answer to a request; others that come first are kept."""
+        """Return the response to a request; others that come first are kept."""
         while id not in self.answers:
             found = self.read()
             self.answers[found["id"]] = found
@@ -87,7 +87,7 @@ class Child:
         return answer.get("result") or answer["error"]
 
     def end(self) -> tuple[int, bytes, bytes]:
-        """Closes the input; the exit code, what still came, and what was said on standard error."""
+        """Close the input; return the exit code, the remaining output and the standard error."""
         self.to.close()
         out, said = self.back.read(), self.said.read()
         return self.process.wait(LIMIT), out, said
@@ -121,12 +121,12 @@ def pay(who: str, to: str = "globex", **more: Any) -> dict[str, Any]:
 
 
 def in_the_way(who: Child) -> dict[str, int]:
-    """What is said to stand in the way of doug's payment: the action of each kind."""
+    """Return the conflicts of doug's payment: the action of each kind."""
     return {one["kind"]: one["id"] for one in who.ask("intercept", **pay("doug"))["conflicts"]}
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Looks until it is so: what another process does cannot be waited for otherwise."""
+    """Poll until the condition is true: actions of another process cannot be awaited otherwise."""
     ends = time.monotonic() + LIMIT
     while not true():
         assert time.monotonic() < ends
@@ -229,7 +229,7 @@ def test_a_second_sigterm_does_not_wait(state: Path) -> None:
 
 
 def test_child_ends_quietly_when_its_output_is_closed(state: Path) -> None:
-    """The host is gone; its call that waits gets no lease that nobody would ever end."""
+    """The host is gone; its waiting call must not get a lease that nothing would end."""
     with child(state) as mira, child(state) as doug:
         doug.ask("lock", instance="doug", contextKey="payment:globex")
         mira.send("intercept", **pay("mira", wait=60))
@@ -314,7 +314,7 @@ def test_no_agents_host_may_call_itself_an_approver(state: Path) -> None:
 
 
 def test_no_process_that_runs_gated_calls_may_call_itself_an_approver(state: Path) -> None:
-    """The host's own process holds a lease; what descends from it is not a person's."""
+    """The host's own process holds a lease, so its descendants cannot act for a person."""
     code = (
         "import subprocess, sys\n"
         "from callosum import Call, LocalGate\n"
@@ -338,7 +338,7 @@ def test_no_process_that_runs_gated_calls_may_call_itself_an_approver(state: Pat
 
 
 def example() -> list[tuple[Any, Any]]:
-    """The page's session as pairs of what is sent and what comes back (None: nothing)."""
+    """Return the page's session as pairs of request and response (None: no response)."""
     (block,) = re.findall(r"^```\n(> .*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     pairs: list[tuple[Any, Any]] = []
     for line in block.splitlines():
@@ -351,7 +351,7 @@ def example() -> list[tuple[Any, Any]]:
 
 
 def same(shown: Any, real: Any, ids: dict[int, int]) -> bool:
-    """Whether an answer is as the page shows it; its own ids and times stand for what they are here."""
+    """Return whether a response matches the page; its ids and times stand for the real ones."""
     if isinstance(shown, dict):
         return isinstance(real, dict) and list(shown) == list(real) and all(same(shown[n], real[n], ids) for n in shown)
     if isinstance(shown, list):

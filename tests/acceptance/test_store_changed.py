@@ -80,7 +80,7 @@ LOGS = [truncate_log, halve_log]
 
 
 def is_refused(server: Server) -> bool:
-    """Whether B is refused for the store's sake; A's lease must never be given to B."""
+    """Check whether B is refused because of the store; A's lease must never be given to B."""
     answer = server.ask("POST", "/intercept", B)
     assert answer.status == 503 or not answer.body["proceed"], "B got A's lease"
     return answer.status == 503 and SAYS in answer.body["error"]
@@ -128,7 +128,7 @@ def test_store_changed_while_no_gate_runs_is_refused(tmp_path: Path, change: Cal
 
 @pytest.fixture(params=[False, True], ids=["a folder that just changed", "a quiet folder"])
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LocalGate]:
-    """A gate that looks at the files of its store only where it acknowledges."""
+    """Return a gate that checks the files of its store only when it acknowledges."""
     monkeypatch.setattr(connection, "LOOK_EVERY", 1e9)  # nothing is noticed by looking now and then
     monkeypatch.setattr(connection, "_ASK_AGAIN", 0.0)
     with LocalGate(settings=settings(tmp_path)) as gate:
@@ -151,7 +151,7 @@ def lease(gate: LocalGate, who: str = "mira", on: str = "k0") -> Any:
 def test_embedded_gate_acknowledges_nothing_that_went_into_a_removed_file(
     gate: LocalGate, change: Callable[[Path], None]
 ) -> None:
-    """The very next durable call finds out, though it was decided by what the old file said."""
+    """The next durable call detects it, although it was decided by the contents of the old file."""
     state = gate.settings.state
     assert lease(gate).proceed
     change(state)
@@ -172,7 +172,7 @@ def test_embedded_gate_acknowledges_nothing_that_went_into_a_removed_file(
 def test_connection_without_acknowledgements_notices_a_truncated_log(
     gate: LocalGate, change: Callable[[Path], None]
 ) -> None:
-    """It knows the log from the moment it was opened, not only from its first durable call."""
+    """It knows the state of the log from the moment it was opened, not only from its first durable call."""
     for number in range(20):
         assert lease(gate, on=f"k{number}").proceed
     with ThreadPoolExecutor(1) as other:  # a thread has its own connection
@@ -188,7 +188,7 @@ def test_connection_without_acknowledgements_notices_a_truncated_log(
 def test_gate_that_opens_a_store_with_a_truncated_log_acknowledges_nothing(
     gate: LocalGate, change: Callable[[Path], None]
 ) -> None:
-    """Another gate keeps the log's index, so SQLite looks for pages behind the cut."""
+    """Another gate keeps the log's index, so SQLite looks for pages beyond the cut."""
     for number in range(20):
         assert lease(gate, on=f"k{number}").proceed
     change(gate.settings.state)
@@ -215,7 +215,7 @@ def test_hole_in_the_log_does_not_reach_the_database(gate: LocalGate) -> None:
 
 
 def test_log_removed_in_use_loses_nothing(gate: LocalGate) -> None:
-    """The connection still has it: all of it is moved into the database before anything else is acknowledged."""
+    """The connection still has it: all of it is moved into the database before the next acknowledgement."""
     first = lease(gate).id
     remove_log(gate.settings.state)
     second = lease(gate, "doug", "k1")
@@ -250,7 +250,7 @@ def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 2000, 6 * 4120, 11 * 4120])
 def test_truncation_of_a_restarted_log_is_noticed(tmp_path: Path, cut: int) -> None:
-    """Behind its newest frames lie those of the log before, which say nothing of what was cut off."""
+    """Frames of the previous log follow its newest frames and say nothing about the lost ones."""
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         for number in range(200):
@@ -267,7 +267,7 @@ def test_truncation_of_a_restarted_log_is_noticed(tmp_path: Path, cut: int) -> N
 
 
 def test_frames_left_by_an_older_log_may_be_removed(tmp_path: Path) -> None:
-    """They are in the database. Cutting them off loses nothing, and so nothing is refused."""
+    """They are in the database. Removing them loses nothing, so no call is refused."""
     log = tmp_path / "gate.db-wal"
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         for number in range(200):
@@ -284,7 +284,7 @@ def test_frames_left_by_an_older_log_may_be_removed(tmp_path: Path) -> None:
 def test_low_tier_call_beside_a_refused_one_does_not_accept_the_store(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    """A server commits both in one transaction. Its newest entry is in the store, and what was lost is still missing."""
+    """A server commits both in one transaction. Its newest entry is in the store, and the lost one is still missing."""
     low, durable = Scope("default", "doug"), Scope("default", "doug", durable=True)
 
     def step(_: View) -> Change:
@@ -304,7 +304,7 @@ def test_low_tier_call_beside_a_refused_one_does_not_accept_the_store(
 
 
 def test_receipt_of_a_refused_store_records_no_entry(tmp_path: Path) -> None:
-    """Another process may not have noticed yet; what it acknowledges would hide what is missing."""
+    """Another process may not have noticed yet; its acknowledgements would hide the loss."""
     noticed, late = Receipt(tmp_path / "receipt"), Receipt(tmp_path / "receipt")
     for receipt in (noticed, late):
         receipt.attach()
@@ -332,7 +332,7 @@ def test_truncated_receipt_is_recreated_and_a_foreign_one_must_be_accepted(tmp_p
 
 
 def test_previous_version_and_this_one_share_a_store(tmp_path: Path, previous: Previous) -> None:
-    """Its database is taken without a word, and what it writes beside this version is not missed."""
+    """The previous database is opened without a warning, and entries written by both versions are not missed."""
     state, environ = tmp_path / "state", rules_in(tmp_path)
     with previous.serving(state, environ=environ) as old:
         assert old.post("/intercept", A)["proceed"]
@@ -386,7 +386,7 @@ def test_store_restore_refuses_files_that_are_no_backup(tmp_path: Path, content:
 
 
 def test_temporary_lack_of_file_descriptors_leaves_no_trace(tmp_path: Path) -> None:
-    """However many there are when they run out: afterwards all calls are taken, and none was recorded without an answer."""
+    """For any number left: afterwards all calls are decided, and none was recorded without an answer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for free in range(8):
         file = tmp_path / f"{free}.db"
@@ -411,7 +411,7 @@ def test_temporary_lack_of_file_descriptors_leaves_no_trace(tmp_path: Path) -> N
 
 @contextmanager
 def no_root(folder: Path) -> Iterator[None]:
-    """For the length of a block be a user whom modes of files hold off, as the owner of ``folder``."""
+    """Act for the length of a block as a user without root's rights, the owner of ``folder``."""
     if os.geteuid():
         yield
         return
@@ -445,7 +445,7 @@ def test_store_opened_read_only_recovers_once_it_can_be_written() -> None:
 
 
 def test_health_says_why_nothing_can_be_decided_and_recovers(tmp_path: Path) -> None:
-    """Without any call between: the proof itself writes."""
+    """No call is made in between: the check itself writes."""
     state = tmp_path / "state"
     with serving(state, environ=rules_in(tmp_path)) as server:
         assert server.get("/health")["status"] == "ok"
@@ -476,7 +476,7 @@ def test_health_of_a_store_with_damaged_pages_is_not_ok(tmp_path: Path) -> None:
 
 
 def test_server_started_on_a_read_only_database_recovers_once_it_can_be_written(tmp_path: Path) -> None:
-    """All its threads opened the database for reading, and share an index that stays so while one of them has it open."""
+    """All threads opened the database read-only, and share an index that stays so while one has it open."""
     state, environ = tmp_path / "state", rules_in(tmp_path)
     with serving(state, environ=environ) as server:
         assert server.post("/intercept", A)["proceed"]
@@ -525,7 +525,7 @@ def _work_while_connections_are_closed(file: Path) -> None:
 
 
 def test_connection_is_never_closed_while_a_thread_uses_it(tmp_path: Path) -> None:
-    """In a process of its own: a statement that is freed while it runs ends the process."""
+    """In a separate process, because freeing a statement while it runs ends the process."""
     process = multiprocessing.get_context("spawn").Process(
         target=_work_while_connections_are_closed, args=(tmp_path / "gate.db",)
     )

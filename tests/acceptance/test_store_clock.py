@@ -1,4 +1,4 @@
-"""A process whose clock jumps, and a machine whose clock is set: leases last as long as they were given for."""
+"""A process whose clock jumps, and a machine whose clock is set: leases keep their duration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps(told))
 
 
 def other(state: Path, off: float) -> list[bool]:
-    """Ask another process, whose clock is off, for a lease that is held here, and for another one."""
+    """Ask another process, whose clock is off, for a lease that is held here and for another one."""
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(state), str(off)],
         env=environment(state), capture_output=True, text=True, check=True, timeout=60,
@@ -42,7 +42,7 @@ def other(state: Path, off: float) -> list[bool]:
 
 
 def lasts(gate: LocalGate, key: str) -> float:
-    """Seconds by this machine's clock that a new lease lasts."""
+    """Return the seconds by this machine's clock that a new lease lasts."""
     lease = gate.lock("mira", key, 4, TTL).lease
     assert lease is not None
     return lease.expires - time.time()
@@ -68,7 +68,7 @@ def test_process_with_a_wrong_clock_may_be_the_first(tmp_path: Path) -> None:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """By how many seconds the machine's clock was set: for every process, and for files."""
+    """Shift the machine's clock by ``seconds`` for every process and for files."""
     monkeypatch.setattr(connection, "LOOK_EVERY", 0.0)
     off, real = [0.0], time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + int(off[0] * 1e9))
@@ -92,7 +92,7 @@ def test_machine_whose_clock_is_set_keeps_the_stores_until_no_lease_is_open(
 
 
 def test_clock_set_back_does_not_make_leases_longer(tmp_path: Path, machine: list[float]) -> None:
-    """The newest entry is then ahead of the clock: the store's clock goes on until the machine's has caught up."""
+    """The newest entry is then ahead of the clock: the store's clock continues until the machine's has caught up."""
     with (
         closing(SqliteStore(tmp_path / "state" / "gate.db")) as store,
         LocalGate(settings=Settings(state=tmp_path / "state"), store=store) as gate,

@@ -1,6 +1,6 @@
-"""``callosum store copy``: between all stores, killed at every step, under writers, and never over what is not its own.
+"""``callosum store copy``: between all stores, killed at every step, under writers, and never over other data.
 
-That a gate decides on the copy as it would have on the original is shown by ``tests/property/test_copy_machine.py``.
+``tests/property/test_copy_machine.py`` shows that a gate decides on the copy as on the original.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Said = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def said(places: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
-    """``callosum store ...`` in this process: its exit code, and all that it said."""
+    """Run ``callosum store ...`` in this process; return its exit code and its output."""
 
     def said(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["callosum", "store", *words, "--state", str(places.state)])
@@ -85,7 +85,7 @@ def said(places: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 
 
 def fill(script: StoreScript, acts: int) -> None:
-    """A leased act, a done one, a look, a failed one, a lost one and a refused one, by turns."""
+    """Make in turn a leased action, a done one, a read, a failed one, an unknown one and a refused call."""
     for number in range(acts):
         who, key = f"s{number % 7}", f"doc:{number % 11}"
         match number % 6:
@@ -112,7 +112,7 @@ def fill(script: StoreScript, acts: int) -> None:
 
 @contextmanager
 def carried(*many: Settings) -> Iterator[Sequence[StoreExport]]:
-    """Stores as records."""
+    """Return stores as records."""
     carriers = [store_copy.carrier_of(settings, create=True) for settings in many]
     try:
         yield carriers
@@ -130,7 +130,7 @@ def entries(settings: Settings) -> int:
 
 
 class Fused:
-    """A target that kills this process at its ``at``-th change, before or after it is done."""
+    """A target that kills this process at its ``at``-th change, before or after it is made."""
 
     def __init__(self, carrier: StoreExport, at: int, *, after: bool) -> None:
         self._carrier, self._left, self._after = carrier, at, after
@@ -189,7 +189,7 @@ def test_copy_that_is_killed_repeatedly_is_completed(
 
 
 def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
-    """The control of the comparison: whatever is changed in the copy by hand, the next run sees it and mends it."""
+    """Control of the comparison: every manual change in the copy is found and repaired by the next run."""
     source, target = places.filled("postgresql"), places.fresh("sqlite")
     with carried(source, target) as (from_, to):
         assert store_copy.copy(from_, to).verified
@@ -213,7 +213,7 @@ def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
 
 
 def test_source_that_changes_is_not_verified(places: Places, said: Said) -> None:
-    """And once its writers have stopped, the same command brings the rest. Until then the copy is no store for a gate."""
+    """Once its writers have stopped, the same command copies the rest. Until then no gate may use the copy."""
     source, target = places.filled("sqlite"), places.fresh("redis")
     with closing(open_store(source)) as store, carried(source, target) as (from_, to):
         script = StoreScript(store)
@@ -266,7 +266,7 @@ def test_data_removed_from_the_source_is_removed_from_the_copy(places: Places, k
 
 
 def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> None:
-    """Another store, another's copy, a copy that has gone into use, and the source itself are left alone."""
+    """Another store, the copy of another source, a copy in use, and the source itself are left unchanged."""
     one, other, copy_ = places.filled("sqlite"), places.filled("sqlite"), places.fresh("postgresql")
     with carried(one, other, copy_) as (first, second, third):
         with pytest.raises(ConfigError, match="must be empty"):
@@ -286,7 +286,7 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_them(places: Places, kind: str) -> None:
-    """A Redis Cluster has a clock a namespace; neither entry is lost in silence."""
+    """A Redis Cluster has one clock for each namespace; neither entry is lost silently."""
     one, other = (EntryRecord(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
     with carried(places.fresh(kind)) as (to,):
         with pytest.raises(StoreError, match="both have an entry at the moment 1000"):
@@ -302,7 +302,7 @@ def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_t
 
 
 def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) -> None:
-    """SQLite, PostgreSQL, Redis and back: leases, questions and tokens are what they were; no password is shown."""
+    """SQLite, PostgreSQL, Redis and back: leases, questions and tokens stay the same; no password is shown."""
     chain = [places.fresh(kind) for kind in ("sqlite", "postgresql", "redis", "sqlite")]
     chain[1] = Settings(state=places.state, store=chain[1].store.replace("callosum@", "callosum:geheim@"))
     with LocalGate(settings=chain[0]) as gate:
@@ -329,7 +329,7 @@ def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) ->
 
 
 def test_command_reports_a_store_it_cannot_use(places: Places, said: Said) -> None:
-    """A sentence and an exit code; the password is masked even where the driver quotes it."""
+    """The output is a sentence and an exit code; the password is masked even if the driver quotes it."""
     full = places.filled("sqlite")
     cases: list[tuple[tuple[str, ...], int]] = [
         (("check", "sqlite:///none.db"), 1),

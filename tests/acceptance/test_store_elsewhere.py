@@ -44,7 +44,7 @@ def lease(store: PostgresStore | RedisStore, who: str = "mira", key: str = KEY) 
 
 
 def test_frozen_redis_is_noticed_within_one_deadline(redis: RedisServer) -> None:
-    """Whatever is asked first, and by a process that has a connection or by one that must open one."""
+    """For every kind of first request, by a process with a connection and by one that must open one."""
     warm = RedisStore(redis.url())
     lease(warm)
     assert redis.process is not None
@@ -66,7 +66,7 @@ def test_frozen_redis_is_noticed_within_one_deadline(redis: RedisServer) -> None
 
 @pytest.mark.parametrize("state", ["kept", "none"])
 def test_redis_emptied_in_use_gives_nobody_the_lease_of_another(redis: RedisServer, tmp_path: Path, state: str) -> None:
-    """No connection is lost by it, so the very next durable call must find out."""
+    """No connection is lost by it, so the next durable call must detect it."""
     folder = tmp_path if state == "kept" else None
     url = redis.url()
     store = RedisStore(url, state=folder)

@@ -33,7 +33,7 @@ PATIENCE = 30.0
 
 
 def eventually(done: Callable[[], bool], what: str) -> None:
-    """Waits for what another thread or process does."""
+    """Wait for the result of another thread or process."""
     deadline, pause = time.monotonic() + PATIENCE, threading.Event()
     while not done():
         assert time.monotonic() < deadline, what
@@ -41,7 +41,7 @@ def eventually(done: Callable[[], bool], what: str) -> None:
 
 
 class Server:
-    """A uvicorn server in a thread of its own, with nothing but the stream."""
+    """A uvicorn server in a thread of its own that serves only the stream."""
 
     def __init__(self, state: Path, *, loop: Any = "uvloop", **settings: Any) -> None:
         self.store = SqliteStore(state / DATABASE)
@@ -75,7 +75,7 @@ class Server:
         return self
 
     def close(self) -> None:
-        """Ends the readers' streams, then the server."""
+        """Close the readers' streams, then the server."""
         if self._loop is not None:
             asyncio.run_coroutine_threadsafe(self.stream.close(), self._loop).result(PATIENCE)
 
@@ -95,7 +95,7 @@ class Seen(NamedTuple):
 
 
 class Reader:
-    """An event source over a bare socket."""
+    """A reader of server-sent events over a bare socket."""
 
     def __init__(self, port: int, types: str = "*", last: str = "", *, small: bool = False) -> None:
         self.socket = socket.socket()
@@ -136,7 +136,7 @@ class Reader:
                 )
 
     def more(self) -> bool:
-        """Reads once; whether there was something."""
+        """Read once; return whether data came."""
         data = self.socket.recv(65536)
         self._raw += data
         self._parse()
@@ -168,7 +168,7 @@ def journal_ids(store: SqliteStore, start: str = "", after: int = 0) -> list[str
 
 
 def work(folder: str, me: str, count: int, told: Any) -> None:
-    """A session of its own process: calls that run, calls that are blocked, until it has made ``count``."""
+    """Run a session in its own process: allowed and blocked calls, until it has made ``count``."""
     state = Path(folder)
     with LocalGate(settings=Settings(state=state, rules=state / "rules.json")) as gate:
         told.send("ready")
@@ -191,7 +191,7 @@ class Worker:
         assert self._mine.recv() == "ready"
 
     def end(self) -> int:
-        """The id of its last call, once it has made it."""
+        """Return the id of its last call, once it has made it."""
         assert self._mine.poll(PATIENCE)
         last: int = self._mine.recv()
         self._process.join(PATIENCE)
@@ -235,15 +235,15 @@ def test_readers_see_what_gates_of_other_processes_decide(state: Path) -> None:
 
 @pytest.mark.parametrize("ring", [64, 16_384])
 def test_reader_that_reconnects_repeatedly_misses_nothing(state: Path, ring: int) -> None:
-    """The reader hangs up in the middle of what it is sent, while two processes write; so does the server, once.
+    """The reader disconnects in the middle of a response, while two processes write; the server does so once too.
 
-    From a small ring a reader that is there may be too slow to take everything, but not the decisions.
+    With a small buffer a connected reader may be too slow for all events, but not for the decisions.
     """
     got: list[str] = []
     last = ""
     workers: list[Worker] = []
     with Server(state, ring=ring, interval=0.01) as server:
-        stays = Reader(server.port, "safety.blocked")  # so that the ring goes on
+        stays = Reader(server.port, "safety.blocked")  # so that the buffer overflows
         for turn in range(8):
             reader = Reader(server.port, last=last)
             if not workers:

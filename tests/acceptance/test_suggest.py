@@ -1,4 +1,4 @@
-"""``callosum rules suggest`` as a person runs it: on a journal that a real gate has written."""
+"""``callosum rules suggest`` as a person runs it, on a journal written by a real gate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reply(gate: LocalGate, who: str, target: str, number: int, text: str, after:
 
 
 def work(state: Path, prefix: str = "", target: str = "andy", count: int = 6) -> list[str]:
-    """Two sessions meet in ``count`` threads, and one confirms each time; returns what it was told first."""
+    """Make two sessions conflict in ``count`` threads, one confirming each time; return its first decision."""
     told = []
     with LocalGate(state) as gate:
         for number in range(count):
@@ -68,7 +68,7 @@ def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path
     (rule,) = found["rules"]
     assert rule["cells"] == {"recent": "allow"}
     text = json.dumps(rule, indent=2)
-    assert all(line.strip() in shown.stdout for line in text.splitlines())  # what is shown is what is to be pasted
+    assert all(line.strip() in shown.stdout for line in text.splitlines())  # the output is the text to paste
     assert found["suggestions"][0]["evidence"]["confirmed"] == 6
 
     other = tmp_path / "other"

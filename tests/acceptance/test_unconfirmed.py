@@ -1,4 +1,4 @@
-"""A decision that could not be put on disk is no answer: it is taken back, or the error names it."""
+"""A decision that could not be written to disk is no answer: it is taken back, or the error names it."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
 
 
 def test_unreachable_redis_has_made_no_change(own_redis: RedisServer, tmp_path: Path) -> None:
-    """The negative control: nothing was sent, so nothing can be in force."""
+    """Negative control: nothing was sent, so nothing can be in force."""
     with gate_over(RedisStore(own_redis.url()), tmp_path) as gate:
         own_redis.stop()
         with pytest.raises(StoreUnavailable) as caught:

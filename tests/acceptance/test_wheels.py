@@ -1,4 +1,4 @@
-"""What is published: the same bytes from the same sources, and a wheel that needs no compiler."""
+"""The published files: the same sources make the same bytes, and a wheel needs no compiler."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with another cache and from another time, so that nothing is what is left of the first build."""
+    """With another cache and another time, so that nothing is reused from the first build."""
     from release.wheels import SUMS, make  # noqa: PLC0415
 
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
@@ -98,7 +98,7 @@ def test_client_for_windows_needs_nothing_but_windows(built: Path, name: str, ma
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A home whose gate, if a hook has started one, is ended by its pid."""
+    """Yield a home; a gate that a hook has started is stopped by pid."""
     folder = tmp_path / "home"
     (folder / ".claude").mkdir(parents=True)
     yield folder
@@ -109,7 +109,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", ["platform", "pure"])
 def test_installed_wheel_gates_a_host_without_a_compiler(built: Path, home: Path, tmp_path: Path, kind: str) -> None:
-    """In a fresh environment: the wheel alone beside the dependencies that lie here, and a PATH without a compiler."""
+    """A fresh environment with only the wheel and its dependencies, and a PATH without a compiler."""
     from release.client import PLATFORMS  # noqa: PLC0415
 
     tag = PLATFORMS[native.platform()].tag if kind == "platform" else "any"

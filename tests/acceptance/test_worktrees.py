@@ -149,7 +149,7 @@ def test_sessions_in_worktrees_of_one_repository_do_not_conflict(repository: Pat
 
 
 def test_sessions_in_worktrees_do_not_conflict_through_a_server(repository: Path, tmp_path: Path) -> None:
-    """The server reads no folder that a client names. The client, whose disk it is, reports its content."""
+    """The server reads no folder that a client names. The client, which has the disk, reports the contents."""
     with serving(tmp_path / "state") as server, CallosumClient(server.address) as client:
         story(client.intercept, client.complete, repository, tmp_path)
         call = {"instance": "c", "tool": "Bash", "params": {"command": "git stash drop"}, "cwd": str(tmp_path / "one")}
