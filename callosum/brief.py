@@ -7,8 +7,8 @@
     - doug/chat is working on "file:/repo/a.py" (edit, begun 12 s ago).
     (3 more lines were left out.)
 
-Prefrontal (``callosum.regions.context``) builds the brief and RAS (``callosum.regions.budget``) cuts it. Neither knows
-the other: this module is what they share.
+Prefrontal (``callosum.regions.context``) builds the brief and RAS (``callosum.regions.budget``) cuts it. Neither
+imports the other: they share this module.
 """
 
 from __future__ import annotations

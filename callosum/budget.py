@@ -72,7 +72,7 @@ def lighter(body: bytes) -> bytes:
     """Return the JSON object of a request with at most about ``MAX_VALUES`` values; unchanged if it has no more.
 
     Raises ``TooMany`` for more values that are not inside the members of an object, because nothing that a request is
-    judged by may get lost unnoticed. Text that is not JSON is returned unchanged or with a part left out.
+    classified by may get lost unnoticed. Text that is not JSON is returned unchanged or with a part left out.
     """
     if len(body) <= SMALL or values_in(body) <= MAX_VALUES:
         return body

@@ -43,12 +43,12 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[bool]:
 
 
 def put(path: Path, data: bytes) -> None:
-    """Put a private file in the place of the old one, synced so that it survives power loss.
+    """Replace a file with a new private one, synced so that it survives power loss.
 
-    Whoever reads sees the old file or the new one. To be called under a lock. Raises ``OSError``.
+    Readers see the old file or the new one. Call it under a lock. Raises ``OSError``.
     """
     draft = path.with_suffix(".part")
-    draft.unlink(missing_ok=True)  # of a process that died
+    draft.unlink(missing_ok=True)  # left by a process that died
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -32,7 +32,7 @@ _session: tuple[Host, str] | None = None
 
 def this_process() -> Host:
     """Return this process. The result is cached; a forked child gets its own."""
-    global _this  # noqa: PLW0603  one value a process, and a fork has to be seen
+    global _this  # noqa: PLW0603  one value per process, and a fork must be noticed
     if _this is None or _this.pid != os.getpid():
         _this = host_of(os.getpid())
     return _this
@@ -43,7 +43,7 @@ def own_session() -> str:
 
     A forked child gets its own name. No two processes share one, so two runs of a program are never one session.
     """
-    global _session  # noqa: PLW0603  one value a process, and a fork has to be seen
+    global _session  # noqa: PLW0603  one value per process, and a fork must be noticed
     host = this_process()
     if _session is None or _session[0] is not host:
         machine = hashlib.blake2b(host.machine.encode(), digest_size=3).hexdigest()
@@ -71,7 +71,7 @@ def alive(host: Host) -> bool | None:
     """Return True if this very process still runs, and None if that is unknown.
 
     It is unknown if the process runs on another machine, in another container or ran before the last boot, or if the
-    system does not let us look. A zombie is dead, and so is a process whose pid was reused.
+    system hides it. A zombie is dead, and so is a process whose pid was reused.
     """
     if not is_of_this_machine(host):
         return None
@@ -159,7 +159,7 @@ def _look(pid: int) -> _Process | None:
 
 def _look_linux(pid: int) -> _Process | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123  on the way of each call
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123  runs for each call
             line = file.read(1024)
     except (FileNotFoundError, ProcessLookupError):
         _check_hidden(pid)

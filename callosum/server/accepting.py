@@ -103,6 +103,6 @@ class Acceptor:
 def open_files() -> int:
     """Return the number of open files of this process; 0 if the system does not report it."""
     try:
-        return len(os.listdir("/dev/fd"))  # noqa: PTH208  names are all that is needed
+        return len(os.listdir("/dev/fd"))  # noqa: PTH208  names are enough
     except OSError:
         return 0

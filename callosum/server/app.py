@@ -240,7 +240,7 @@ class Service:
         expiry = _expiry(request, deadline, timeout_ms, arrived)
         try:
             await self.served.take_in()
-        except StoreError:  # a decision needs the spooled calls first; an event's report is taken in beside them
+        except StoreError:  # a decision needs the spooled calls first; an event's report is journalled beside them
             if payload.get("hook_event_name") == BEFORE.get(adapter.name):
                 raise
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
@@ -284,7 +284,7 @@ class Service:
         check_seconds(asked.now, "now")
         token = _token(request)
         records = []
-        # Check all records first, so that a malformed one leaves none entered.
+        # Check all records first, so that nothing is journalled if one is malformed.
         for place, late in enumerate(asked.calls):
             at, call = f"calls[{place}].call", late.call
             may_act(token, call.instance, call.namespace, at=f"{at}.instance")
@@ -626,7 +626,7 @@ class App:
         except StoreUnavailable as error:
             return fault(503, str(error), "store", Retry_After="1")
         except StoreError as error:
-            logger.error("the store: %s", error)  # noqa: TRY400 - the message says all
+            logger.error("the store: %s", error)  # noqa: TRY400 - the message is enough
             return fault(503, str(error), "store")
         except (Gone, ClientDisconnect):
             return fault(408, "the client closed the connection")

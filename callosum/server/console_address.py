@@ -129,7 +129,7 @@ class ConsoleOpener:
 
     def _console(self, admit: Callable[[str, Scope], ConsoleSession] | None) -> Console:
         try:
-            from callosum.console.web import Console  # noqa: PLC0415 - for who opens the console alone
+            from callosum.console.web import Console  # noqa: PLC0415 - only needed when the console is opened
         except ImportError as missing:
             raise ConfigError(
                 f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="console"

@@ -28,11 +28,11 @@ _BROKEN: Final = r"\ud800-\udfff"
 
 
 def _all_of(unusable: str) -> str:
-    # Broken Unicode is no JSON, and not every regular expression can name it.
+    # JSON cannot hold broken Unicode, and not every regular expression dialect can name it.
     return f"^[^{unusable.replace(_BROKEN, '')}]+$"
 
 
-# What the structs cannot say because only the gate checks it: fields by name, in requests alone.
+# Constraints that the structs do not express because only the gate checks them: by field name, in requests only.
 _NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause")
 _NAME: Final = {"$ref": _REF.format(name="Name")}
 _KEY: Final = {"$ref": _REF.format(name="ContextKey")}
@@ -67,7 +67,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(("note", "channel"), _WORDS),
     "cursor": {"type": "string", "description": "Opaque: as the page before gave it."},
 }
-# Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
+# Fields for which other constraints hold in one struct. An empty key means no key, like an answer's null.
 _UNIX: Final = {"type": "number", "minimum": 0, "exclusiveMaximum": 2**33}
 _PLAIN: Final = {"type": "string", "maxLength": MAX_NAME, "pattern": r"^[^\u0000]*$"}
 _WORDS_SHOWN: Final = {"type": "string", "maxLength": MAX_NAME}
@@ -104,7 +104,7 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     },
     ("LateClassification", "rule"): _PLAIN,
     ("LateClassification", "effect"): _PLAIN,
-    # A host's names may be longer than the gate's, and hold characters that nobody sees: they are cut and escaped.
+    # A host's names may be longer than the gate's and hold hidden characters: they are cut and escaped.
     ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
     ("HookEvent", "session_id"): {"type": "string", "minLength": 1},
     ("StatusQuery", "instance"): _TEXT,
@@ -162,7 +162,7 @@ def document() -> dict[str, Any]:
                 field.setdefault("description", field_descriptions.FIELDS[name])
     components |= _events()
     for schema in components.values():
-        if "description" in schema:  # else Markdown takes its indented lines for a program
+        if "description" in schema:  # otherwise Markdown takes the indented lines for a code block
             schema["description"] = inspect.cleandoc(schema["description"])
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in ENDPOINTS:
@@ -196,7 +196,7 @@ def _events() -> dict[str, Any]:
         schema["required"] = ["type", *schema.get("required", ())]
     for name, schema in found.items():
         _constrain(name, schema)
-    found["HealthOk"]["properties"]["instance"] = dict(_NAME)  # a host says it of itself, and names itself
+    found["HealthOk"]["properties"]["instance"] = dict(_NAME)  # a host reports itself, so it must name itself
     found["HealthOk"]["required"].append("instance")
     found["CorpusEvent"] = {"anyOf": [{"$ref": _REF.format(name=kind.__name__)} for kind in remote.values()]}
     return found
@@ -212,10 +212,10 @@ def _constrain(kind: str, schema: dict[str, Any]) -> None:
         fresh = {"anyOf": [*rule.get("anyOf", [rule]), {"type": "null"}]} if nullable else rule
         field.clear()
         field.update(fresh, **kept)
-    # The place of a process on this machine, which only a client of this package knows.
+    # ``host`` is a process of this machine, which only a client of this package can state.
     schema.get("properties", {}).pop("host", None)
     if kind == "LateClassification":
-        schema["properties"].pop("content")  # hashes under a key that only a client of this package knows
+        schema["properties"].pop("content")  # hashes made with a key that only a client of this package has
 
 
 def _operation(endpoint: GateOperation, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def _of_path(name: str) -> dict[str, Any]:
 def _of_query(struct: Mapping[str, Any]) -> list[dict[str, Any]]:
     made = []
     for name, field in struct["properties"].items():
-        # Null cannot be written in a query: leaving it out says it.
+        # A query cannot contain null: the parameter is left out instead.
         kept = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
         schema = field if not kept else kept[0] if len(kept) == 1 else {"anyOf": kept}
         required = name in struct.get("required", ())
@@ -302,7 +302,7 @@ def _of_query(struct: Mapping[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- HTML page ---
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -316,7 +316,7 @@ _STYLE: Final = (
 
 
 def page(made: Mapping[str, Any]) -> str:
-    """Return the document as one page of HTML that loads nothing from anywhere."""
+    """Return the document as one HTML page that loads nothing from elsewhere."""
     body = [
         "<h1>Callosum</h1>",
         (
@@ -337,7 +337,7 @@ def page(made: Mapping[str, Any]) -> str:
 def _section(method: str, path: str, way: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterable[str]:
     yield f'<h2><b class="method">{method}</b> <code>{html.escape(path)}</code></h2>'
     said, more = way["summary"], way.get("description", "").replace("``", "")
-    if len(more) > len(said) + 10:  # else it says the same in other words
+    if len(more) > len(said) + 10:  # otherwise the description only rephrases the summary
         said = f"{said}. {more}"
     yield f"<p>{html.escape(said)}</p>"
     rows = [
@@ -384,9 +384,9 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 @cache
 def documents() -> Mapping[str, tuple[str, bytes]]:
-    """Return what is found under ``DOCUMENTS`` of the application: media type and content.
+    """Return the documents below ``DOCUMENTS`` of the application: path to media type and content.
 
-    Takes a tenth of a second, once.
+    Takes a tenth of a second; called once.
     """
     made = document()
     shown = "text/html; charset=utf-8", page(made).encode()

@@ -1,21 +1,21 @@
-"""HTTP/1.1 with limits: what is too long, too slow, too much or no HTTP never reaches the application.
+"""HTTP/1.1 with limits: requests that are too long, too slow, too many or malformed never reach the application.
 
-``Protocol`` is uvicorn's, over the same parser (llhttp, which refuses folded and doubled lengths, bare line
-feeds and bad chunks by itself), with limits around it and JSON for every refusal:
+``Protocol`` is uvicorn's protocol class over the same parser (llhttp, which itself refuses folded headers, repeated
+lengths, bare line feeds and malformed chunks), with limits around it and JSON for every refusal:
 
 ====  =================================================================================================
-400   no HTTP; a Host that is missing or stands twice; a target that is no path; an odd Transfer-Encoding
-408   a request that is not whole after ``arrive`` seconds
-413   a body longer than ``body``, by its Content-Length at once, in chunks as soon as it is
+400   malformed HTTP; a missing or repeated Host; a target that is not a path; an odd Transfer-Encoding
+408   a request that is not complete after ``arrive`` seconds
+413   a body longer than ``body``: by its Content-Length at once, in chunks once it has grown too long
 414   a target longer than ``target``
-431   a head longer than ``head``, or of more than ``headers`` headers
-503   one connection more than ``connections``, one request more in a row than ``pipelined``
+431   a head longer than ``head``, or with more than ``headers`` headers
+503   more connections than ``connections``, or more requests in a row than ``pipelined``
 ====  =================================================================================================
 
-After a refusal the connection is closed, but not before the client had a chance to read the answer: what it
-still sends is thrown away for ``linger`` seconds. Answers keep the order of the requests.
+After a refusal the connection is closed, but only after the client had a chance to read the answer: what it
+still sends is discarded for ``linger`` seconds. Answers keep the order of the requests.
 
-A plain request that comes in one piece costs one more look at its headers and no timer.
+A plain request that arrives in one piece costs one more check of its headers and no timer.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ logger = logging.getLogger("callosum")
 _LOOKED_AT: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
 _UPGRADING: Final = frozenset((b"upgrade", b"http2-settings"))
 _FRAMING: Final = 1_000_000
-"""What the frames of a body in chunks may come to, in bytes: sizes, extensions, trailers."""
+"""Maximum size of the framing of a chunked body, in bytes: sizes, extensions, trailers."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Sizes in bytes, times in seconds.
+    """Limits of a connection. Sizes are in bytes, times in seconds.
 
-    ``stuck``: how long a client may read nothing of what waits for it. ``pipelined``: how many requests of a
-    connection may wait for the one before. ``spare``: how many connections over ``connections`` are answered that there
-    are too many; the next are closed without a word. What closes a connection that idles is uvicorn's
-    ``timeout_keep_alive``; one that never says anything is closed after ``arrive``.
+    ``stuck``: how long a client may leave its answer unread. ``pipelined``: number of requests of a
+    connection that may wait for an earlier one. ``spare``: number of connections above ``connections`` that get a 503;
+    further ones are closed without an answer. Idle connections are closed by uvicorn's ``timeout_keep_alive``; a
+    connection that never sends anything is closed after ``arrive``.
     """
 
     head: int = 16 * 1024
@@ -66,7 +66,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     pipelined: int = 64
 
 
-# what every request goes through, without the look-up of super()
+# called for every request, without the look-up of ``super()``
 _on_message_begin: Final = HttpToolsProtocol.on_message_begin
 _on_headers_complete: Final = HttpToolsProtocol.on_headers_complete
 _on_response_complete: Final = HttpToolsProtocol.on_response_complete
@@ -81,10 +81,10 @@ class _Refusal(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. What stands on the class concerns all of them: see ``limited``.
+    """One connection. Class attributes apply to all connections: see ``limited``.
 
-    ``leaving``: connections are closed with their next answer, so that clients come to another server.
-    ``stopping``: nobody is taken any more.
+    ``leaving``: each connection is closed with its next answer, so that clients move to another server.
+    ``stopping``: no new connections are accepted.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -101,23 +101,23 @@ class Protocol(HttpToolsProtocol):
         super().__init__(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
         self.ws_protocol_class = None
         self._whole = True  # between two requests
-        self._headed = False  # the head of the newest request was good
+        self._headed = False  # the head of the newest request was valid
         self._begun = False  # the newest request began in this piece
-        self._fed = 0  # bytes of the unfinished head, or of the body after it, without this piece
-        self._piece = 0  # bytes of this piece
-        self._room = -1  # what a body in chunks may still hold, -1 for any other
+        self._fed = 0  # size of the unfinished head, or of the body after it, without this piece
+        self._piece = 0  # size of this piece
+        self._room = -1  # bytes that a chunked body may still hold, -1 for any other body
         self._expecting = False
         self._upgrading = False
         self._deaf = False  # nothing more is read from this client
-        self._last: bytes | None = None  # what is said once the requests before are answered
+        self._last: bytes | None = None  # the refusal to send once the earlier requests are answered
         self._running: RequestResponseCycle | None = None
         self._arriving: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
 
-    # --- the connection ---------------------------------------------------------------------------
+    # --- Connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or say that there are too many."""
+        """Accept a connection, or answer that there are too many."""
         super().connection_made(transport)
         if self.stopping:  # it was accepted while the listener was being closed
             transport.close()
@@ -131,7 +131,7 @@ class Protocol(HttpToolsProtocol):
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tells every request of the connection, not only the newest."""
+        """Mark every request of the connection as disconnected, not only the newest."""
         for timer in (self._arriving, self._ending):
             if timer is not None:
                 timer.cancel()
@@ -144,7 +144,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        """Answer half a request when the client sends nothing more; a client that waited for an answer is gone."""
+        """Refuse an incomplete request when the client sends no more. A client that waits for an answer is gone."""
         if not self._deaf and not self._whole:
             self._refuse(400, "the request ends before it is whole", "body" if self._headed else "request")
 
@@ -174,7 +174,7 @@ class Protocol(HttpToolsProtocol):
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
 
     def _measure(self, *, alone: bool) -> None:
-        """Count this piece to the unfinished request; ``alone``: there was nothing else in it."""
+        """Add this piece to the size of the unfinished request. ``alone``: it contains nothing else."""
         begun, self._begun = self._begun, False
         if alone or not begun:
             self._fed += self._piece
@@ -200,16 +200,16 @@ class Protocol(HttpToolsProtocol):
             self._ending = None
 
     def shutdown(self) -> None:
-        """Close the connection, now or after the answer: the server stops."""
+        """Close the connection, now or after the answer, because the server stops."""
         super().shutdown()
         self._see_to_the_end()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that idles."""
+        """Close an idle connection."""
         super().timeout_keep_alive_handler()
         self._see_to_the_end()
 
-    # --- requests ---------------------------------------------------------------------------------
+    # --- Requests ---
 
     def on_message_begin(self) -> None:
         """Prepare for a new request."""
@@ -248,8 +248,8 @@ class Protocol(HttpToolsProtocol):
         if not self.pipeline:
             self._running = cycle
         if self._room >= 0:
-            self.headers = []  # trailers are not headers: what was checked stays as it is
-        if self.expect_100_continue:  # refused unread, the body may come or not: only the end of the line is safe
+            self.headers = []  # trailers are not headers: the checked headers stay as they are
+        if self.expect_100_continue:  # the body may be refused unread, and may still come: only closing is safe
             self._expecting, cycle.keep_alive = cycle.keep_alive, False
 
     def on_body(self, body: bytes) -> None:
@@ -258,7 +258,7 @@ class Protocol(HttpToolsProtocol):
             self._room -= len(body)
             if self._room < 0:
                 raise _Refusal(413, f"longer than {self.limits.body} bytes", "body")
-        cycle = self.cycle  # as in uvicorn, less what it asks about upgrades
+        cycle = self.cycle  # as in uvicorn, without its check for upgrades
         if not cycle.response_complete:
             cycle.body += body
             if len(cycle.body) > HIGH_WATER_LIMIT:
@@ -280,11 +280,11 @@ class Protocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def answer(self, status: int, head: bytes, body: bytes) -> bool:
-        """Write the whole answer to the request that is being served, in one piece.
+        """Write the whole answer to the current request, in one piece.
 
-        ``head`` are header lines, each with its end, without the length. ``send`` would take two messages, two
-        system calls and a look at each header. Returns False, and has written nothing, where ``send`` must be
-        used: the client does not read just now or is gone, an answer was begun, or no body may be sent.
+        ``head`` holds header lines, each with its line end, without the length. ``send`` would take two messages, two
+        system calls and a check of each header. Returns False, having written nothing, if ``send`` must be
+        used: the client does not read at the moment or is gone, an answer was begun, or no body may be sent.
         """
         cycle = self._running
         if cycle is None or cycle.response_started or cycle.disconnected or self.flow.write_paused:
@@ -302,19 +302,19 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
-        """Goes on with the next request, or says the last word."""
+        """Continue with the next request, or send the refusal that waits for this answer."""
         was_last = not self.pipeline
         if not was_last:
             self._running = self.pipeline[-1][0]
         _on_response_complete(self)
         if not self._whole or self._deaf:
-            self._unset_keepalive_if_required()  # something else sees to the end
+            self._unset_keepalive_if_required()  # the connection is ended elsewhere
         if was_last and self._last is not None:
             self._say_and_end(self._last)
         self._see_to_the_end()
 
     def _check(self, version: str) -> None:
-        """Refuses a head that two readers could understand in two ways."""
+        """Refuse a head that two readers could understand in two ways."""
         hosts, length, encoding = 0, None, None
         for name, value in self.headers:
             if name in _LOOKED_AT:
@@ -347,10 +347,10 @@ class Protocol(HttpToolsProtocol):
         return 431, f"longer than {self.limits.head} bytes", "headers"
 
     def _go_on_without(self, rest: bytes) -> None:
-        """Take an upgrade for a wish that is not granted: the request again, without it, and what follows.
+        """Read a request for an upgrade, which is not granted, as a plain request: parse it again without that header.
 
-        The parser takes all after such a head for another protocol, so the body would be lost (Java's client
-        asks for HTTP/2 in this way with its first request, whatever it is).
+        The parser treats everything after such a head as another protocol, so the body would be lost (Java's client
+        asks for HTTP/2 in this way with its first request).
         """
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
@@ -364,7 +364,7 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
-    # --- refusals ---------------------------------------------------------------------------------
+    # --- Refusals ---
 
     def _fault(self, error: httptools.HttpParserError) -> None:
         cause = error.__context__
@@ -382,7 +382,7 @@ class Protocol(HttpToolsProtocol):
         self._arriving = None
         if self._deaf:
             return
-        if self.flow.read_paused:  # the request waits for us, not we for it
+        if self.flow.read_paused:  # the request waits for this server, which is therefore not late
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
         elif self._whole:
             self._say_and_end(b"")
@@ -391,11 +391,11 @@ class Protocol(HttpToolsProtocol):
             self._refuse(408, text, "body" if self._headed else "request")
 
     def _refuse(self, status: int, error: str, at: str) -> None:
-        """Answers the newest request with a fault, once those before it are answered, and ends the connection."""
+        """Refuse the newest request once the earlier ones are answered, and close the connection."""
         self._deaf = True
         answer = self._answer(status, error, at)
         waits = bool(self.pipeline)
-        if self._headed and not self._whole:  # its head was good, so it may have begun
+        if self._headed and not self._whole:  # its head was valid, so it may have begun
             cycle = self.cycle
             if waits:
                 self.pipeline.popleft()
@@ -433,11 +433,11 @@ class Protocol(HttpToolsProtocol):
             transport.write(answer)
         if transport.can_write_eof():
             transport.write_eof()
-        self.flow.resume_reading()  # unread bytes would make the end a reset, which can overtake the answer
+        self.flow.resume_reading()  # unread bytes would turn the close into a reset, which can overtake the answer
         self._end_in(self.limits.linger)
 
     def _see_to_the_end(self) -> None:
-        """Bound the time in which a closing connection waits for the client to read the rest."""
+        """Limit the time for which a closing connection waits for the client to read the rest."""
         if self._ending is None and self.transport.is_closing():
             self._end_in(self.limits.stuck)
 
@@ -451,5 +451,5 @@ class Protocol(HttpToolsProtocol):
 
 
 def limited(**limits: Any) -> type[Protocol]:
-    """Return a ``Protocol`` with other limits, by the names of ``Limits``, for ``uvicorn.Config(http=...)``."""
+    """Return a ``Protocol`` class with other limits, by the names of ``Limits``, for ``uvicorn.Config(http=...)``."""
     return type("Protocol", (Protocol,), {"limits": structs.replace(Protocol.limits, **limits)})

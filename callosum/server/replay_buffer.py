@@ -1,11 +1,11 @@
-"""What the event stream is made of: positions, encoded events, the newest of them, and who wants which.
+"""Parts of the event stream: positions, encoded events, the buffer of the newest ones, and groups of subscribers.
 
-The stream has one order. An event of the journal stands at ``(seq, n)``: its entry, and its place among
-the entry's events. A published event stands behind all events of the newest entry that had been streamed
-when it came: at ``(seq, PUBLISHED + r)``, where ``r`` is a moment in microseconds that only grows. The id
-that readers see and hand back spells the position, ``<seq>.<n>`` or ``<seq>-<r>``; to them it is opaque.
+The stream has one order. An event of the journal is at ``(seq, n)``: its entry, and its index among
+the entry's events. A published event comes after all events of the newest entry that had been streamed
+when it was published: at ``(seq, PUBLISHED + r)``, where ``r`` is a moment in microseconds that only grows. The id
+that readers see and send back spells the position, ``<seq>.<n>`` or ``<seq>-<r>``; for them it is opaque.
 
-Nothing here waits or reads: that is ``stream``'s.
+This module neither waits nor reads from the store; ``stream`` does.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Sort = tuple[str, str | None]
 """An event's type and its namespace."""
 
 PUBLISHED: Final = 1_000_000
-"""Above the number of events of any entry. ``(seq, PUBLISHED)`` is the end of an entry's own events."""
+"""Greater than the number of events of any entry. ``(seq, PUBLISHED)`` is the end of an entry's own events."""
 CHUNK: Final = 65_536
-"""Most bytes that are sent at once, if an event is not longer itself."""
+"""Maximum number of bytes sent at once, unless a single event is longer."""
 SCAN: Final = 2048
-"""Most items that are looked through at once."""
+"""Maximum number of items that are filtered at once."""
 _SHARED: Final = 8
-"""So many chunks a group keeps for its next readers."""
+"""Number of chunks that a group caches for its next readers."""
 _OVERHEAD: Final = 250
-"""What an item takes beside its frame, in bytes, roughly."""
+"""Approximate size of an item without its frame, in bytes."""
 _ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6})|-([0-9]{1,18}))", re.ASCII)
 
 _FRAME: Final = b"id: %d.%d\nevent: %b\ndata: %b\n\n"
@@ -47,18 +47,18 @@ _position = attrgetter("position")
 
 
 def end_of(seq: int) -> Position:
-    """Return the position behind all events of the entry."""
+    """Return the position after all events of the entry."""
     return seq, PUBLISHED
 
 
 def id_of(position: Position) -> str:
-    """Return the position as readers see it."""
+    """Return the position as an id for readers."""
     seq, n = position
     return f"{seq}.{n}" if n < PUBLISHED else f"{seq}-{n - PUBLISHED}"
 
 
 def position_of(id: str) -> Position:
-    """Return the position that an id stands for. Raises ``BadRequest`` for what is no id of ours."""
+    """Return the position that an id spells. Raises ``BadRequest`` if it is not an id of this stream."""
     found = _ID.fullmatch(id)
     if found is None or int(found[1]) >= 2**63 or int(found[2] or 0) >= PUBLISHED:
         raise BadRequest("no id of an event of this stream", at="Last-Event-ID")
@@ -98,19 +98,19 @@ class Published(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, event: CorpusEvent) -> Published:
-        """Encode it, so that what happens to its values later does not matter."""
+        """Encode the event now, so that later changes of its values do not matter."""
         return cls(event.dotted, event.namespace, encode(event))
 
     def at(self, seq: int, moment: int) -> Item:
-        """Return the event behind entry ``seq``."""
+        """Return the event with a position after entry ``seq``."""
         frame = b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (seq, moment, self.type.encode(), self.data)
         return Item((seq, PUBLISHED + moment), self.type, self.namespace, frame, safe=False)
 
 
 class Lost:
-    """Published events that are kept nowhere any more: how many there were behind a position, for each filter.
+    """Published events that are no longer stored: counts those after a position, for each filter.
 
-    Of the newest ``most`` (up to twice as many) type, namespace and position are remembered, some 20 bytes each.
+    Type, namespace and position of the newest ``most`` (up to twice as many) are remembered, some 20 bytes each.
     """
 
     def __init__(self, most: int) -> None:
@@ -121,10 +121,10 @@ class Lost:
         self._numbers: dict[Sort, int] = {}
         self._sorts: list[Sort] = []
         self._since: Position = (0, 0)
-        """Behind it every lost event is remembered."""
+        """Every lost event after this position is remembered."""
 
     def add(self, event: Item | Published, position: Position) -> None:
-        """Remember an event that was at ``position``. They mostly come in the order of their positions."""
+        """Remember an event that was at ``position``. Events mostly arrive in the order of their positions."""
         sort = event.type, event.namespace
         number = self._numbers.get(sort)
         if number is None:
@@ -138,18 +138,18 @@ class Lost:
             self._forget(self._most)
 
     def count(self, filter: Filter, after: Position, upto: Position) -> tuple[int, bool]:
-        """Return how many events that pass were behind ``after`` and not behind ``upto``, and whether that is all."""
+        """Return the number of lost events after ``after`` up to ``upto`` that pass, and True if it is exact."""
         found = Counter(self._kinds[self._behind(after) : self._behind(upto)])
         count = sum(number for kind, number in found.items() if filter.takes(*self._sorts[kind]))
         return count, after >= self._since
 
     @property
     def newest(self) -> Position:
-        """The position of the last of them; before all others if there are none."""
+        """Return the position of the last of them; if there are none, one before all others."""
         return (self._seqs[-1], self._places[-1]) if self._seqs else self._since
 
     def _behind(self, position: Position) -> int:
-        """Return the index of the first that stands behind ``position``."""
+        """Return the index of the first one after ``position``."""
         seq, place = position
         start, end = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq)
         return bisect_right(self._places, place, start, end)
@@ -164,9 +164,9 @@ class Lost:
 
 
 class Filter(Struct, frozen=True, gc=False):
-    """Which events a reader wants and may see; None means all.
+    """The events that a reader wants and may see; None means all.
 
-    Events without a namespace concern no single one: only who sees all namespaces sees them.
+    Events without a namespace belong to no single one: only a reader that sees all namespaces gets them.
     """
 
     types: frozenset[str] | None = None
@@ -182,28 +182,28 @@ class Filter(Struct, frozen=True, gc=False):
         return list(items)
 
     def takes(self, type: str, namespace: str | None) -> bool:
-        """Whether an event of this type and namespace passes."""
+        """Return True if an event of this type and namespace passes."""
         return (self.types is None or type in self.types) and (self.namespaces is None or namespace in self.namespaces)
 
 
 class Batch:
-    """Items that came or went together. Most filters let none of them pass, which is told without looking at each."""
+    """Items that were added or removed together, indexed so that a filter which none of them passes is cheap."""
 
     def __init__(self, items: list[Item]) -> None:
         self.items = items
         self.types = {item.type for item in items}
 
     def passing(self, filter: Filter) -> list[Item]:
-        """Those that pass."""
+        """Return the items that pass."""
         if not self.items or (filter.types is not None and filter.types.isdisjoint(self.types)):
             return []
         return filter.of(self.items)
 
 
 class ReplayBuffer:
-    """The newest events in their order, with no gap: every event behind ``floor`` up to ``tip`` is in it.
+    """The newest events in their order, without gaps: it holds every event after ``floor`` up to ``tip``.
 
-    It holds at most ``limit`` items and about ``size`` bytes; the oldest go first.
+    It holds at most ``limit`` items and about ``size`` bytes; the oldest are removed first.
     """
 
     def __init__(self, limit: int, size: int) -> None:
@@ -219,12 +219,12 @@ class ReplayBuffer:
         return len(self._items) - self._head
 
     def begin(self, position: Position) -> None:
-        """Empty it; what follows comes behind ``position``."""
+        """Empty the buffer; the next items come after ``position``."""
         self._items, self._head, self._size = [], 0, 0
         self.floor = self.tip = position
 
     def add(self, items: list[Item], tip: Position) -> list[Item]:
-        """Take the items up to ``tip``; return those that had to go for them."""
+        """Add the items up to ``tip``; return those that were removed to make room."""
         self._items += items
         self._size += sum(len(item.frame) + _OVERHEAD for item in items)
         self.tip = tip
@@ -241,7 +241,7 @@ class ReplayBuffer:
         return gone
 
     def after(self, position: Position) -> tuple[list[Item], Position]:
-        """Items behind ``position`` (not before ``floor``), in order, and up to where they reach."""
+        """Return items after ``position`` (not before ``floor``), in order, and the position up to which they reach."""
         items = self._items
         if not items or position >= items[-1].position:
             return [], self.tip
@@ -251,9 +251,9 @@ class ReplayBuffer:
 
 
 class Chunk(Struct, frozen=True, gc=False):
-    """What a reader at one position is sent next: ``body`` (perhaps nothing), and where it is then.
+    """The next data for a reader at one position: ``body`` (which may be empty), and the reader's new position.
 
-    ``count`` is how many events other than decisions are in it.
+    ``count`` is the number of its events that are not decisions.
     """
 
     body: bytes
@@ -262,7 +262,7 @@ class Chunk(Struct, frozen=True, gc=False):
 
 
 def chunk_of(items: list[Item], end: Position) -> Chunk:
-    """As many of the first items as one chunk holds; all of them reach up to ``end``."""
+    """Return as many of the first items as one chunk holds; together they reach up to ``end``."""
     size = count = 0
     for number, item in enumerate(items):
         size += len(item.frame)
@@ -274,10 +274,10 @@ def chunk_of(items: list[Item], end: Position) -> Chunk:
 
 
 class SubscriberGroup:
-    """The readers with one filter: what is filtered and joined for one of them serves all.
+    """The readers with one filter: events are filtered and joined once for all of them.
 
     Counted are the events, other than decisions, that pass: ``added`` since the group began, ``gone``
-    those of them that have left the ring. ``gone_safe`` is the last decision that left it.
+    those of them that have left the buffer. ``gone_safe`` is the last decision that left it.
     """
 
     def __init__(self, filter: Filter, ring: ReplayBuffer) -> None:
@@ -290,14 +290,14 @@ class SubscriberGroup:
         self._chunks: dict[Position, Chunk] = {}
 
     def skip(self, sorts: Mapping[Sort, int]) -> bool:
-        """Take note of events that never came into the ring; returns whether any of them is for this group."""
+        """Record events that never entered the buffer; return True if any of them is for this group."""
         count = sum(number for sort, number in sorts.items() if self.filter.takes(*sort))
         self.added += count
         self.gone += count
         return count > 0
 
     def note(self, fresh: Batch, gone: Batch) -> bool:
-        """Take note of what came into the ring and what left it; return whether something came for it."""
+        """Record what entered the buffer and what left it; return True if an event for the group was added."""
         self._chunks.clear()
         passed = fresh.passing(self.filter)
         self.added += sum([not item.safe for item in passed])
@@ -311,7 +311,7 @@ class SubscriberGroup:
         return bool(passed)
 
     def next(self, position: Position) -> Chunk:
-        """Return what comes behind ``position``, which is not before the ring's floor."""
+        """Return what comes after ``position``, which is not before the buffer's floor."""
         chunk = self._chunks.get(position)
         if chunk is None:
             if len(self._chunks) >= _SHARED:

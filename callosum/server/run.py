@@ -1,4 +1,4 @@
-"""Starting the server, keeping it, stopping it."""
+"""Start the server, keep it running, and stop it."""
 
 from __future__ import annotations
 
@@ -54,33 +54,33 @@ except ImportError:  # pragma: no cover - Windows
 logger = logging.getLogger("callosum")
 
 KEEP_ALIVE: Final = 75
-"""How long an idle connection is kept, in seconds."""
+"""Seconds for which an idle connection is kept."""
 STOP_SECONDS: Final = 15
-"""How long a stopping server goes on answering what it has taken, in seconds."""
+"""Seconds for which a stopping server continues to answer the requests it has accepted."""
 _GARBAGE: Final = 20_000
 _SWITCH: Final = 0.0005
-"""A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
+"""Seconds that a thread returning from the disk waits for the interpreter's lock at most."""
 _OWN_FILES: Final = 256
-"""Most open files that are left to the gate itself."""
+"""Maximum number of open files that are reserved for the gate itself."""
 _OWN_RESERVE: Final = 16
-"""Open files that the gate may need beyond those that it has when it starts: logs, segments, connections of threads."""
+"""Open files that the gate may need beyond those it has at its start: logs, segments, connections of threads."""
 _FEWEST: Final = 4
-"""Connections without which it makes no sense to serve."""
+"""Minimum number of connections with which a server is useful."""
 _LAST_WORDS: Final = 2
-"""How long a stopping server goes on journalling what it refused, in seconds."""
+"""Seconds for which a stopping server continues to journal the requests that it refused."""
 _HANG_UP: Final = getattr(signal, "SIGHUP", signal.SIGTERM)
-"""Sent when a terminal closes, and by service managers. Windows has no such signal."""
+"""Signal sent when a terminal closes, and by service managers. Windows has no such signal."""
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True):
-    """How to serve. ``socket`` stands in place of ``host`` and ``port``; port 0 takes a free one.
+    """How to serve. ``socket`` replaces ``host`` and ``port``; port 0 takes a free one.
 
     ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
-    that clients may call the server by, ``allow_origins`` further origins of web pages. ``console`` is the address at
-    which people with a token find the console (none: only this machine has it). ``idle``: the
-    server ends after so many seconds without need (None: never). ``drain``: once it is told to stop, it says so at
-    ``/health`` and lets nobody wait, and goes on taking requests for so many seconds: until a balancer has seen it.
+    by which clients may address the server, ``allow_origins`` further origins of web pages. ``console`` is the address
+    at which people with a token find the console (none: only this machine has it). ``idle``: seconds without use
+    after which the server ends (None: never). ``drain``: seconds for which a server that was asked to stop still accepts requests,
+    until a balancer has noticed; it reports itself as stopping at ``/health`` and ends all waits.
     """
 
     host: str = "127.0.0.1"
@@ -97,17 +97,17 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Return True if connections are encrypted."""
         return self.tls_cert is not None
 
     @property
     def public(self) -> bool:
-        """Whether other machines can reach it."""
+        """Return True if other machines can reach the address."""
         return self.socket is None and not is_loopback(self.host)
 
 
 def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serve until a signal or idleness ends it. ``ready`` is told the address when connections are taken.
+    """Serve until a signal or idleness ends it. ``ready`` is called with the address once connections are accepted.
 
     Raises ``ConfigError`` for what may not or cannot be served, ``AlreadyServed``, ``StoreError``.
     """
@@ -128,7 +128,7 @@ def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], Non
         gate = stack.enter_context(LocalGate(settings=settings))
         if options.public:
             gate.operations.refused = (
-                None  # its hosts may run elsewhere; transcripts are read on their own machine alone
+                None  # its hosts may run elsewhere, and transcripts are read only on their own machine
             )
             gate.operations.keeps_purposes = settings.journal_purposes == "on"
         brain = stack.enter_context(Brain(gate))
@@ -149,9 +149,9 @@ def _allow_files() -> None:
 
 
 class _Room(NamedTuple):
-    """Number of connections that are served, and of further ones that are answered 503.
+    """Number of connections that are served, and of further ones that are answered with 503.
 
-    ``scarce``: open files, not the server's own limit, decide how many there are.
+    ``scarce``: the limit of open files, not the server's own limit, determines the numbers.
     """
 
     connections: int
@@ -160,9 +160,9 @@ class _Room(NamedTuple):
 
 
 def _room() -> _Room:
-    """Return how many connections there may be beside the files that the gate itself needs.
+    """Return the number of connections that fit beside the files that the gate itself needs.
 
-    Raises ``ConfigError`` where the limit of open files leaves too few.
+    Raises ``ConfigError`` if the limit of open files leaves too few.
     """
     limits = Protocol.limits
     wanted = limits.connections + limits.spare
@@ -181,7 +181,7 @@ def _room() -> _Room:
 
 
 def _tune() -> None:
-    """Collect garbage less often: the objects of the start stay, and those of a request hold no cycles."""
+    """Collect garbage less often: objects of the start live on, and those of a request have no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)
@@ -189,7 +189,7 @@ def _tune() -> None:
 
 
 def _handle_hang_up(handler: Callable[[int, FrameType | None], None]) -> Callable[[], object]:
-    """Have SIGHUP handled, unless whoever started the process has it ignored (``nohup``); return what undoes that.
+    """Handle SIGHUP, unless the starting process ignores it (``nohup``); return a function that undoes this.
 
     Does nothing in threads, which may not handle signals.
     """
@@ -200,10 +200,10 @@ def _handle_hang_up(handler: Callable[[int, FrameType | None], None]) -> Callabl
 
 
 class _Ended:
-    """What a signal to end means beside the loop, which has handlers of its own.
+    """Handle a signal to stop while the event loop's own handlers are not installed.
 
-    Before it serves, the end at once. Afterwards nothing: uvicorn hands the signal on when all is answered, and what
-    is still to be told and logged is.
+    Before serving, the signal ends the process at once. After serving it is ignored: uvicorn raises the signal again
+    when all requests are answered, and the remaining notifications and log lines must still be written.
     """
 
     serving = False
@@ -215,7 +215,7 @@ class _Ended:
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
-        import uvloop  # noqa: PLC0415 - not everywhere
+        import uvloop  # noqa: PLC0415 - missing on Windows
     except ImportError:  # pragma: no cover - Windows
         return asyncio.new_event_loop
     return uvloop.new_event_loop
@@ -257,9 +257,9 @@ async def serve_gate(
     opened: socket.socket,
     ready: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Serve a brain's gate on an open socket until it is told to stop.
+    """Serve a brain's gate on an open socket until it is asked to stop.
 
-    ``ready`` is called when connections are taken, with a function that stops the server (from any thread).
+    ``ready`` is called once connections are accepted, with a function that stops the server (from any thread).
     """
     gate = brain.gate
     stream = Stream(gate.store, gate.settings.state)
@@ -270,7 +270,9 @@ async def serve_gate(
     if gate.settings.telemetry_prometheus:
         Prometheus(brain.corpus, metrics.registry)
     transcripts = None
-    if not options.public and brain.thalamus is not None:  # its hosts may run elsewhere, and their files stay there
+    if (
+        not options.public and brain.thalamus is not None
+    ):  # its hosts may run elsewhere, and their files are on their machine
         transcripts = Transcripts(brain.corpus.emit, gate.settings.state)
     service = Service(served, stream, metrics, tokens, brain, transcripts)
     tasks: set[asyncio.Task[None]] = set()
@@ -344,7 +346,7 @@ async def serve_gate(
 
 
 async def _start(brain: Brain) -> None:
-    """Start what goes on by itself, beside the loop: the first requests do not wait for it."""
+    """Start the periodic work beside the loop, so that the first requests need not wait for it."""
     try:
         await asyncio.to_thread(brain.start)
     except Exception:
@@ -352,7 +354,7 @@ async def _start(brain: Brain) -> None:
 
 
 def _publish(stream: Stream, event: CorpusEvent) -> None:
-    """Send an event to who listens to the stream, which has those of the journal by itself."""
+    """Send an event to the stream's readers. The stream reads the journal's events by itself."""
     if type(event) not in JOURNALLED:
         stream.publish((event,))
 
@@ -363,14 +365,14 @@ def _logged(task: asyncio.Task[None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Hands over before it stops.
+    """A server that hands over to another one before it stops.
 
     ::
 
-        told to stop    /health turns red, who waits and who reads the stream is sent on
-        drain           what comes is answered all the same, for the balancer has not looked yet; each
+        asked to stop   /health turns red, waiting calls and stream readers are sent to another server
+        drain           requests are still answered, because the balancer has not checked yet; each
                         answer closes its connection
-        then            nobody is taken any more; what was taken is answered
+        then            no requests are accepted any more; accepted ones are answered
     """
 
     def __init__(
@@ -396,13 +398,13 @@ class _Server(uvicorn.Server):
         self._hurried = asyncio.Event()
 
     def leave(self) -> None:
-        """Begins to stop. For any thread."""
+        """Begin to stop. Safe in any thread."""
         self.should_exit = True
         self._loop.call_soon_threadsafe(self._left.set)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take SIGHUP for a request to stop, too, unless whoever started the server has it ignored (``nohup``)."""
+        """Treat SIGHUP as a request to stop, too, unless the starting process ignores it (``nohup``)."""
         with super().capture_signals(), ExitStack() as stack:
             stack.callback(_handle_hang_up(self.handle_exit))
             yield
@@ -415,12 +417,12 @@ class _Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._left.set)
 
     async def main_loop(self) -> None:
-        """Wait for the end, at once where the original looks ten times a second."""
+        """Wait for the end, without the original's ten checks a second."""
         await self.on_tick(0)
         await self._left.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to take connections."""
+        """Begin to accept connections."""
         await super().startup([] if self._scarce else sockets)
         for listener in (sockets or ()) if self._scarce else ():
             self.servers.append(self._acceptor(listener))  # type: ignore[arg-type]  # it is closed like the others
@@ -439,7 +441,7 @@ class _Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Hands over, answers what was taken and refuses the rest."""
+        """Hand over, answer the accepted requests and refuse the rest."""
         self._protocol.leaving = True
         self._service.served.leave()
         await self._service.stream.close()
@@ -453,7 +455,7 @@ class _Server(uvicorn.Server):
 
 
 async def _until_idle(server: _Server, service: Service, idle: float) -> None:
-    """End the server when nobody has asked for ``idle`` seconds and nothing is open."""
+    """End the server after ``idle`` seconds without a request, if nothing is open."""
     while not server.should_exit:
         quiet = time.monotonic() - service.touched
         if quiet < idle:
@@ -469,7 +471,7 @@ async def _until_idle(server: _Server, service: Service, idle: float) -> None:
 
 
 def _busy(service: Service) -> bool:
-    """Whether a lease, a waiter or an approval is open."""
+    """Return True if a lease, a waiter or an approval is open."""
     try:
         now = service.store.now()
         return any(

@@ -1,23 +1,23 @@
-"""Who may ask, from where, and for whom: the outermost layer of the server.
+"""Check who sends a request, from where, and as which instance: the outermost layer of the server.
 
-``Security`` looks at each request before anything else does:
+``Security`` checks each request before anything else does:
 
 ==============  ===========================================================  ========================
-part            what is let in                                               otherwise
+part            what is accepted                                             otherwise
 ==============  ===========================================================  ========================
 Host            one, and a name of this server                               400 none or two, 421
 Origin          none, this server's own, or one that is listed               403
 Sec-Fetch-Site  anything but ``cross-site``, unless the Origin is listed     403
-Authorization   one token that is in force; none where none is required,     400 two, 401
-                or for what is ``open_to_all``
+Authorization   one valid token; none if none is required,                   400 two, 401
+                or for a path in ``open_to_all``
 ==============  ===========================================================  ========================
 
-A page that a browser shows can send requests to this machine, also to the loopback. The Host stops one
-whose name was made to point here (DNS rebinding), the Origin any other. Over a Unix socket any Host is
-fine: no browser gets there. The token found goes into ``scope["callosum.token"]``; what it may do is asked
-with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own. Whoever was let in
-without the token that is required is a stranger (``scope["callosum.stranger"]``), to whom no more is told than he must
-know. What every answer to the request carries stands in ``scope["callosum.headers"]``, for who does not answer by
+A page in a browser can send requests to this machine, also to the loopback address. The check of Host stops a page
+whose name was made to resolve to this machine (DNS rebinding), that of Origin any other. Over a Unix socket any Host is
+accepted, because browsers cannot reach it. The token goes into ``scope["callosum.token"]``; ``may_act``,
+``may_approve`` and ``may_read`` check what it permits, and their ``Refused`` holds the answer. A request that was
+accepted without the required token is marked as a stranger's (``scope["callosum.stranger"]``), and is answered with no
+more than necessary. The headers of every answer are in ``scope["callosum.headers"]``, for answers that are not sent by
 ``send``.
 """
 
@@ -45,13 +45,13 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 Kind = Literal["host", "origin", "missing", "wrong", "role", "instance", "namespace", "suppressed"]
-"""Why a request was refused. ``suppressed`` is a ``RefusalLog``'s own: so many were not written down."""
+"""Why a request was refused. ``suppressed`` is written by ``RefusalLog`` for refusals that it only counted."""
 OnRefused = Callable[[Kind, Scope, Mapping[str, Any]], None]
 
 LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 """The names of a server on the loopback."""
 HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-"""What every answer carries."""
+"""Headers of every answer."""
 
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -63,13 +63,13 @@ _PREFLIGHT: Final[tuple[Header, ...]] = (
     (b"access-control-max-age", b"600"),
 )
 _MOST_SPELLINGS: Final = 256
-"""Spellings of good Hosts that are remembered; the port is the client's to choose."""
+"""Number of accepted Host spellings that are cached; the client chooses the port."""
 
 
 class Refused(CallosumError):
-    """A request that is not let through: ``status``, ``error`` and ``at`` are the answer, ``kind`` says why.
+    """A request that is refused: ``status``, ``error`` and ``at`` are the answer, ``kind`` is the reason.
 
-    ``token`` is the name of the token that was shown, ``""`` where none was or it is unknown.
+    ``token`` is the name of the token that was sent, ``""`` if there was none or it is unknown.
     """
 
     def __init__(self, status: int, error: str, at: str, *, kind: Kind, token: str = "") -> None:
@@ -89,7 +89,7 @@ class Refused(CallosumError):
         return answer
 
 
-# --- what a token may do ------------------------------------------------------------------------------
+# --- Permissions of a token ---
 
 
 _OF: Final = {Role.ACTOR: "an actor's", Role.APPROVER: "an approver's", Role.READER: "a reader's"}
@@ -98,8 +98,8 @@ _OF: Final = {Role.ACTOR: "an actor's", Role.APPROVER: "an approver's", Role.REA
 def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "instance") -> None:
     """Raise ``Refused`` if the token may not act as this instance (or actor, ``instance/session``) here.
 
-    Without a token anything goes: ``Security`` has asked for one where it is required. A token for ``mira``
-    also speaks for ``mira/inbox``, which is what a session of hers is called. An approver's token does not
+    Without a token everything is permitted: ``Security`` has demanded one if it is required. A token for ``mira``
+    also speaks for ``mira/inbox``, one of its sessions. An approver's token does not
     act. ``at`` is the field that names the instance: ``parent`` and ``continues`` claim one too.
     """
     if token is None:
@@ -113,7 +113,7 @@ def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "in
 
 
 def may_approve(token: Token | None, namespace: str) -> None:
-    """Raise ``Refused`` unless it is an approver's token for this namespace; there must be one, also locally."""
+    """Raise ``Refused`` unless this is an approver's token for this namespace; one is required locally too."""
     if token is None:
         raise Refused(401, "only a person may do this: an approver's token is needed", "Authorization", kind="missing")
     if token.role is not Role.APPROVER:
@@ -122,13 +122,13 @@ def may_approve(token: Token | None, namespace: str) -> None:
 
 
 def may_read(token: Token | None, namespace: str | None) -> None:
-    """Raise ``Refused`` if the token may not see this namespace; None stands for all of them."""
+    """Raise ``Refused`` if the token may not see this namespace; None means all of them."""
     if token is not None:
         _in_namespace(token, namespace)
 
 
 def signed(token: Token | None, by: str) -> str:
-    """Who is to be journalled where a client says ``by`` whom: with a token its name always stands there."""
+    """Return the person's name for the journal, given the client's ``by``. A token's name is always part of it."""
     if token is None or by == token.name:
         return by
     return f"{by} (token {token.name})" if by else token.name
@@ -140,21 +140,21 @@ def _in_namespace(token: Token, namespace: str | None) -> None:
         raise Refused(403, error, "namespace", kind="namespace", token=token.name)
 
 
-# --- requests -----------------------------------------------------------------------------------------
+# --- Requests ---
 
 
 class Security:
-    """An ASGI application around another that lets through what may come in.
+    """An ASGI application around another, which accepts only permitted requests.
 
-    ``local`` and ``allow_hosts``: names of this server, as they stand in a Host, with any port; one that is
-    given with a port counts with this port only. The address that a connection came in at always counts.
-    ``allow_origins``: origins (``https://console.example``) whose pages may ask; a wildcard is refused.
-    ``token_required``: nothing is answered without a token but a GET of the paths in ``open_to_all``, which a balancer
-    asks that has none, and a POST of the paths in ``proven``, which ask for a proof of their own. ``on_refused`` is
-    called with the kind, the scope and details fit for a journal (never a secret) for all that is refused.
+    ``local`` and ``allow_hosts``: names of this server as they occur in a Host, with any port; a name
+    given with a port is accepted with this port only. The address at which the connection arrived is always accepted.
+    ``allow_origins``: origins (``https://console.example``) whose pages may send requests; a wildcard is refused.
+    ``token_required``: nothing is answered without a token except a GET of the paths in ``open_to_all``, for a balancer
+    that has no token, and a POST of the paths in ``proven``, which demand a proof of their own. ``on_refused`` is
+    called for every refusal with the kind, the scope and details for a journal (never a secret).
 
     An error in the application becomes a 500, a cancelled request a 503, both as JSON.
-    Raises ``ConfigError`` for a host or an origin that is none.
+    Raises ``ConfigError`` for an invalid host or origin.
     """
 
     def __init__(
@@ -180,13 +180,13 @@ class Security:
         self._report_refused = self._report
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or answer why not."""
+        """Serve one request, or refuse it with the reason."""
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
         extra, began = HEADERS, False
 
-        def sending(message: Message) -> Awaitable[None]:  # no coroutine of its own: one less to run per message
+        def sending(message: Message) -> Awaitable[None]:  # not a coroutine of its own: one less to run per message
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
@@ -289,7 +289,7 @@ class Security:
 
 
 def _gather(headers: Iterable[Header]) -> tuple[bytes | None, dict[bytes, bytes] | None]:
-    """Return the Host and the other headers that are looked at; of each there may be one."""
+    """Return the Host and the other checked headers; each may occur at most once."""
     host: bytes | None = None
     said: dict[bytes, bytes] | None = None
     for name, value in headers:
@@ -308,7 +308,7 @@ def _gather(headers: Iterable[Header]) -> tuple[bytes | None, dict[bytes, bytes]
 
 
 def _is(name: str, server: tuple[str, int] | None) -> bool:
-    """Whether this is the address at which the connection came in: what is no name cannot be made to point here."""
+    """Return True if this is the address at which the connection arrived: no DNS name can be made to match it."""
     if server is None:
         return False
     try:
@@ -335,7 +335,7 @@ def _preflight(scope: Scope) -> tuple[Header, ...]:
 
 
 def _host(name: str) -> str:
-    """Return a Host as it is compared: small letters, an IPv6 address in brackets."""
+    """Return a Host in the form in which it is compared: lower case, an IPv6 address in brackets."""
     written = f"[{name.partition('%')[0]}]" if name.count(":") > 1 and not name.startswith("[") else name
     if not written.isascii() or not _HOST.fullmatch(written.encode()):
         raise ConfigError(f"expected a host name or an address, not {name!r:.100}", at="--allow-host")
@@ -362,16 +362,16 @@ async def _send(send: Send, status: int, headers: Iterable[Header], body: bytes 
     await send({"type": "http.response.body", "body": body})
 
 
-# --- the journal's part -------------------------------------------------------------------------------
+# --- Journal of refusals ---
 
 
 class RefusalLog:
-    """Hands on what was refused, but not so much of it that a flood could fill the journal.
+    """Passes refusals on to a journal, but so few that a flood of requests cannot fill it.
 
-    At most ``limit`` in each ``span`` of seconds go to ``write`` (kind and details). What came beyond is
-    counted, and when the span is over written as one, of the kind ``suppressed``, with the number of each
-    kind; that happens with the next refusal, or in ``flush``. ``clock`` gives seconds that never run
-    backwards. It is called as ``on_refused`` is.
+    At most ``limit`` refusals in each ``span`` of seconds go to ``write`` (kind and details). Further ones are
+    counted, and after the span they are written as one, of the kind ``suppressed``, with the number of each
+    kind; that happens with the next refusal, or in ``flush``. ``clock`` returns seconds that never run
+    backwards. The object is called as ``on_refused`` is.
     """
 
     def __init__(
@@ -398,7 +398,7 @@ class RefusalLog:
             self._beyond[kind] += 1
 
     def flush(self) -> None:
-        """Log how many refusals were counted since the last time, and begin a new span."""
+        """Log the number of refusals that were counted in the last span, and begin a new span."""
         now = self._clock()
         beyond, self._beyond = self._beyond, Counter()
         began, self._began = self._began, now
@@ -408,6 +408,6 @@ class RefusalLog:
             self._write("suppressed", details)
 
     def tick(self) -> None:
-        """Do what is due: to be called now and then, so that a number is not kept until the next refusal."""
+        """Write the count if it is due. Call this from time to time, so that it is not kept until the next refusal."""
         if self._beyond and self._clock() - self._began >= self._span:
             self.flush()

@@ -1,26 +1,25 @@
-"""The event stream: server-sent events for many readers, from the journal and from what is published.
+"""The event stream: server-sent events for many readers, from the journal and from published events.
 
 ::
 
     journal ── items_of ──┐  at most every INTERVAL, one for all readers
                           ├─> ReplayBuffer ──> SubscriberGroup ──> one joined chunk for all readers with one filter
     publish ── Published ─┘
-                          journal, page by page, for who comes back or has fallen behind
+                          journal, page by page, for readers that reconnect or have fallen behind
 
-While there are readers, one task follows the journal: what this server commits wakes it, what other
-processes commit is found by looking every ``POLL`` seconds (a store on several machines tells no more than what others
-may wait for). Each event is encoded once. A reader has no queue, only a position; what it is sent next is what lies
-behind its position.
+While there are readers, one task follows the journal. This server's commits wake it, and it finds other processes'
+commits by a check every ``POLL`` seconds (a store on several machines notifies only of what waiters may wait for). Each
+event is encoded once. A reader has no queue, only a position; it is sent next what comes after its position.
 
-* Who comes back with ``Last-Event-ID`` goes on behind that event: from the ring, or from the journal until
-  the ring is reached. Journal events come without gap or repetition; published ones as far as they are kept, and
-  where some are not, ``stream.dropped`` says how many, before what follows them.
-* Who reads too slowly finds that the ring has gone on. Decisions (``safety.*``) it still gets, from the
-  journal; of the others it is told the number: ``event: stream.dropped``, ``data: {"count": 12}``.
-* Who does not read at all, so that a send does not end within ``STALL`` seconds, is cut off.
-* Whoever reads while the server stops is sent on: ``retry: 100``, with the id to go on from at another server of the
-  same store. Journal events are the same there, in the same order; published ones are this server's alone.
-* Who hears nothing for ``BEAT`` seconds gets a comment, with the id of the stream's tip: so that coming back
+* A reader that reconnects with ``Last-Event-ID`` continues after that event: from the buffer, or from the journal until
+  the buffer is reached. Journal events come without gap or repetition; published ones as far as they are stored, and
+  if some are not, ``stream.dropped`` gives their number before the events that follow them.
+* A reader that is too slow loses its place in the buffer. It still gets decisions (``safety.*``), from the
+  journal; of the other events it gets the number: ``event: stream.dropped``, ``data: {"count": 12}``.
+* A reader that does not read at all, so that a send takes longer than ``STALL`` seconds, is disconnected.
+* Readers of a server that stops are sent to another server of the same store: ``retry: 100``, with the id from which
+  to continue there. Journal events are the same there, in the same order; published ones exist on this server only.
+* A reader without events for ``BEAT`` seconds gets a comment with the id of the stream's tip, so that reconnecting
   after a quiet hour does not mean reading the journal of that hour.
 """
 
@@ -71,34 +70,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 INTERVAL: Final = 0.05
-"""Events are collected for so many seconds, unless it was quiet before: then the first goes at once."""
+"""Seconds for which events are collected, except after a quiet time: then the first is sent at once."""
 POLL: Final = 0.1
-"""How often the journal is looked at for what other processes did, in seconds."""
+"""Seconds between two checks of the journal for other processes' entries."""
 BEAT: Final = 15.0
 STALL: Final = 10.0
 RING: Final = 16_384
-"""Most events of the ring."""
+"""Maximum number of events in the buffer."""
 RING_SIZE: Final = 8_000_000
-"""Most bytes of the ring, roughly."""
+"""Approximate maximum size of the buffer, in bytes."""
 RETRY: Final = 2000
-"""After how many milliseconds a reader that lost its connection is to come back."""
+"""Milliseconds after which a disconnected reader is to reconnect."""
 _SENT_ON: Final = 100
-"""The same, where the server stops: another one is there."""
+"""Milliseconds after which a reader is to reconnect when the server stops, because another server is available."""
 _KEPT: Final = 1000
 _KEPT_SIZE: Final = 2_000_000
 _LOST: Final = 50_000
-"""Published events that are kept no more and are still counted for who comes back; of older ones it is only told that
-there may be more."""
+"""Number of published events that are no longer stored but still counted for readers that reconnect. For older ones
+readers are only informed that there may be more.
+"""
 _LIVE_PAGE: Final = 128
 _PAGE: Final = 200
 _PAGE_SIZE: Final = 262_144
 _PAGES: Final = 8
 _SLICE: Final = 32
-"""So many readers are woken, then the loop has its turn: decisions do not wait for two thousand sends."""
+"""Number of readers woken before the loop continues: decisions do not wait for two thousand sends."""
 _AGAIN: Final = 1.0
-"""After a fault of the store, the next look comes so many seconds later."""
+"""Seconds between an error of the store and the next check."""
 _FAREWELL: Final = 2.0
-"""So many seconds readers have to take the end of the stream."""
+"""Seconds that readers have to take the end of the stream."""
 
 T = TypeVar("T")
 
@@ -119,20 +119,20 @@ def _body(content: bytes) -> Message:
 
 
 def _dropped(count: int, *, at_least: bool = False) -> Message:
-    """Tell a reader how many events it does not get. It has no id: it is no event to go on from."""
+    """Return the event that tells a reader how many events it misses. Without an id, as none may resume from it."""
     more = b',"atLeast":true' if at_least else b""
     return _body(b'event: stream.dropped\ndata: {"count":%d%b}\n\n' % (count, more))
 
 
 def _greeting(retry: int, position: Position) -> bytes:
-    """After how many milliseconds to come back, and from where to go on."""
+    """Return the lines that say after how many milliseconds to reconnect, and from which position."""
     return b"retry: %d\nid: %b\n\n" % (retry, id_of(position).encode())
 
 
 class Page(Struct, frozen=True, gc=False):
-    """A piece of the journal as events: all of the entries from where it began up to ``end``.
+    """A page of the journal as events: all of the entries from its start up to ``end``.
 
-    ``floor`` is where the ring began when the page was read; ``last``: there were no more entries then, so
+    ``floor`` is where the buffer began when the page was read; ``last``: there were no more entries then, so
     everything up to ``floor`` is in the page or before it.
     """
 
@@ -142,12 +142,12 @@ class Page(Struct, frozen=True, gc=False):
     last: bool
 
     def reach(self, floor: Position) -> Position:
-        """Up to where a reader that has had the page needs nothing more, if the ring now begins at ``floor``."""
+        """Return the position up to which a reader of the page needs no more, if the buffer now begins at ``floor``."""
         return min(max(self.end, self.floor) if self.last else self.end, floor)
 
 
 class Past:
-    """Reads the journal, with its rotated segments where ``state`` (the state folder) is given."""
+    """Reads the journal, with its rotated segments if ``state`` (the state folder) is given."""
 
     def __init__(self, store: Store, state: Path | None) -> None:
         self._store = store
@@ -161,7 +161,7 @@ class Past:
         return items_of(entry, self._calls)
 
     def _entry(self, seq: int) -> Entry | None:
-        """Return the entry with this ``seq``, which opened an action; None if it is gone."""
+        """Return the entry with this ``seq``, which opened an action; None if it does not exist any more."""
         return entry_at(self._store, seq) if self._journal is None else self._journal.entry(seq)
 
     def newest(self) -> int:
@@ -172,7 +172,7 @@ class Past:
     def read(self, after: int, limit: int) -> list[Entry]:
         """Return the next entries, at most ``limit``. Raises ``StoreError``.
 
-        The store is read first: what has left it meanwhile is in a segment by then.
+        The store is read first: entries that leave it meanwhile are in a segment by then.
         """
         entries = self._store.entries(after=after, limit=limit)
         if self._journal is None or self._rotated_up_to() <= after:
@@ -195,17 +195,19 @@ class Past:
             return 0
         if self._rotated[0] != changed:
             upto = max((segment.last for segment in journal.segments()), default=0)
-            settled = 0 <= 2 * 10**9 < time.time_ns() - changed  # else a change within one tick could be missed
+            settled = (
+                0 <= 2 * 10**9 < time.time_ns() - changed
+            )  # otherwise a change within one clock tick could be missed
             self._rotated = (changed if settled else 0, upto)
         return self._rotated[1]
 
 
 class _Reader:
-    """One who reads: its position, and what is going on with its connection.
+    """One reader: its position, and the state of its connection.
 
-    ``joined``: it has been at the tip, so that it is a live reader, which loses what it does not take in
-    time; before, it is one that comes back and gets everything. ``seen`` says up to where, counted as
-    ``SubscriberGroup.added``. ``sending`` is since when a send is under way (0: none is).
+    ``joined``: it has reached the tip, so that it is a live reader, which loses what it does not take in
+    time; before, it is a returning one that gets everything. ``seen`` is the number of events it has had, counted as
+    ``SubscriberGroup.added``. ``sending`` is the time at which the current send began (0: none).
     """
 
     __slots__ = ("bell", "cut_off", "group", "joined", "over", "position", "seen", "sending", "sent", "task")
@@ -223,22 +225,22 @@ class _Reader:
         self.task: asyncio.Task[Any] | None = None
 
     def wake(self) -> None:
-        """End its waiting."""
+        """End the reader's wait."""
         bell = self.bell
         if bell is not None and not bell.done():
             bell.set_result(None)
 
     def leave(self) -> None:
-        """Its connection is gone."""
+        """Record that the connection is closed."""
         self.over = True
         self.wake()
 
 
 class Stream:
-    """Sends events to readers. All but ``wake`` and ``publish`` belong to one event loop.
+    """Sends events to readers. All methods but ``wake`` and ``publish`` belong to one event loop.
 
     ``state`` is the state folder, for entries that were rotated out of the store. ``dropped`` counts events
-    that readers lost because they were slow or away, ``stalled`` readers that were cut off.
+    that readers lost because they were slow or disconnected, ``stalled`` readers that were disconnected.
     """
 
     def __init__(
@@ -264,14 +266,14 @@ class Stream:
         self._kept_size = 0
         self._lost = Lost(_LOST)
         self._skipped: Counter[Sort] = Counter()
-        """Of what was published and had no room, how much the live readers must still be told of."""
+        """Published events without room of which the live readers must still be informed."""
         self._moment = 0
         self._groups: dict[Filter, SubscriberGroup] = {}
         self._fresh: set[Filter] = set()
         self._members: dict[Filter, dict[_Reader, None]] = {}
         self._readers: dict[_Reader, Callable[[], object] | None] = {}
         self._pages: OrderedDict[int, Page] = OrderedDict()
-        self._lane = ThreadPoolExecutor(2, "callosum-stream")  # one follows the journal, one reads the past
+        self._lane = ThreadPoolExecutor(2, "callosum-stream")  # one follows the journal, one reads older pages
         self._turn = asyncio.Lock()
         self._at_the_tip = asyncio.Lock()
         self._door = asyncio.Lock()
@@ -287,13 +289,13 @@ class Stream:
 
     @property
     def readers(self) -> int:
-        """How many readers there are."""
+        """Return the number of readers."""
         return len(self._readers)
 
-    # --- what goes in --------------------------------------------------------------------------------
+    # --- Input ---
 
     def wake(self) -> None:
-        """There is something new in the journal. Cheap; may be called from any thread."""
+        """Report that the journal may have new entries. Cheap; safe in any thread."""
         if self._woken:
             return
         self._woken = True
@@ -306,10 +308,10 @@ class Stream:
             loop.call_soon_threadsafe(self._bell.set)
 
     def publish(self, events: Iterable[CorpusEvent]) -> None:
-        """Send events that are in no journal. May be called from any thread.
+        """Send events that are in no journal. Safe in any thread.
 
-        They are kept for readers that come back, the newest thousand (and two megabytes) of them. Of others these
-        readers are told the number.
+        The newest thousand (and two megabytes) of them are kept for readers that reconnect. Of the others these
+        readers get the number.
         """
         new = [Published.of(event) for event in events]
         with self._guard:
@@ -323,12 +325,15 @@ class Stream:
                 self._skipped[event.type, event.namespace] += 1
         self.wake()
 
-    # --- readers -------------------------------------------------------------------------------------
+    # --- Readers ---
 
     def check(
         self, types: str = "*", last_event_id: str | None = None
     ) -> tuple[frozenset[str] | None, Position | None]:
-        """Read what a reader asks for, for ``serve``. Raises ``BadRequest`` at ``types`` or ``Last-Event-ID``."""
+        """Return the filter and position that a reader requests, for ``serve``.
+
+        Raises ``BadRequest`` at ``types`` or ``Last-Event-ID``.
+        """
         return select(types), position_of(last_event_id) if last_event_id else None
 
     async def serve(
@@ -345,10 +350,10 @@ class Stream:
     ) -> None:
         """Send events until the reader leaves, stops reading, or the stream is closed.
 
-        ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is what the reader
-        wants, ``namespaces`` what it may see (None: all). Everything that is committed after the response
-        began is sent. ``abort`` closes the connection at once, whatever is still to be written; it may also
-        stand in the scope as ``callosum.abort``, else the transport of uvicorn's own ``send`` is used.
+        ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is the one that the reader
+        wants, ``namespaces`` those that it may see (None: all). Everything that is committed after the response
+        began is sent. ``abort`` closes the connection at once without writing the rest; it may also
+        be in the scope as ``callosum.abort``, otherwise the transport of uvicorn's own ``send`` is used.
         """
         if namespace is not None:
             namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
@@ -381,11 +386,11 @@ class Stream:
                 watch.cancel()
 
     async def close(self) -> None:
-        """End every reader's stream, in order; who does not take the end within two seconds is cut off."""
+        """End every reader's stream in order; readers that do not take the end within two seconds are disconnected."""
         self._closed = True
         for reader in list(self._readers):
             reader.wake()
-        for _ in range(3):  # the end was sent, the connection aborted, the task cancelled
+        for _ in range(3):  # the end was sent, the connection was aborted, the task was cancelled
             if not self._readers:
                 break
             self._empty.clear()
@@ -400,21 +405,21 @@ class Stream:
     async def _join(
         self, filter: Filter, position: Position | None, abort: Callable[[], object] | None
     ) -> _Reader | None:
-        """Return a new reader; the first starts what serves them. Raises ``StoreError``."""
+        """Return a new reader; the first one starts the tasks that serve readers. Raises ``StoreError``."""
         if self._closed:
             return None
         if not self._readers:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             newest = end_of(await self._read(self._past.newest))
             with self._guard:
-                self._skipped.clear()  # who comes back is told of them on the way to the ring
+                self._skipped.clear()  # a returning reader gets their number on the way to the buffer
                 kept = self._kept[-1].position if self._kept else newest
                 self._ring.begin(max(newest, kept, self._lost.newest))
             self._place_published()
         if position is not None:
-            while position > self._ring.tip:  # seen through another server, or just now
+            while position > self._ring.tip:  # read at another server, or a moment ago
                 more = await self._look()
-                self._bell.set()  # the others are to have it too
+                self._bell.set()  # the other readers must get it too
                 if not more:
                     break
             position = min(position, self._ring.tip)
@@ -447,7 +452,7 @@ class Stream:
             self._empty.set()
 
     def _cut(self, reader: _Reader) -> None:
-        """End a reader's connection at once; if that was tried before, its task."""
+        """Close a reader's connection at once; if that was tried before, cancel its task."""
         abort = self._readers[reader]
         if reader.cut_off or abort is None:
             reader.cut_off = reader.over = True
@@ -457,10 +462,10 @@ class Stream:
         reader.cut_off = reader.over = True
         abort()
 
-    # --- one reader ----------------------------------------------------------------------------------
+    # --- One reader ---
 
     async def _feed(self, reader: _Reader, send: Send) -> None:
-        """Send what lies behind the reader's position, as often as there is something."""
+        """Send what comes after the reader's position, again and again while there is something."""
         ring, group = self._ring, reader.group
         while not (reader.over or self._closed):
             if reader.joined and group.gone > reader.seen:
@@ -476,7 +481,7 @@ class Stream:
                 await self._send(reader, send, _body(chunk.body))
             if chunk.position < ring.tip:
                 if not reader.joined:
-                    await asyncio.sleep(0)  # a long way: the others have their turn
+                    await asyncio.sleep(0)  # a long way: give the other tasks a turn
                 continue
             if not reader.joined:
                 reader.joined, reader.seen = True, group.added
@@ -492,7 +497,7 @@ class Stream:
         reader.sending = 0.0
 
     async def _wait(self, reader: _Reader) -> None:
-        """Wait until there is something for the reader's group, or it has heard nothing for long."""
+        """Wait until there is something for the reader's group, or until it needs a heartbeat."""
         if reader.over or self._closed:
             return
         reader.bell = asyncio.get_running_loop().create_future()
@@ -502,17 +507,17 @@ class Stream:
             reader.bell = None
 
     async def _tell(self, reader: _Reader, send: Send) -> None:
-        """Tells a live reader how many events left the ring before it took them."""
+        """Tell a live reader how many events left the buffer before it took them."""
         lost = reader.group.gone - reader.seen
         reader.seen += lost
         self.dropped += lost
         await self._send(reader, send, _dropped(lost))
 
     async def _look_back(self, reader: _Reader, send: Send) -> None:
-        """Brings a reader nearer to the ring, which has gone on or began after the reader's position.
+        """Move a reader towards the buffer, which has moved on or begins after the reader's position.
 
-        A live one gets the decisions, if it has missed any; one that comes back gets everything that is kept, and
-        before it the number of published events that are not.
+        A live reader gets the decisions, if it has missed any. A returning one gets everything that is stored, and
+        before that the number of published events that are not.
         """
         group, ring = reader.group, self._ring
         if reader.joined and group.gone_safe <= reader.position:
@@ -547,8 +552,10 @@ class Stream:
         await asyncio.sleep(0)
 
     async def _page(self, position: Position) -> Page:
-        """Return the journal's page after ``position``. One is read at a time, and shared. Raises ``StoreError``."""
-        after = position[0] - (position[1] < PUBLISHED)  # of an entry that was begun, the rest is wanted
+        """Return the journal's page after ``position``, read one by one and shared. Raises ``StoreError``."""
+        after = position[0] - (
+            position[1] < PUBLISHED
+        )  # the rest of an entry of which the reader has some events is needed
         page = self._remembered(after, position)
         if page is not None:
             return page
@@ -562,11 +569,11 @@ class Stream:
             self._pages[after] = page
             while len(self._pages) > _PAGES:
                 self._pages.popitem(last=False)
-            await asyncio.sleep(2 * (time.monotonic() - began))  # whoever reads the past, decisions come first
+            await asyncio.sleep(2 * (time.monotonic() - began))  # decisions come before readers of old events
             return page
 
     def _remembered(self, after: int, position: Position) -> Page | None:
-        """Return a page that was read before, if it brings a reader at ``position`` any further."""
+        """Return a page that was read before, if it helps a reader at ``position``."""
         page = self._pages.get(after)
         return page if page is not None and page.reach(self._ring.floor) > position else None
 
@@ -583,10 +590,10 @@ class Stream:
                 return Page(items, end, floor, last=False)
         return Page(items, end, floor, last=len(entries) < _PAGE)
 
-    # --- all readers ---------------------------------------------------------------------------------
+    # --- All readers ---
 
     async def _follow(self) -> None:
-        """Follows the journal and wakes the readers for whom there is something."""
+        """Follow the journal and wake the readers for whom there is something."""
         failing = False
         while True:
             try:
@@ -600,7 +607,7 @@ class Stream:
                 if not failing:
                     logger.warning("the event stream cannot follow the journal: %s", error)
                 failing = True
-                self._place_published()  # among them may be that the store is away
+                self._place_published()  # for example because the store is unreachable
                 await self._wake_readers()
                 await asyncio.sleep(_AGAIN)
             except Exception:
@@ -608,7 +615,7 @@ class Stream:
                 await asyncio.sleep(_AGAIN)
 
     async def _listen(self) -> None:
-        """Wait until there is something, at most until it is time to look."""
+        """Wait until there is something, or until the next check is due."""
         try:
             async with asyncio.timeout(max(0.0, self._poll - self._interval)):
                 await self._bell.wait()
@@ -616,7 +623,7 @@ class Stream:
             return
 
     async def _look(self) -> bool:
-        """Take the next entries and what was published into the ring; return whether there may be more."""
+        """Move the next entries and published events into the buffer; return True if there may be more."""
         async with self._at_the_tip:
             self._woken = False
             self._bell.clear()
@@ -631,15 +638,15 @@ class Stream:
     async def _read(self, look: Callable[[], T]) -> T:
         """Read from the journal's tail.
 
-        On the loop where the store is in this process: a page takes about a millisecond, and a thread would have to
-        hand the interpreter to and fro for each row. A store elsewhere can take its time, and nobody else's.
+        If the store is in this process, read on the loop: a page takes about a millisecond, and a thread would have to
+        hand over the interpreter for each row. Read any other store in a thread, so that nobody waits for it.
         """
         if self._elsewhere:
             return await asyncio.get_running_loop().run_in_executor(self._lane, look)
         return look()
 
     def _place_published(self) -> None:
-        """Give what was published its position, behind everything in the ring."""
+        """Give published events their position, after everything in the buffer."""
         with self._guard:
             for filter, group in self._groups.items() if self._skipped else ():
                 if group.skip(self._skipped):
@@ -659,7 +666,7 @@ class Stream:
         self._add(items, items[-1].position)
 
     def _next_moment(self) -> int:
-        """Return the moment of the next published event. The caller holds the guard."""
+        """Return the moment of the next published event. The caller holds the lock."""
         self._moment = max(self._moment + 1, time.time_ns() // 1000)
         return self._moment
 
@@ -671,7 +678,7 @@ class Stream:
                 self._fresh.add(filter)
 
     async def _wake_readers(self) -> None:
-        """Wakes small groups first, large ones bit by bit."""
+        """Wake small groups first, and large ones in parts."""
         fresh, self._fresh = self._fresh, set()
         for members in sorted((list(self._members.get(filter, ())) for filter in fresh), key=len):
             for number, reader in enumerate(members, 1):
@@ -680,7 +687,7 @@ class Stream:
                     await asyncio.sleep(0)
 
     async def _tend(self) -> None:
-        """Cuts off who does not read, and wakes who has heard nothing for long."""
+        """Disconnect readers that do not read, and wake those that need a heartbeat."""
         while True:
             await asyncio.sleep(min(1.0, self._stall / 4, self._beat / 4))
             try:
@@ -704,7 +711,7 @@ class Stream:
 
 
 async def _watch(reader: _Reader, receive: Receive) -> None:
-    """Notices that the reader has gone."""
+    """Notice that the reader has disconnected."""
     try:
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -713,7 +720,7 @@ async def _watch(reader: _Reader, receive: Receive) -> None:
 
 
 def _abort_of(send: Send) -> Callable[[], object] | None:
-    """How uvicorn's connection is closed without waiting for what is still to be written."""
+    """Return the function that closes uvicorn's connection without writing the rest, if there is one."""
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     return cast("Callable[[], object] | None", getattr(transport, "abort", None))
 

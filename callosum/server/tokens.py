@@ -1,12 +1,12 @@
-"""Tokens: who may speak to the server, for whom, and where; kept as digests in ``tokens.json``.
+"""Tokens: who may use the server, as which instance, and in which namespaces. Kept as digests in ``tokens.json``.
 
-A secret is ``cal_<name>_<43 characters>``. Its end are 256 random bits, so the file keeps a plain SHA-256
-of it: slow hashes guard what people make up and others can guess, and nobody guesses 256 bits. They would
-only make every request slow.
+A secret is ``cal_<name>_<43 characters>``. Its last part holds 256 random bits, so the file keeps a plain SHA-256
+of it: slow hashes protect secrets that people choose and others can guess, and nobody guesses 256 bits. They would
+only slow down every request.
 
-The file is changed by commands and read by servers. A change is a new file put in the place of the old
-one, made under a lock on ``tokens.lock``, so that a reader sees the old file or the new one, and two
-commands at once lose nothing.
+Commands change the file and servers read it. A change replaces the file with a new one,
+under a lock on ``tokens.lock``, so that a reader sees the old file or the new one, and two
+simultaneous commands lose nothing.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from callosum.wire import fault_of
 logger = logging.getLogger("callosum")
 
 FILE: Final = "tokens.json"
-"""The name of the file in the state folder."""
+"""Name of the file in the state folder."""
 LOOK_EVERY: Final = 0.2
-"""How often the file is looked at, in seconds: a removed token works for at most so long."""
+"""Seconds between two checks of the file: a removed token works for at most this long."""
 
 _PATIENCE: Final = 5.0
-"""Who changes the file waits for others for so many seconds."""
+"""Seconds to wait for another process that changes the file."""
 _PREFIX: Final = "cal_"
 _SECRET: Final = 43
-"""Characters of the random end: 32 bytes in base64url."""
+"""Number of characters of the random part: 32 bytes in base64url."""
 _NAME: Final = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 _FULL: Final = 10_000
-"""Most tokens of one file."""
+"""Maximum number of tokens of one file."""
 
 
 class Role(StrEnum):
-    """What a token is for: an actor's acts, an approver's says yes or no, a reader's only looks. None does two."""
+    """What a token permits: an actor's calls, an approver's answers, a reader's reads. No token permits two."""
 
     ACTOR = "actor"
     APPROVER = "approver"
@@ -59,10 +59,10 @@ class Role(StrEnum):
 
 
 class Token(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """A token as the file has it; times are Unix seconds.
+    """A token as the file holds it; times are Unix seconds.
 
-    ``instance``: the only one it may speak for, with all its sessions. ``namespaces``: the only ones it
-    works in. None means any. ``digest`` is the SHA-256 of the secret in hex; ``former`` that of the
+    ``instance``: the only one as which it may act, with all its sessions. ``namespaces``: the only ones in which it
+    may be used. None means any. ``digest`` is the SHA-256 of the secret in hex; ``former`` is that of the
     secret before the last rotation, valid until ``former_until``.
     """
 
@@ -94,15 +94,15 @@ def _digest(secret: str) -> str:
 
 _NO_DIGEST: Final = _digest(secrets.token_hex(32))
 _NOBODY: Final = Token(name="nobody", role=Role.ACTOR, created=0, digest=_NO_DIGEST)
-"""What an unknown name is compared with, so that it takes as long as a known one."""
+"""Digest that a secret with an unknown name is compared with, so that this takes as long as for a known name."""
 
 
 class Tokens:
-    """The tokens of one file, which need not exist: then there are none.
+    """The tokens of one file. If the file does not exist, there are none.
 
-    ``clock`` gives Unix seconds, ``ticks`` seconds that never run backwards. ``error`` is the fault of the
-    newest version of the file, None if it is sound. A file that turns bad leaves the tokens as they were,
-    with a warning in the log. Raises ``ConfigError`` with the place if it is bad at the start.
+    ``clock`` returns Unix seconds, ``ticks`` seconds that never run backwards. ``error`` is the fault of the
+    newest version of the file, None if it is valid. If the file becomes invalid, the earlier tokens stay in force,
+    with a warning in the log. Raises ``ConfigError`` with the field if it is invalid at the start.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class Tokens:
     def __repr__(self) -> str:
         return f"Tokens({str(self.path)!r}: {len(self._tokens)})"
 
-    # --- what a server asks ----------------------------------------------------------------------
+    # --- Used by servers ---
 
     def find(self, presented: str) -> Token | None:
-        """Return the token of this secret; None for one that is unknown, removed, replaced or expired.
+        """Return the token with this secret; None if it is unknown, removed, replaced or expired.
 
-        ``digest`` of what is returned is that of the secret which was shown, so that ``holds`` knows a former one.
-        Takes as long for a wrong secret as for the right one, and for a name that does not exist.
+        The returned ``digest`` is that of the secret that was sent, so that ``holds`` recognises a former one.
+        A wrong secret or a name that does not exist takes as long as the right secret.
         """
         tokens, now, digest = self._current(), self._clock(), _digest(presented)
         token = tokens.get(_name_in(presented), _NOBODY)
@@ -141,22 +141,22 @@ class Tokens:
         return token if fits else msgspec.structs.replace(token, digest=digest)
 
     def holds(self, token: Token) -> bool:
-        """Whether a token that was found earlier is still good: for connections that stay open long."""
+        """Return True if a token that was returned earlier is still valid, for connections that stay open for long."""
         found, now = self._current().get(token.name), self._clock()
         if found is None or (found.expires is not None and now >= found.expires):
             return False
         return found.digest == token.digest or (found.former == token.digest and now < (found.former_until or 0))
 
     def named(self, presented: str) -> str:
-        """Return the name of the token that this (wrong) secret claims to be, ``""`` if there is none such."""
+        """Return the name of the token that this (wrong) secret claims to be, ``""`` if there is no such token."""
         name = _name_in(presented)
         return name if name in self._current() else ""
 
     def reload(self) -> bool:
-        """Read the file if it changed; return whether other tokens are in force.
+        """Read the file if it changed; return True if the valid tokens have changed.
 
-        A file that cannot be opened now (too many open files, say) is read at the next look: otherwise a token that
-        was removed would stay in force until the file changes once more.
+        A file that cannot be opened now (too many open files, say) is read at the next check: otherwise a token that
+        was removed would stay valid until the file changes once more.
         """
         stamp = _stamp(self.path)
         if stamp == self._stamp:
@@ -180,10 +180,10 @@ class Tokens:
             self._next = ticks + LOOK_EVERY
         return self._tokens
 
-    # --- what a person does ----------------------------------------------------------------------
+    # --- Used by commands ---
 
     def list(self) -> tuple[Token, ...]:
-        """Return the tokens that are in the file now, by name. Raises ``ConfigError`` if it is bad."""
+        """Return the tokens in the file now, by name. Raises ``ConfigError`` if the file is invalid."""
         return tuple(sorted(_read(self.path).values(), key=lambda token: token.name))
 
     def add(
@@ -195,11 +195,11 @@ class Tokens:
         namespaces: tuple[str, ...] | None = None,
         expires: float | None = None,
     ) -> str:
-        """Make a token and return its secret, which is kept nowhere. ``expires`` is in Unix seconds.
+        """Make a token and return its secret, which is not stored. ``expires`` is in Unix seconds.
 
-        Raises ``ConfigError`` at the field: a name that is none or is taken, a moment that is past, an
-        instance for an approver's token (which speaks for no agent), a file that cannot be changed. Raises
-        ``NotAPerson`` where an agent's host would get an approver's token.
+        Raises ``ConfigError`` at the field: an invalid name or one that exists, a moment in the past, an
+        instance for an approver's token (which acts for no agent), a file that cannot be changed. Raises
+        ``NotAPerson`` if an agent's host would get an approver's token.
         """
         _check(name, role, instance, namespaces)
         _check_owner(role)
@@ -225,9 +225,9 @@ class Tokens:
         return secret
 
     def rotate(self, name: str, grace: float = 0) -> str:
-        """Return a new secret for a token; the old one goes on for ``grace`` seconds.
+        """Return a new secret for a token; the old one stays valid for ``grace`` seconds.
 
-        Raises ``ConfigError`` at ``name`` if there is none of this name, or it has expired, and ``NotAPerson`` as
+        Raises ``ConfigError`` at ``name`` if there is no token with this name, or it has expired, and ``NotAPerson`` as
         ``add`` does.
         """
         if not 0 <= grace <= 365 * 86400:
@@ -247,13 +247,13 @@ class Tokens:
         return secret
 
     def remove(self, name: str) -> None:
-        """End a token. Raises ``ConfigError`` at ``name`` if there is none of this name."""
+        """Remove a token. Raises ``ConfigError`` at ``name`` if there is none with this name."""
         with self._changing() as tokens:
             del tokens[_of(tokens, name).name]
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Token]]:
-        """Lends out what the file has, alone, and writes what has become of it."""
+        """Yield the file's content under the lock, and write it back when the block ends."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with locked(self.path.with_suffix(".lock"), wait=_PATIENCE) as alone:
@@ -275,7 +275,7 @@ def _check_owner(role: Role) -> None:
 
 def _of(tokens: Mapping[str, Token], name: str) -> Token:
     if name not in tokens:
-        raise ConfigError("there is no token of this name", at="name")  # which may be a secret by mistake
+        raise ConfigError("there is no token of this name", at="name")  # the name may be a secret by mistake
     return tokens[name]
 
 
@@ -297,16 +297,16 @@ def _new(name: str) -> str:
 
 
 def _name_in(presented: str) -> str:
-    """Return the name in the middle of a secret, ``""`` in what has not the form of one."""
+    """Return the name in the middle of a secret, ``""`` for a text of another form."""
     end = len(presented) - _SECRET - 1
     return presented[len(_PREFIX) : end] if presented.startswith(_PREFIX) and presented[end : end + 1] == "_" else ""
 
 
-# --- the file -----------------------------------------------------------------------------------------
+# --- File ---
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when the file does; None where there is none, ``()`` where it cannot be looked at."""
+    """Return the file's signature, which changes with the file; None without a file, ``()`` if it is unreadable."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -317,7 +317,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def _read(path: Path) -> dict[str, Token]:
-    """Return the tokens by name, none where there is no file. Raises ``ConfigError`` with the place."""
+    """Return the tokens by name; none if there is no file. Raises ``ConfigError`` with the field."""
     at = str(path)
     try:
         with path.open("rb") as file:
@@ -327,7 +327,7 @@ def _read(path: Path) -> dict[str, Token]:
         return {}
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", at=at) from error
-    if hasattr(os, "geteuid"):  # who can write it can make himself an approver
+    if hasattr(os, "geteuid"):  # anyone who can write it can make an approver's token
         if facts.st_mode & 0o022:
             raise ConfigError("others than its owner can change it: chmod 600 it, and look through it", at=at)
         if facts.st_uid not in (os.geteuid(), 0):
@@ -348,6 +348,6 @@ def _read(path: Path) -> dict[str, Token]:
 
 
 def _write(path: Path, tokens: Mapping[str, Token]) -> None:
-    """Put a new file in the place of the old one, private, and synced so that it survives power loss."""
+    """Replace the file with a new one, which is private, and synced so that it survives power loss."""
     data = msgspec.json.format(msgspec.json.encode(_File(tokens=tuple(tokens.values()))), indent=2) + b"\n"
     put(path, data)

@@ -106,7 +106,7 @@ class Writer:
         if self._prompt is not None:
             try:
                 tried = self._prompt.attempt(requests)
-            except Exception as error:  # noqa: BLE001 - it is handed to those who asked
+            except Exception as error:  # noqa: BLE001 - it is passed to the callers
                 tried = [error] * len(batch), 0
         if tried is None:
             self._under_way += 1
@@ -168,7 +168,7 @@ class Writer:
                 self._timed(sync)
                 _give(*held[0])
                 return
-        except Exception as error:  # noqa: BLE001 - it is handed to those who asked
+        except Exception as error:  # noqa: BLE001 - it is passed to the callers
             for future, answer in held:
                 _give(future, _unconfirmed(error, answer))
             return
