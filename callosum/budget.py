@@ -160,7 +160,7 @@ def _members(text: bytes) -> list[_Member] | None:
         except msgspec.DecodeError:
             return None
         if name in found:
-            raise TooMany(f'"{name[:100]}" stands twice in one object')
+            raise TooMany(f'"{name[:100]}" occurs twice in one object')
         found[name] = _Member(name, start, at)
     return None
 

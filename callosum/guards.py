@@ -439,7 +439,7 @@ def _ask(gate: Gate, call: Call) -> Decision:
     except (StoreUnavailable, Expired) as error:
         if isinstance(gate, Standby):
             return gate.fallback(call, error)
-        raise GateUnavailable(f"the gate cannot be asked: {error}") from error
+        raise GateUnavailable(f"the gate is unreachable: {error}") from error
 
 
 def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result: Any) -> Report | None:

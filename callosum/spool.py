@@ -277,7 +277,7 @@ def _check(descriptor: int) -> None:
     """Raise ``Unusable`` unless the file is a regular file of this user."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise Unusable("it is no regular file")
+        raise Unusable("it is not a regular file")
     if found.st_uid != os.geteuid():
         raise Unusable(f"it belongs to another user ({found.st_uid})")
 

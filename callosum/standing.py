@@ -62,7 +62,7 @@ def add(state: Path, approval: StandingApproval, now: Callable[[], float] = time
     with _changing(state, now) as standing:
         standing[approval.id] = approval
         if len(standing) > MOST:
-            raise ConfigError(f"there are {MOST} already: revoke one", at=str(path_of(state)))
+            raise ConfigError(f"there are {MOST} standing approvals already: revoke one", at=str(path_of(state)))
 
 
 def revoke(state: Path, id: int, now: Callable[[], float] = time.time) -> StandingApproval:
@@ -82,7 +82,7 @@ def _changing(state: Path, now: Callable[[], float]) -> Iterator[dict[int, Stand
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(path.with_suffix(".lock"), wait=_PATIENCE) as alone:
             if not alone:
-                raise ConfigError("another process is changing it", at=str(path))
+                raise ConfigError("another process is changing the file: try again", at=str(path))
             standing = {one.id: one for one in read(path) if one.until > now()}
             yield standing
             put(path, msgspec.json.format(msgspec.json.encode(_File(tuple(standing.values()))), indent=2) + b"\n")

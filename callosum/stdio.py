@@ -119,7 +119,7 @@ class ApproverRequired(CallosumError):
     """Only a person may do this. ``at`` names the method, or the field because of which a person is needed."""
 
     def __init__(self, at: str) -> None:
-        super().__init__(f"only a person may {at}, and this child speaks for none: start it with --approver")
+        super().__init__(f"only a person may {at}, and this child acts for none: start it with --approver")
         self.at = at
 
 
@@ -267,7 +267,7 @@ def _read_message(body: bytes) -> _Message:
     except msgspec.ValidationError as error:
         raise _broken(body, wire.fault_of(error)) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+        raise RpcError(_NULL, PARSE_ERROR, f"invalid JSON: {error}", at="message") from None
     except RecursionError:
         raise RpcError(_NULL, PARSE_ERROR, "nested too deeply", at="message") from None
     except ConfigError as error:
@@ -297,7 +297,7 @@ def _broken(body: bytes, error: ConfigError) -> RpcError:
     except msgspec.ValidationError:
         pass  # not an object
     except (msgspec.DecodeError, RecursionError) as worse:
-        return RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {worse}", at="message")
+        return RpcError(_NULL, PARSE_ERROR, f"invalid JSON: {worse}", at="message")
     return RpcError(id, INVALID_REQUEST, error.message, at=error.at if error.at != "body" else "message")
 
 
@@ -488,7 +488,7 @@ class _Conversation:
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                raise RpcError(_NULL, PARSE_ERROR, f"no valid UTF-8: {error.reason}", at="message") from None
+                raise RpcError(_NULL, PARSE_ERROR, f"invalid UTF-8: {error.reason}", at="message") from None
         if line[:1] == b"[":
             self._take_batch(line)
         else:
@@ -498,7 +498,7 @@ class _Conversation:
         try:
             raws = _BATCH.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise RpcError(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+            raise RpcError(_NULL, PARSE_ERROR, f"invalid JSON: {error}", at="message") from None
         if not 1 <= len(raws) <= MAX_BATCH:
             raise RpcError(_NULL, INVALID_REQUEST, f"expected 1 to {MAX_BATCH} requests in a batch", at="message")
         batch = _Batch(len(raws), self._send)

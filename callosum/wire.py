@@ -453,7 +453,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
     except msgspec.ValidationError as error:
         raise fault_of(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"no valid JSON: {error}", at="body") from None
+        raise BadRequest(f"invalid JSON: {error}", at="body") from None
     except budget.TooMany as error:
         raise BadRequest(str(error), at="body") from None
     except RecursionError:
@@ -515,7 +515,7 @@ def _no_name_twice(body: bytes) -> None:
             seen: set[str] = set()
             for name, _ in found:
                 if name in seen:
-                    raise BadRequest("stands twice in one object", at=name[:100] or "body")
+                    raise BadRequest("occurs twice in one object", at=name[:100] or "body")
                 seen.add(name)
         return made
 
@@ -524,4 +524,4 @@ def _no_name_twice(body: bytes) -> None:
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
     except ValueError as error:  # in a field that the decoder skipped: a number of thousands of digits, invalid UTF-8
-        raise BadRequest(f"no valid JSON: {error}", at="body") from None
+        raise BadRequest(f"invalid JSON: {error}", at="body") from None

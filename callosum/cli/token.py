@@ -139,7 +139,7 @@ def _of(tokens: Tokens, name: str) -> Token:
     for token in tokens.list():
         if token.name == name:
             return token
-    typer.echo("callosum: there is no token of this name; callosum token list shows them", err=True)
+    typer.echo("callosum: there is no token with this name; callosum token list shows them", err=True)
     raise typer.Exit(NO)
 
 

@@ -355,7 +355,7 @@ class Console:
     async def _key(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         name = request.query_params.get("name", "")
         if not 0 < len(name) <= MAX_KEY:
-            raise ConsoleRefused(400, "name a key")
+            raise ConsoleRefused(400, "expected the name of a key")
         found = await self._read(partial(views.key, name))
         return _page(session, views, "key.html", title=f"Key {name}", **found)
 
@@ -363,7 +363,7 @@ class Console:
         await self._read(views.update)
         found = await self._read(partial(views.action, _id(request.path_params["id"])))
         if found is None:
-            raise ConsoleRefused(404, "there is no such action in this namespace, or none any more")
+            raise ConsoleRefused(404, "this namespace has no such action, or it was removed")
         return _page(session, views, "action.html", title="Action", **found)
 
     async def _search(self, request: Request, session: ConsoleSession, views: Views) -> Response:
@@ -377,7 +377,7 @@ class Console:
         """Take an answer: once to show what it would do, once more to do it. Putting off and refusing need one step."""
         form = _checked(await _form(request), session)
         if not session.answers:
-            raise ConsoleRefused(403, "you may look here, and not answer")
+            raise ConsoleRefused(403, "you may read here, but not answer")
         say = form.get("say", "")
         id = _id(form.get("id", ""))
         await self._read(views.update)
@@ -390,7 +390,7 @@ class Console:
             views.put_off(id)
             return _back(views)
         if say not in waiting.says:
-            raise ConsoleRefused(400, "this is no answer to that")
+            raise ConsoleRefused(400, "this call does not take that answer")
         if say == "like":
             return await self._like(form, request, session, views, waiting)
         meant = f"{id} {waiting.digest} {say}"
@@ -472,7 +472,7 @@ class Console:
     async def _revoke(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         form = _checked(await _form(request), session)
         if not session.answers:
-            raise ConsoleRefused(403, "you may look here, and not answer")
+            raise ConsoleRefused(403, "you may read here, but not answer")
         _sees_all(session)
         standing = await self._read(views.standing)
         found = next((one.approval for one in standing if str(one.approval.id) == form.get("id")), None)
@@ -488,7 +488,7 @@ class Console:
 def _sees_all(session: ConsoleSession) -> None:
     """Refuse a session that sees some namespaces alone: a standing approval holds in all."""
     if session.namespaces is not None:
-        raise ConsoleRefused(403, "a standing approval holds in every namespace, and your token is for some")
+        raise ConsoleRefused(403, "a standing approval counts in every namespace, and your token is limited to some")
 
 
 def _by(request: Request, session: ConsoleSession) -> str:
@@ -509,7 +509,7 @@ def _same_origin(request: Request) -> None:
     own = f"{request.url.scheme}://{request.headers.get('host', '')}"
     site = request.headers.get("sec-fetch-site", "same-origin")
     if request.headers.get("origin", own) != own or site != "same-origin":
-        raise ConsoleRefused(403, "this form is of another page")
+        raise ConsoleRefused(403, "this form belongs to another page: load the page again")
 
 
 def _sentence(error: Exception) -> str:
@@ -570,7 +570,7 @@ async def _form(request: Request) -> dict[str, str]:
 def _checked(form: dict[str, str], session: ConsoleSession) -> dict[str, str]:
     """Return the form if it is of a page of this session."""
     if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-        raise ConsoleRefused(403, "this form is of another session: load the page again")
+        raise ConsoleRefused(403, "this form belongs to another session: load the page again")
     return form
 
 
@@ -589,7 +589,7 @@ def _number(request: Request, name: str, default: float) -> float:
     try:
         number = float(request.query_params.get(name, default))
     except ValueError:
-        raise ConsoleRefused(400, f"{name} is no number") from None
+        raise ConsoleRefused(400, f"{name} is not a number") from None
     if not 0 <= number < 1e11:
         raise ConsoleRefused(400, f"{name} is out of range")
     return number

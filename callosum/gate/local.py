@@ -333,7 +333,7 @@ class LocalGate(Gate):
         tier = self.rules.current().classify(call).tier
         if not without_gate(tier).proceed:
             raise GateUnavailable(
-                f"the gate cannot be asked ({error}), and a tier {tier} call does not run without it"
+                f"the gate is unreachable ({error}), and a tier {tier} call does not run without it"
             ) from error
         logger.warning("%s runs without the gate: %s", call.tool, error)
         return Decision(

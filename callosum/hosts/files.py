@@ -178,7 +178,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {repeated!r} stands twice in an object")
+        raise ValueError(f"the name {repeated!r} occurs twice in an object")
     return members
 
 

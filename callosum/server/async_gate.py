@@ -95,7 +95,7 @@ class ServedGate:
         """
         if self.writer.behind:
             self.turned_away += 1
-            raise Overloaded("the server has more to do than it can; nothing was done: ask again in a moment")
+            raise Overloaded("the server is overloaded; nothing was done: try again in a moment")
 
     async def take_in(self, *, left: bool = False) -> None:
         """Enter the records of the state folder's spool, before a decision. Raises ``StoreError`` and ``Stopping``.

@@ -189,7 +189,7 @@ def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], 
     token = tokens.find(secret)
     if token is None or token.role is Role.ACTOR:
         refused({"status": 403, "error": "no person's token", "at": "console", "holder": tokens.named(secret)})
-        raise NoAccess("this is no token of a person: callosum token add NAME --role approver (or reader)")
+        raise NoAccess("this token does not belong to a person: callosum token add NAME --role approver (or reader)")
     return ConsoleSession(
         by=token.name,
         answers=token.role is Role.APPROVER,

@@ -71,7 +71,7 @@ def listen(host: str, port: int) -> socket.socket:
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ConfigError(f"{host!r} is no address of this machine: {error.strerror}", at="--host") from None
+        raise ConfigError(f"{host!r} is not an address of this machine: {error.strerror}", at="--host") from None
     opened = socket.socket(family, kind, proto)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -149,7 +149,7 @@ def _remove(path: Path) -> None:
     """Remove a socket without a listener; leave any other file alone."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError("is there, and is no socket", at=str(path))
+            raise ConfigError("exists and is not a socket; remove it, or name another path", at=str(path))
         path.unlink()
     except FileNotFoundError:
         return

@@ -124,7 +124,7 @@ _ERRORS: Final = {
     "431": "The request's head is too large.",
     "503": (
         "The store cannot be written just now (`at` is `store`; `id` names a decision that may be in force all the "
-        "same, and that the client may cancel), the server has more to do than it can (`load`: "
+        "same, and that the client may cancel), the server is overloaded (`load`: "
         "nothing was done), or it is stopping."
     ),
 }

@@ -233,7 +233,7 @@ class Protocol(HttpToolsProtocol):
             raise _Refusal(400, "expected a path", "target")
         self._check(parser.get_http_version())
         if len(self.pipeline) >= limits.pipelined:
-            raise _Refusal(503, f"more than {limits.pipelined} requests wait on this connection", "connection")
+            raise _Refusal(503, f"more than {limits.pipelined} requests are waiting on this connection", "connection")
         if parser.should_upgrade():
             self._upgrading = True
             return
@@ -323,13 +323,13 @@ class Protocol(HttpToolsProtocol):
                 elif name == b"content-length":
                     length = value
                 elif encoding is not None:
-                    raise _Refusal(400, "stands twice", "Transfer-Encoding")
+                    raise _Refusal(400, "occurs more than once", "Transfer-Encoding")
                 else:
                     encoding = value
         if version not in {"1.1", "1.0"}:
             raise _Refusal(400, "this server speaks HTTP/1.1", "request")
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise _Refusal(400, "stands twice" if hosts else "is missing", "Host")
+            raise _Refusal(400, "occurs more than once" if hosts else "is missing", "Host")
         if encoding is not None:
             if length is not None or version == "1.0" or encoding.lower() != b"chunked":
                 raise _Refusal(400, "expected chunked alone, in HTTP/1.1", "Transfer-Encoding")
@@ -387,7 +387,7 @@ class Protocol(HttpToolsProtocol):
         elif self._whole:
             self._say_and_end(b"")
         else:
-            text = f"it was not whole after {self.limits.arrive:g} s"
+            text = f"the request was not complete after {self.limits.arrive:g} s"
             self._refuse(408, text, "body" if self._headed else "request")
 
     def _refuse(self, status: int, error: str, at: str) -> None:

@@ -54,7 +54,7 @@ def read_query(kind: type[T], query: bytes) -> T:
             found[name] = [*found.get(name, ()), value]
             continue
         if name in found:
-            raise BadRequest("stands twice", at=name[:100])
+            raise BadRequest("occurs more than once", at=name[:100])
         found[name] = value
     try:
         return msgspec.convert(found, kind, strict=False)

@@ -61,7 +61,7 @@ def position_of(id: str) -> Position:
     """Return the position that an id spells. Raises ``BadRequest`` if it is not an id of this stream."""
     found = _ID.fullmatch(id)
     if found is None or int(found[1]) >= 2**63 or int(found[2] or 0) >= PUBLISHED:
-        raise BadRequest("no id of an event of this stream", at="Last-Event-ID")
+        raise BadRequest("expected the id of an event of this stream", at="Last-Event-ID")
     return int(found[1]), int(found[2]) if found[2] else PUBLISHED + int(found[3])
 
 

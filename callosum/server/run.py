@@ -79,8 +79,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
     by which clients may address the server, ``allow_origins`` further origins of web pages. ``console`` is the address
     at which people with a token find the console (none: only this machine has it). ``idle``: seconds without use
-    after which the server ends (None: never). ``drain``: seconds for which a server that was asked to stop still accepts requests,
-    until a balancer has noticed; it reports itself as stopping at ``/health`` and ends all waits.
+    after which the server ends (None: never). ``drain``: seconds for which a server that was asked to stop still
+    accepts requests, until a balancer has noticed; it reports itself as stopping at ``/health`` and ends all waits.
     """
 
     host: str = "127.0.0.1"

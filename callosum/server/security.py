@@ -108,7 +108,7 @@ def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "in
         raise Refused(403, f"{_OF[token.role]} token cannot act", "Authorization", kind="role", token=token.name)
     own = token.instance
     if own is not None and instance != own and not instance.startswith(f"{own}/"):
-        raise Refused(403, "this token speaks for another instance", at, kind="instance", token=token.name)
+        raise Refused(403, "this token belongs to another instance", at, kind="instance", token=token.name)
     _in_namespace(token, namespace)
 
 
@@ -136,7 +136,11 @@ def signed(token: Token | None, by: str) -> str:
 
 def _in_namespace(token: Token, namespace: str | None) -> None:
     if token.namespaces is not None and namespace not in token.namespaces:
-        error = "this token works in other namespaces" if namespace is not None else "name one of this token's"
+        error = (
+            "this token is not valid in this namespace"
+            if namespace is not None
+            else "name one of this token's namespaces"
+        )
         raise Refused(403, error, "namespace", kind="namespace", token=token.name)
 
 
@@ -208,7 +212,7 @@ class Security:
                 token = self._token(said)
             if token is None and self.token_required:
                 if (scope["method"], scope["path"]) not in self._untokened:
-                    raise Refused(401, "a token is needed", "Authorization", kind="missing")  # noqa: TRY301
+                    raise Refused(401, "a token is required", "Authorization", kind="missing")  # noqa: TRY301
                 scope["callosum.stranger"] = True
             scope["callosum.token"] = token
             await self.app(scope, receive, sending)
@@ -255,7 +259,7 @@ class Security:
                     403, "pages of this origin may not ask (callosum serve --allow-origin)", "Origin", kind="origin"
                 )
         elif said.get(b"sec-fetch-site") == b"cross-site":
-            raise Refused(403, "pages of other sites may not ask", "Sec-Fetch-Site", kind="origin")
+            raise Refused(403, "requests from pages of other sites are refused", "Sec-Fetch-Site", kind="origin")
         return HEADERS
 
     def _token(self, said: dict[bytes, bytes]) -> Token | None:
@@ -295,14 +299,14 @@ def _gather(headers: Iterable[Header]) -> tuple[bytes | None, dict[bytes, bytes]
     for name, value in headers:
         if name == b"host":
             if host is not None:
-                raise Refused(400, "stands twice", "Host", kind="host")
+                raise Refused(400, "occurs more than once", "Host", kind="host")
             host = value
         elif name in _LOOKED_AT:
             if said is None:
                 said = {}
             elif name in said:
                 kind: Kind = "wrong" if name == b"authorization" else "origin"
-                raise Refused(400, "stands twice", name.decode("ascii").title(), kind=kind)
+                raise Refused(400, "occurs more than once", name.decode("ascii").title(), kind=kind)
             said[name] = value
     return host, said
 

@@ -220,7 +220,7 @@ class Tokens:
             if name in tokens:
                 raise ConfigError(f"there is a token {name} already; remove it, or rotate it", at="name")
             if len(tokens) >= _FULL:
-                raise ConfigError(f"there are {_FULL} tokens already", at="name")
+                raise ConfigError(f"there are {_FULL} tokens already: remove one", at="name")
             tokens[name] = token
         return secret
 
@@ -236,7 +236,7 @@ class Tokens:
         with self._changing() as tokens:
             old, now = _of(tokens, name), self._clock()
             if old.expires is not None and now >= old.expires:
-                raise ConfigError("it has expired: remove it, and add another", at="name")
+                raise ConfigError("the token has expired: remove it, and add another", at="name")
             _check_owner(old.role)
             tokens[name] = msgspec.structs.replace(
                 old,
@@ -258,7 +258,7 @@ class Tokens:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with locked(self.path.with_suffix(".lock"), wait=_PATIENCE) as alone:
                 if not alone:
-                    raise ConfigError("another process is changing it", at=str(self.path))
+                    raise ConfigError("another process is changing the file: try again", at=str(self.path))
                 tokens = _read(self.path)
                 yield tokens
                 _write(self.path, tokens)
@@ -275,7 +275,7 @@ def _check_owner(role: Role) -> None:
 
 def _of(tokens: Mapping[str, Token], name: str) -> Token:
     if name not in tokens:
-        raise ConfigError("there is no token of this name", at="name")  # the name may be a secret by mistake
+        raise ConfigError("there is no token with this name", at="name")  # the name may be a secret by mistake
     return tokens[name]
 
 
@@ -285,9 +285,9 @@ def _check(name: str, role: Role, instance: str | None, namespaces: tuple[str, .
     if instance is not None:
         check_name(instance, "instance")
         if role is not Role.ACTOR:
-            raise ConfigError(f"a token for a person ({role}) speaks for no instance", at="instance")
+            raise ConfigError(f"a token for a person ({role}) acts for no instance; leave it out", at="instance")
     if namespaces is not None and not namespaces:
-        raise ConfigError("expected at least one, or none given for all", at="namespace")
+        raise ConfigError("expected at least one, or leave it out for all", at="namespace")
     for namespace in namespaces or ():
         check_name(namespace, "namespace")
 
@@ -329,7 +329,7 @@ def _read(path: Path) -> dict[str, Token]:
         raise ConfigError(f"cannot be read: {error.strerror or error}", at=at) from error
     if hasattr(os, "geteuid"):  # anyone who can write it can make an approver's token
         if facts.st_mode & 0o022:
-            raise ConfigError("others than its owner can change it: chmod 600 it, and look through it", at=at)
+            raise ConfigError("users other than its owner can change it: check its content and chmod 600 it", at=at)
         if facts.st_uid not in (os.geteuid(), 0):
             raise ConfigError("it belongs to another user", at=at)
     try:
@@ -338,11 +338,11 @@ def _read(path: Path) -> dict[str, Token]:
         fault = fault_of(error)
         raise ConfigError(fault.message, at=f"{at}: {fault.at}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"no valid JSON: {error}", at=at) from None
+        raise ConfigError(f"invalid JSON: {error}", at=at) from None
     tokens: dict[str, Token] = {}
     for place, token in enumerate(found):
         if token.name in tokens:
-            raise ConfigError("stands twice", at=f"{at}: tokens[{place}].name")
+            raise ConfigError("another token has the same name", at=f"{at}: tokens[{place}].name")
         tokens[token.name] = token
     return tokens
 

@@ -176,7 +176,7 @@ class Waiter:
 
     def _check(self) -> None:
         if self._left.done():
-            raise Gone("nobody waits any more")
+            raise Gone("the client has disconnected")
         if self._lines.stopping:
             raise Stopping("the server is stopping")
 

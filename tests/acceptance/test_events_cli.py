@@ -212,7 +212,7 @@ def test_the_token_is_shown_to_the_server(state: Path, tmp_path: Path) -> None:
         assert [json.loads(line)["payload"]["namespace"] for line in shown.stdout.splitlines()] == ["team"] * 3
         shown = run(state, *asked, env={"CALLOSUM_TOKEN": secret})
         assert (shown.returncode, shown.stdout) == (2, "")
-        assert "namespace: name one of this token's" in shown.stderr
+        assert "namespace: name one of this token's namespaces" in shown.stderr
         shown = run(state, *asked, env={"CALLOSUM_TOKEN": other})
         assert (shown.returncode, shown.stdout) == (2, "")
         assert "--token-file, or CALLOSUM_TOKEN" in shown.stderr

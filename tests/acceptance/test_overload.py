@@ -62,7 +62,7 @@ def test_requests_that_would_wait_too_long_are_refused_and_the_others_are_answer
             assert locked.status == 503
             assert all(one.result().status == 503 for one in crowd if one.done()), "nobody is decided yet"
         assert answer.body == {
-            "error": "the server has more to do than it can; nothing was done: ask again in a moment",
+            "error": "the server is overloaded; nothing was done: try again in a moment",
             "at": "load",
         }
         assert answer.headers["Retry-After"] == "1"

@@ -148,7 +148,7 @@ def test_token_acts_only_for_its_own_instance(state: Path, tokens: Tokens) -> No
         ]
         for method, path, body in stolen:
             answer = server.ask(method, path, body, token=doug)
-            assert (answer.status, answer.body["error"]) == (403, "this token speaks for another instance"), path
+            assert (answer.status, answer.body["error"]) == (403, "this token belongs to another instance"), path
         told = refusals(server, len(stolen))
         assert [body["reason"] for body in told] == ["instance"] * len(stolen)
         assert doug not in str(told)

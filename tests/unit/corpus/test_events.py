@@ -224,7 +224,7 @@ def test_hosts_cannot_report_events_that_only_the_gate_knows(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "at", "words"),
     [
-        (b"", "body", "no valid JSON"),
+        (b"", "body", "invalid JSON"),
         (b"7", "body", "expected an object"),
         (b"null", "body", "expected an object"),
         (b'["a"]', "[0]", "expected an object"),
@@ -244,7 +244,7 @@ def test_hosts_cannot_report_events_that_only_the_gate_knows(name: str) -> None:
         (b'[{"type": "llm.token", "delta": "a", "namespace": "a\\nb"}]', "[0].namespace", "control"),
         (b'[{"type": "tool.parsed", "calls": [{"name": 1}]}]', "[0].calls[0].name", "Expected `str`"),
         (b'[{"type": "tool.parsed", "calls": [{"name": "a", "callId": ""}]}]', "[0].calls[0].callId", "1 to 256"),
-        (b'{"type": "llm.token", "delta": "\xff"}', "body", "no valid JSON"),
+        (b'{"type": "llm.token", "delta": "\xff"}', "body", "invalid JSON"),
         (b"[" * 50_000, "body", "nested too deeply"),
     ],
 )  # fmt: skip

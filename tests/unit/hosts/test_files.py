@@ -79,7 +79,7 @@ def test_second_installation_still_restores_the_original(tmp_path: Path) -> None
         (b"{", "cannot be read as JSON"),
         (b'{"a": 1} // mine\n', "by hand"),
         (b"[1]", "expected an object, got list"),
-        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
         (b"\xff\xfe{}", "cannot be read as JSON"),
         (b"[" * 100_000, "nested too deeply"),
     ],

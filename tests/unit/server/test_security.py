@@ -348,7 +348,7 @@ def test_refusal_is_reported_with_the_fields_of_its_journal_entry(world: World, 
     ]
     assert world.refused[0][1] == {
         "status": 403,
-        "error": "this token speaks for another instance",
+        "error": "this token belongs to another instance",
         "at": "instance",
         "holder": "mira",
         "client": "127.0.0.1",

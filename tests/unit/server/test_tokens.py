@@ -450,7 +450,7 @@ def test_tokens_are_listed_rotated_and_removed(state: Path) -> None:
     for words in (("remove", "mira"), ("rotate", "mira")):
         gone = run(state, "token", *words)
         assert (gone.returncode, gone.stdout) == (1, "")
-        assert "there is no token of this name" in gone.stderr
+        assert "there is no token with this name" in gone.stderr
 
 
 @pytest.mark.parametrize(
