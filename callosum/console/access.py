@@ -1,13 +1,13 @@
-"""Who may see the console and answer there: links, browser sessions, codes.
+"""Control who may see the console and answer there: links, browser sessions, codes.
 
 ::
 
     callosum console    proves that a person asks, leaves a link in the state folder (0600), and stays connected
-    the browser         opens the link's page and presses Open: the link is spent, a cookie stands for the session
-    a tier-4 answer     asks for a code, which only that terminal shows
+    the browser         opens the link's page and presses Open: the link is spent, a cookie identifies the session
+    a tier-4 answer     needs a code, which only that terminal shows
 
-A link is spent by removing its file, so it works once, whichever server is asked. A session ends with the terminal that
-made its link, with its token, or after twelve hours.
+A link is spent by removing its file, so it works once on whichever server opens it. A session ends with the terminal
+that made its link, with its token, or after twelve hours.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from callosum.errors import CallosumError
 from callosum.rules import StandingApproval
 
 FOLDER: Final = "console"
-"""The folder of links in the state folder."""
+"""Folder of links in the state folder."""
 COOKIE: Final = "callosum_console"
 LINK_SECONDS: Final = 300.0
-"""How long a link may be opened."""
+"""Seconds for which a link may be opened."""
 SESSION_SECONDS: Final = 12 * 3600.0
 _LINE: Final = 180
-"""Most characters that stand beside a code."""
+"""Maximum number of characters that are shown beside a code."""
 CODE_SECONDS: Final = 120.0
-"""How long a code may be typed."""
+"""Seconds for which a code may be typed."""
 _CODE_TRIES: Final = 3
 _WRONG: Final = 9
-"""Most wrong codes of one terminal or token within ``_WRONG_SECONDS``; after that no code is shown or taken."""
+"""Maximum number of wrong codes per terminal or token within ``_WRONG_SECONDS``. Then no code is shown or accepted."""
 _WRONG_SECONDS: Final = 900.0
 _MOST: Final = 16
-"""Most sessions of one person at once; that person's oldest ends."""
+"""Maximum number of sessions of one person at once; beyond it that person's oldest ends."""
 _STREAMS: Final = 16
-"""Most pages that one session keeps current at once."""
+"""Maximum number of pages that one session keeps current at once."""
 
 
 class NoAccess(CallosumError):
-    """The link, the session or the code is not in force."""
+    """The link, the session or the code is not valid."""
 
 
 class LoginLink(Struct, frozen=True, rename="camel"):
-    """What a link's file says. Secrets are kept as digests; ``expires`` is Unix seconds."""
+    """The content of a link's file. Secrets are stored as digests; ``expires`` is in Unix seconds."""
 
     secret: str
     terminal: str
@@ -64,7 +64,7 @@ class LoginLink(Struct, frozen=True, rename="camel"):
 
 
 class Asking(Struct):
-    """A tier-4 answer that waits for its code: what was shown, and what is to be said."""
+    """A tier-4 answer that waits for its code: ``meant`` identifies the answer and the call that was shown."""
 
     code: str
     meant: str
@@ -73,7 +73,7 @@ class Asking(Struct):
 
 
 class Shown(Struct, frozen=True):
-    """A standing approval as it was shown with what it would have changed; ``digest`` is that of the call."""
+    """A standing approval as it was shown together with its trial; ``digest`` is that of the call."""
 
     seal: str
     digest: str
@@ -81,9 +81,10 @@ class Shown(Struct, frozen=True):
 
 
 class ConsoleSession(Struct, kw_only=True):
-    """A browser that was let in. ``by`` is journalled; ``answers``: it may say yes and no, not only look.
+    """A browser session. ``by`` is journalled. ``answers``: it may answer, not only read.
 
-    ``namespaces`` None means all. ``ends`` is a monotonic time. ``holds`` tells whether what let it in is in force.
+    ``namespaces`` None means all. ``ends`` is a monotonic time. ``holds`` returns True while the terminal or token that
+    opened the session is valid.
     """
 
     by: str
@@ -98,25 +99,25 @@ class ConsoleSession(Struct, kw_only=True):
     holds: Callable[[], bool] = lambda: True
 
     def check_sees(self, namespace: str) -> None:
-        """Raise ``NoAccess`` if the session may not look at this namespace."""
+        """Raise ``NoAccess`` if the session may not see this namespace."""
         if self.namespaces is not None and namespace not in self.namespaces:
             raise NoAccess("you may not see this namespace")
 
     @property
     def has_room(self) -> bool:
-        """Whether the session may keep another page current."""
+        """Return True if the session may keep another page current."""
         return self.streams < _STREAMS
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a secret: 256 random bits need no slow hash."""
+    """Return the stored digest of a secret: 256 random bits need no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def leave_link(state: Path, by: str, now: float) -> tuple[str, str]:
     """Leave a link in the state folder; return its secret and that of the terminal that made it.
 
-    Raises ``OSError`` where the folder cannot be written.
+    Raises ``OSError`` if the folder cannot be written.
     """
     folder = state / FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,9 +130,9 @@ def leave_link(state: Path, by: str, now: float) -> tuple[str, str]:
 
 
 class Access:
-    """The links, sessions and terminals of one server. For one event loop.
+    """The links, sessions and terminals of one server. Use it from one event loop.
 
-    ``clock`` gives Unix seconds, ``ticks`` seconds that never run backwards.
+    ``clock`` returns Unix seconds, ``ticks`` seconds that never run backwards.
     """
 
     def __init__(
@@ -142,22 +143,22 @@ class Access:
         self._sessions: dict[str, ConsoleSession] = {}
         self._terminals: dict[str, asyncio.Queue[str]] = {}
         self._wrong: dict[tuple[str, str], deque[float]] = {}
-        """When wrong codes were given, by terminal and person."""
+        """When wrong codes were typed, by terminal and person."""
 
     @property
     def used(self) -> bool:
-        """Whether a terminal keeps the console open."""
+        """Return True if a terminal keeps the console open."""
         return bool(self._terminals)
 
-    # --- terminals ---------------------------------------------------------------------------------
+    # --- Terminals ---
 
     def names_terminal(self, secret: str) -> bool:
-        """Return whether a link in the state folder names this terminal: who knows it can read that folder."""
+        """Return True if a link in the state folder names this terminal, so that its sender can read that folder."""
         name = digest(secret)
         return any(hmac.compare_digest(link.terminal, name) for link in self._links())
 
     def join(self, secret: str) -> tuple[str, asyncio.Queue[str]]:
-        """Connect the terminal that made a link; return its name here and the lines that it is to show.
+        """Connect the terminal that made a link; return its name and the lines that it is to show.
 
         Raises ``NoAccess`` if no link names it.
         """
@@ -167,7 +168,7 @@ class Access:
         return name, self._terminals.setdefault(name, asyncio.Queue(16))
 
     def leave(self, name: str) -> None:
-        """End what the terminal opened."""
+        """End the sessions that the terminal opened."""
         self._terminals.pop(name, None)
         self._wrong = {key: times for key, times in self._wrong.items() if key[0] != name}
         self._sessions = {key: one for key, one in self._sessions.items() if one.terminal != name}
@@ -185,14 +186,14 @@ class Access:
                 found.append(link)
         return found
 
-    # --- sessions ----------------------------------------------------------------------------------
+    # --- Sessions ---
 
     def spend(self, secret: str) -> LoginLink:
-        """Spend a link; return what it says. Raises ``NoAccess``. It only reads and removes the file."""
+        """Spend a link; return its content. Raises ``NoAccess``. It only reads and removes the file."""
         path = self._folder / f"{digest(secret)}.link"
         try:
             link = msgspec.json.decode(path.read_bytes(), type=LoginLink)
-            path.unlink()  # who removes it has it
+            path.unlink()  # the process that removes the file has the link
         except (OSError, msgspec.MsgspecError):
             raise NoAccess(
                 "this link was used already, or is no link of this gate: run callosum console again"
@@ -202,7 +203,7 @@ class Access:
         return link
 
     def let_in(self, link: LoginLink) -> str:
-        """Return the cookie's value of a session for a spent link. Raises ``NoAccess`` if its terminal has gone."""
+        """Return the cookie's value of a session for a spent link. Raises ``NoAccess`` if its terminal has ended."""
         if link.terminal not in self._terminals:
             raise NoAccess("the command that made this link has ended: run callosum console again")
         return self.admit(
@@ -210,7 +211,7 @@ class Access:
         )
 
     def admit(self, session: ConsoleSession) -> str:
-        """Let a session in; return the cookie's value."""
+        """Add a session; return the cookie's value."""
         value = secrets.token_urlsafe(32)
         now = self._ticks()
         self._sessions = {name: one for name, one in self._sessions.items() if one.ends > now and one.holds()}
@@ -221,7 +222,7 @@ class Access:
         return value
 
     def session(self, cookie: str | None) -> ConsoleSession | None:
-        """Return the session of a cookie; None if it has none that is in force."""
+        """Return the session of a cookie; None if it has no valid one."""
         if not cookie:
             return None
         name = digest(cookie)
@@ -235,13 +236,13 @@ class Access:
         """End a session."""
         self._sessions.pop(digest(cookie), None)
 
-    # --- codes -------------------------------------------------------------------------------------
+    # --- Codes ---
 
     def ask(self, session: ConsoleSession, meant: str, what: str) -> None:
         """Show a code for an answer in the terminals.
 
         ``meant`` binds the code to the answer; ``what`` is shown beside it. Raises ``NoAccess`` if no terminal can show
-        it, or too many wrong codes were given.
+        it, or too many wrong codes were typed.
         """
         self._check_wrong(session)
         shown = [self._terminals[session.terminal]] if session.terminal else list(self._terminals.values())
@@ -255,7 +256,7 @@ class Access:
             lines.put_nowait(f"{code}  {escaped(what)[:_LINE]}")
 
     def confirm(self, session: ConsoleSession, meant: str, code: str) -> None:
-        """Take a code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
+        """Check the code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
         self._check_wrong(session)
         asked = session.asking
         if asked is None or asked.meant != meant or asked.expires <= self._ticks():

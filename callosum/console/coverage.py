@@ -1,4 +1,4 @@
-"""Whether the hosts of this machine ask the gate, as their settings files say it; ``doctor`` asks the hosts too."""
+"""Check in the settings files of this machine's hosts if they ask the gate; ``doctor`` also asks the hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from callosum.programs import HOSTS
 from callosum.settings import Settings
 
 EVERY: Final = 30.0
-"""The files are read at most so often, in seconds."""
+"""Seconds for which the result is cached before the files are read again."""
 
 
 class Covered(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Covered(Struct, frozen=True):
 
 
 class Coverage:
-    """The hosts into which entries were put. ``clock`` gives seconds that never run backwards."""
+    """The hosts into whose settings entries were written. ``clock`` returns seconds that never run backwards."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
@@ -39,7 +39,7 @@ class Coverage:
         self._due = clock()
 
     def hosts(self) -> tuple[Covered, ...]:
-        """Return the hosts with entries of the gate."""
+        """Return the hosts whose settings have entries of the gate."""
         now = self._clock()
         if now >= self._due:
             self._due = now + EVERY

@@ -1,4 +1,4 @@
-"""Lanes: time across, a lane a session, as rectangles that a template writes as SVG."""
+"""Lay out actions over time, a lane for each session, as rectangles that a template writes as SVG."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from callosum.console.picture import Bar
 from callosum.model import SECOND, State
 
 WIDTH: Final = 1000
-"""Units across."""
+"""Width of the drawing, in units."""
 ROW: Final = 24
 HEAD: Final = 20
 BARS: Final = 2000
-"""Above so many, neighbours in a lane become one bar with a count."""
+"""Number of bars above which neighbours in a lane become one bar with a count."""
 _LEAST: Final = 2.0
-"""Least width of a bar, in units."""
+"""Minimum width of a bar, in units."""
 _LANES: Final = 100
 _TIES: Final = 300
 _TICKS: Final = 8
@@ -29,7 +29,7 @@ _STEPS: Final = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 10800, 21600)
 
 
 class Box(Struct):
-    """A bar as it is drawn: of one action, or of ``count`` neighbours; ``grave`` names how it is filled."""
+    """A bar as it is drawn: of one action, or of ``count`` neighbours. ``state`` names how it is filled."""
 
     x: float
     width: float
@@ -49,7 +49,7 @@ class Tie(Struct, frozen=True):
 
 
 class Tick(Struct, frozen=True):
-    """A moment on the axis."""
+    """A labelled moment on the axis."""
 
     x: float
     label: str
@@ -64,7 +64,7 @@ class LaneRow(Struct, frozen=True):
 
 
 class Lanes(Struct, frozen=True):
-    """Everything that is drawn. ``hidden`` is how many sessions did not fit."""
+    """Everything that is drawn. ``hidden`` is the number of sessions that did not fit."""
 
     rows: tuple[LaneRow, ...]
     boxes: tuple[Box, ...]
@@ -78,7 +78,7 @@ class Lanes(Struct, frozen=True):
 
 
 def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
-    """Place the actions of a span; moments in microseconds."""
+    """Lay out the actions of a span; moments are in microseconds."""
     counts: dict[str, int] = {}
     for bar in bars:
         counts[bar.session] = counts.get(bar.session, 0) + 1
@@ -127,9 +127,9 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
 
 
 def boxes(drawn: Lanes, action: str, zoomed: Callable[[Box], str]) -> Markup:
-    """Return the bars as SVG, each a link to ``action`` with its id in place of the 0, or for several to ``zoomed``.
+    """Return the bars as SVG. One action links to ``action`` with its id in place of the 0, several to ``zoomed``.
 
-    Written here and not in a template, which takes ten times as long for two thousand of them.
+    They are written here and not in a template, which takes ten times as long for two thousand of them.
     """
     found = []
     for box in drawn.boxes:
@@ -147,11 +147,11 @@ def boxes(drawn: Lanes, action: str, zoomed: Callable[[Box], str]) -> Markup:
             f'x="{box.x:.1f}" y="{box.y + 2}" width="{box.width:.1f}" height="16" rx="2">'
             f"<title>{said}</title></rect></a>"
         )
-    return Markup("".join(found))  # noqa: S704 - all that comes from elsewhere is escaped
+    return Markup("".join(found))  # noqa: S704 - all text from elsewhere is escaped
 
 
 def _word(bar: Bar) -> str:
-    """How a bar is filled: by what was decided, else by how it ended."""
+    """Return how a bar is filled: by its verdict if the call did not run, otherwise by its state."""
     return str(bar.verdict) if not bar.verdict.proceed else str(bar.state)
 
 

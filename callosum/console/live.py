@@ -1,4 +1,4 @@
-"""Keeps open pages current: what changed of a page is rendered once, and sent to all who look at it."""
+"""Keep open pages current: each changed part is rendered once and sent to all viewers of the page."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ logger = logging.getLogger("callosum")
 
 T = TypeVar("T")
 Read = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function beside the loop."""
+"""Runs a function in a thread beside the loop."""
 
 EVERY: Final = 0.25
-"""A page is rendered at most so often, in seconds."""
+"""Minimum number of seconds between two renderings of a page."""
 _LOOK: Final = 0.05
-"""How often it is looked whether there is something new, in seconds."""
+"""Seconds between two checks for something new."""
 _ANYWAY: Final = 5.0
-"""After so many seconds it is rendered although nothing was journalled: leases run out by time alone."""
+"""Seconds after which a page is rendered although nothing was journalled, because leases expire by time alone."""
 _BEAT: Final = 15.0
 _SHARE: Final = 30.0
-"""A page rests so many times as long as its rendering took: decisions come first."""
+"""A page rests for this multiple of the time that its rendering took, because decisions come first."""
 _WAITING: Final = 8
-"""Most changes that a viewer who does not read is behind; then it is sent the whole page."""
+"""Maximum number of pending changes of a viewer that does not read; beyond it the whole page is sent."""
 
 
 class Watched(Struct):
-    """A page that somebody looks at: how it is rendered, its parts as last sent, and who looks.
+    """A page with viewers: how it is rendered, its parts as last sent, and its viewers.
 
-    ``fresh``: something came since it was rendered; ``due`` is when it may be rendered again.
+    ``fresh``: there is something new since it was rendered; ``due`` is when it may be rendered again.
     """
 
     show: Callable[[], Mapping[str, str]]
@@ -47,14 +47,14 @@ class Watched(Struct):
 
 
 def tag_of(parts: Mapping[str, str]) -> str:
-    """Return what tells two states of a page apart."""
+    """Return a tag that differs between two states of a page."""
     return hashlib.sha256("\0".join(f"{name}\0{parts[name]}" for name in sorted(parts)).encode()).hexdigest()[:16]
 
 
 class Live:
-    """The pages that somebody looks at. For one event loop.
+    """The pages that have viewers. Use it from one event loop.
 
-    ``read`` runs a function beside the loop; ``update`` takes in what came since and tells whether anything did.
+    ``read`` runs a function in a thread; ``update`` reads new journal entries and returns True if there were any.
     """
 
     def __init__(self, read: Read, update: Callable[[], bool]) -> None:
@@ -65,11 +65,11 @@ class Live:
 
     @property
     def viewers(self) -> int:
-        """How many pages are open."""
+        """Return the number of open pages."""
         return sum(len(one.viewers) for one in self._watched.values())
 
     async def follow(self, name: str, show: Callable[[], Mapping[str, str]], tag: str) -> AsyncGenerator[bytes]:
-        """Yield what changes of a page, as server-sent events; ``tag`` is the state that the viewer has."""
+        """Yield the changes of a page as server-sent events; ``tag`` is the state that the viewer has."""
         lines: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
         watched = self._watched.setdefault(name, Watched(show))
         watched.viewers.add(lines)
@@ -92,7 +92,7 @@ class Live:
                 del self._watched[name]
 
     async def close(self) -> None:
-        """End what keeps pages current."""
+        """End the tasks that keep pages current."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

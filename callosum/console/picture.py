@@ -1,4 +1,4 @@
-"""What happened lately, kept up to date from the journal: actions, sessions, pauses and how they ended."""
+"""What happened in the last day, kept up to date from the journal: actions, sessions, and pauses and how they ended."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from callosum.model import HOUR, MINUTE, SECOND, Entry, Event, Outcome, State, V
 from callosum.regions.learning.endings import Ending, EndingTracker
 
 BACK: Final = 24 * HOUR
-"""How far back a picture goes."""
+"""Span of a picture, in microseconds."""
 MOST: Final = 200_000
-"""Most actions that a picture holds."""
+"""Maximum number of actions in a picture."""
 _SESSIONS: Final = 2000
 _HELD: Final = 5000
-"""Most calls that are kept for a person; questions leave last."""
+"""Maximum number of calls that are kept for a person; questions are dropped last."""
 _NAMES: Final = 10_000
-"""Texts that are kept beside those of the actions, before the forgotten ones are dropped."""
+"""Number of cached texts beyond those of the actions, before unused ones are dropped."""
 _ENDINGS: Final = 20_000
 OPEN_PAUSE: Final = 15 * MINUTE
 """How long a pause that was not repeated is shown to a person."""
 OPEN_BLOCK: Final = HOUR
 """How long a block is offered to a person."""
 _BRIEFLY: Final = 50_000
-"""How long an action counts that was not reported, in microseconds."""
+"""How long an action without a report counts as running, in microseconds."""
 
 
 class Bar(Struct, gc=False):
-    """An action in its session's lane. Moments in microseconds; ``end`` 0: it still runs. ``key`` is its first."""
+    """An action in a session's lane. Moments are in microseconds; ``end`` 0: it still runs. ``key`` is its first."""
 
     id: int
     session: str
@@ -46,7 +46,7 @@ class Bar(Struct, gc=False):
 
 
 class Seen(Struct):
-    """A session: when it was last seen, how many calls it made, and its newest."""
+    """A session: when it was last active, its number of calls, and its newest action."""
 
     name: str
     last: int = 0
@@ -56,24 +56,24 @@ class Seen(Struct):
 
 
 class Picture:
-    """The last day of one namespace. ``update`` takes in what came since. For one thread at a time."""
+    """The last day of one namespace. ``update`` reads new entries. Use it from one thread at a time."""
 
     def __init__(self, journal: Journal, namespace: str) -> None:
         self.namespace = namespace
         self.bars: OrderedDict[int, Bar] = OrderedDict()
         self.sessions: OrderedDict[str, Seen] = OrderedDict()
         self.held: OrderedDict[int, Entry] = OrderedDict()
-        """Calls that did not run and were not made good since: by the id of their entry."""
+        """Calls that did not run and were not made again since, by the id of their entry."""
         self.endings: deque[Ending] = deque(maxlen=_ENDINGS)
         self._journal = journal
         self._endings = EndingTracker()
         self._places: dict[tuple[str, str, str], int] = {}
         self._names: dict[str, str] = {}
         self.upto = 0
-        """The ``seq`` of the newest entry that was taken in."""
+        """``seq`` of the newest entry that was read."""
 
     def update(self) -> bool:
-        """Take in what came since the last time; return whether anything did. Raises ``StoreError``."""
+        """Read the new entries; return True if there were any. Raises ``StoreError``."""
         before = self.upto
         now = self._journal.store.now()
         wanted = EntryFilter(namespace=self.namespace, since=0 if before else max(0, now - BACK))
@@ -84,7 +84,7 @@ class Picture:
         self._forget(now)
         return self.upto != before
 
-    # --- taking in ---------------------------------------------------------------------------------
+    # --- Update ---
 
     def _take(self, entry: Entry) -> None:
         self.endings.extend(self._endings.feed(entry))
@@ -135,7 +135,7 @@ class Picture:
             return  # the question was put before, and still waits
         earlier = self._places.pop(place, None)
         if earlier is not None:
-            self.held.pop(earlier, None)  # it was made again: this one stands for it
+            self.held.pop(earlier, None)  # the call was repeated: the newer entry replaces this one
         if not verdict.proceed:
             self.held[entry.seq] = entry
             self._places[place] = entry.seq
@@ -164,7 +164,7 @@ class Picture:
         if len(self._places) > 4 * len(self.held) + 1000:
             self._places = {place: id for place, id in self._places.items() if id in self.held}
 
-    # --- looking -----------------------------------------------------------------------------------
+    # --- Queries ---
 
     def between(self, begin: int, end: int) -> Iterator[Bar]:
         """Yield the actions that ran in a span, oldest first."""

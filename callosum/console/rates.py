@@ -1,4 +1,4 @@
-"""How pauses, questions and blocks ended: by rule and kind over time, and what they prevented and cost."""
+"""Count how pauses, questions and blocks ended: by rule and kind over time, and what they prevented and cost."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from callosum.model import HOUR, SECOND
 from callosum.regions.learning.endings import Ending
 
 PARTS: Final = 12
-"""Into how many parts a span is divided."""
+"""Number of parts into which a span is divided."""
 WIDTH: Final = 1000
 ROW: Final = 56
 HEAD: Final = 20
 _TALL: Final = 40
-"""Height of the tallest bar."""
+"""Height of the tallest bar, in units."""
 _ROWS: Final = 12
-"""Most rows that are drawn."""
+"""Maximum number of rows that are drawn."""
 _LEAST: Final = 5
-"""Fewer false alarms prove nothing."""
+"""Minimum number of false alarms from which a rule can be called out; fewer prove nothing."""
 _WOLF: Final = 0.9
-"""Share of a rule's stops that were false alarms from which the rule cries wolf."""
+"""Share of false alarms among a rule's stops from which the rule is shown as one that cries wolf."""
 FALSE: Final = frozenset(("confirmed", "approved"))
-"""Ends that say nothing was in the way: the session repeated the call, or a person agreed."""
+"""Endings of false alarms: the session repeated the call, or a person agreed."""
 WORKED: Final = frozenset(("heeded", "waited", "denied", "regretted"))
-"""Ends that say something was in the way."""
+"""Endings of stops that prevented something."""
 _WAITS: Final = 20_000
 
 
 class Column(Struct, frozen=True):
     """A drawn part of the span: the stops of one rule and kind, and how many of them were false alarms.
 
-    ``x`` and ``width`` are in units, ``top`` and ``split`` where the bar and its lower part, the false alarms, begin.
+    ``x`` and ``width`` are in units; the bar begins at ``top``, and its lower part, the false alarms, at ``split``.
     """
 
     x: float
@@ -49,7 +49,7 @@ class Column(Struct, frozen=True):
 
 
 class Rate(Struct, frozen=True):
-    """The stops of one rule and kind. ``y`` is its row's, in units; ``wolf``: nearly all were false alarms."""
+    """The stops of one rule and kind. ``y`` is its row's position, in units; ``wolf``: nearly all false alarms."""
 
     rule: str
     kind: str
@@ -62,7 +62,7 @@ class Rate(Struct, frozen=True):
 
 
 class Rates(Struct, frozen=True):
-    """Everything that is drawn: the worst rule first. ``labels`` name the parts; ``hidden`` rows are not drawn."""
+    """Everything that is drawn, with the worst rule first. ``labels`` name the parts; ``hidden`` rows are not drawn."""
 
     rows: tuple[Rate, ...]
     drawn: tuple[Rate, ...]
@@ -73,7 +73,7 @@ class Rates(Struct, frozen=True):
 
 
 def rates(endings: Iterable[Ending], begin: int, end: int) -> Rates:
-    """Count and place how conflicts ended in a span; moments in microseconds."""
+    """Count and lay out how conflicts ended in a span; moments are in microseconds."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     parts: dict[tuple[str, str], list[list[int]]] = {}
     size = max(1, -(-(end - begin) // PARTS))
@@ -104,7 +104,7 @@ def rates(endings: Iterable[Ending], begin: int, end: int) -> Rates:
 
 
 def _false(said: Counter[str]) -> int:
-    """Return how many stops were false alarms: what was regretted afterwards was none."""
+    """Return the number of stops that were false alarms. A stop that was regretted afterwards is not one."""
     return max(0, sum(said[how] for how in FALSE) - said["regretted"])
 
 
@@ -132,7 +132,7 @@ class Ended(Struct):
     people: deque[float] = field(default_factory=lambda: deque(maxlen=_WAITS))
 
     def add(self, endings: Iterable[Ending]) -> None:
-        """Take in how calls ended."""
+        """Add the endings of calls."""
         for ending in endings:
             how = ending.how
             if "." in how:
@@ -147,21 +147,21 @@ class Ended(Struct):
                 self.newest.append(ending)
 
     def prevented(self, most: int) -> list[Ending]:
-        """Return the newest stops that something came of."""
+        """Return the newest stops that prevented something."""
         return list(self.newest)[: -most - 1 : -1]
 
     @property
     def false(self) -> int:
-        """How many stops were false alarms."""
+        """Return the number of false alarms."""
         return _false(self.counts)
 
     @property
     def useful(self) -> int:
-        """How many stops prevented something: a call given up, refused, put in order, or regretted when repeated."""
+        """Return the number of stops that prevented something: calls given up, refused, delayed, or regretted."""
         return sum(self.counts[how] for how in WORKED)
 
     @property
     def waits(self) -> tuple[tuple[str, int, float, float], ...]:
-        """Return who waited, how often, for how long in the median and in all."""
+        """Return rows of who waited, how often, and how long in the median and in all."""
         told = (("A session, until its paused call ran", self.sessions), ("A call, for a person's answer", self.people))
         return tuple((who, len(found), median(found), sum(found)) for who, found in told if found)

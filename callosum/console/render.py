@@ -1,4 +1,4 @@
-"""Templates to HTML. What agents wrote is escaped, and its hidden characters are shown."""
+"""Render templates to HTML. What agents wrote is escaped, and its hidden characters are shown."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from callosum.pages.action_lines import without_spellings
 from callosum.policy.sentence import ago
 
 CSRF: Final = f"csrf-{secrets.token_hex(16)}"
-"""Stands in what is rendered for all viewers, where each gets the token of its own session."""
+"""Placeholder in shared HTML for the form token, which each session has its own of."""
 BODY: Final = f"body-{secrets.token_hex(16)}"
-"""Stands in a page where its body comes, which is read while the browser has the head."""
+"""Placeholder in a page for its body, which is read while the browser already has the head."""
 LIVE: Final = f"live-{secrets.token_hex(16)}"
-"""Stands in a page where the state that was shown is named."""
+"""Placeholder in a page for the tag of the state that it shows."""
 _TIERS: Final = ("no risk", "low risk", "medium risk", "high risk", "critical")
 _VERDICTS: Final = {
     "allow": "ran",
@@ -87,7 +87,7 @@ def _lines(text: str) -> Markup:
 
 
 def _time(unix: float) -> Markup:
-    """Return a moment that the page keeps current; without JavaScript it is the time of day."""
+    """Return a moment as a time that the page keeps current; without JavaScript it is the time of day."""
     moment = datetime.fromtimestamp(unix, UTC)
     local = moment.astimezone()
     today = local.date() == datetime.now(UTC).astimezone().date()
@@ -107,7 +107,7 @@ def _mark(text: str) -> str:
 
 
 def _long(seconds: float) -> str:
-    """How long something took, in words."""
+    """Return a duration in words."""
     for unit, name, most in ((0.001, "ms", 1), (1, "s", 120), (60, "min", 7200)):
         if seconds < most:
             return f"{seconds / unit:.0f} {name}"
@@ -115,7 +115,7 @@ def _long(seconds: float) -> str:
 
 
 def _rules(found: Sequence[Mapping[str, Any]]) -> str:
-    """Rules as they stand in a rules file."""
+    """Return rules as text for a rules file."""
     return ",\n".join(msgspec.json.format(msgspec.json.encode(one), indent=2).decode() for one in found)
 
 

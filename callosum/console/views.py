@@ -40,29 +40,29 @@ R = TypeVar("R")
 
 WEEK: Final = 7 * 24 * HOUR
 LATER: Final = 900.0
-"""For how many seconds a call that was put off stays folded away."""
+"""Seconds for which a postponed call is hidden."""
 _LISTED: Final = 200
 _SCANNED: Final = 5000
 _HITS: Final = 50
 _SHOWN: Final = 50
 _OF_ONE: Final = 20
-"""Most calls of one session that are shown at once: a session that floods the page hides only its own."""
+"""Maximum number of calls of one session that are shown at once: a session that floods the page hides only its own."""
 _CARDS: Final = 200
 _ENDINGS: Final = 50_000
-"""Most endings that are read for more than a day."""
+"""Maximum number of endings that are read for spans of more than a day."""
 _EXAMINED: Final = 5000
-"""The newest endings that are looked through for rules to suggest."""
+"""Number of newest endings that are searched for rules to suggest."""
 _KEEPS: Final = 300.0
-"""For how many seconds what was read for more than a day is shown again."""
+"""Seconds for which the endings of more than a day are cached."""
 _MINUTE: Final = 60.0
 _TRIED: Final = 20_000
-"""Calls of the journal that a standing approval is tried on."""
+"""Number of journalled calls on which a standing approval is tried."""
 _PLAYED: Final = 1000
-"""Calls that share a key with those, and are played again."""
+"""Maximum number of calls sharing a key with those that are played again."""
 _LISTED_LIKE: Final = 20
-"""Calls that are named of each difference that a standing approval makes."""
+"""Number of calls that are listed for each difference that a standing approval makes."""
 _SHARED: Final = 1.0
-"""For how many seconds the gate's answer holds while nothing is journalled: leases run out by time alone."""
+"""Seconds for which the gate's status is shared while nothing is journalled; leases expire by time alone."""
 _SAYS: Final[Mapping[str, Mapping[str, str]]] = {
     "ask": {"approve": "Approve", "deny": "Refuse"},
     "block": {"approve": "Let it pass once", "deny": "Refuse"},
@@ -76,7 +76,7 @@ _ACTING: Final = 20 * SECOND
 class Waiting(Struct, frozen=True, kw_only=True):
     """Something that waits for a person. ``sort`` is ``ask``, ``block``, ``confirm`` or ``unknown``.
 
-    ``digest`` stands for all that is shown of it: an answer that carries another one is refused.
+    ``digest`` covers everything that is shown of it: an answer with another digest is refused.
     """
 
     id: int
@@ -94,17 +94,17 @@ class Waiting(Struct, frozen=True, kw_only=True):
     place: str = ""
     conflicts: tuple[Mapping[str, Any], ...] = ()
     like: bool = False
-    """Whether calls like it can be approved beforehand."""
+    """True if similar calls can be approved beforehand."""
     digest: str = ""
 
     @property
     def says(self) -> Mapping[str, str]:
-        """What may be said to it, and how the button is called."""
+        """Return the possible answers, each with the text of its button."""
         return {**_SAYS[self.sort], "like": "Approve the like"} if self.like else _SAYS[self.sort]
 
 
 class Standing(Struct, frozen=True):
-    """A standing approval; ``counts`` is False once the rule that it was given under has changed."""
+    """A standing approval; ``counts`` is False if the rule that it was given under has changed."""
 
     approval: StandingApproval
     counts: bool
@@ -113,7 +113,7 @@ class Standing(Struct, frozen=True):
 class Lane(Struct, frozen=True, kw_only=True):
     """A session as the list shows it. ``state`` is ``acting``, ``person``, ``queue`` or ``quiet``.
 
-    ``depth`` is 1 for a sub-agent, which stands below its parent.
+    ``depth`` is 1 for a sub-agent, which is listed below its parent.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Group(Struct, frozen=True):
 
 
 def _in_turn(look: Callable[Concatenate[Views, P], R]) -> Callable[Concatenate[Views, P], R]:
-    """Let one thread at a time look at the picture, or bring it up to date."""
+    """Let one thread at a time read or update the picture."""
 
     @wraps(look)
     def looked(self: Views, /, *arguments: P.args, **named: P.kwargs) -> R:
@@ -154,7 +154,7 @@ class Views:
         clock: Callable[[], float] = time.time,
         took: Callable[[], DecisionTimes | None] = lambda: None,
     ) -> None:
-        """``took`` tells how long decisions took, where somebody counts that."""
+        """Create the views. ``took`` returns how long decisions took, if that is measured."""
         self.namespace = namespace
         self._took = took
         self._suggested: tuple[float, int, Examined] | None = None
@@ -163,32 +163,32 @@ class Views:
         self.journal = Journal(gate.store, gate.settings.state)
         self.picture = Picture(self.journal, namespace)
         self.later: dict[int, float] = {}
-        """The calls that a person put off, and until when in Unix seconds."""
+        """Calls that a person postponed, and until when in Unix seconds."""
         self._coverage = Coverage(gate.settings)
         self._parents: dict[str, str] = {}
         self._clock = clock
         self._turn = RLock()
         self._kept: dict[int, Waiting] = {}
-        """What waits, as it was read: the entries that say it never change."""
+        """Waiting calls as they were read: their entries never change."""
         self._asked = (-1, 0.0)
         self._status: Status
 
     @_in_turn
     def update(self) -> bool:
-        """Take in what came since; return whether anything did."""
+        """Read new journal entries; return True if there were any."""
         return self.picture.update()
 
     def put_off(self, id: int) -> None:
-        """Fold a call away for a quarter of an hour."""
+        """Hide a call for a quarter of an hour."""
         now = self._clock()
         self.later = {one: until for one, until in self.later.items() if until > now}
         self.later[id] = now + LATER
 
-    # --- what waits --------------------------------------------------------------------------------
+    # --- Waiting calls ---
 
     @_in_turn
     def waiting(self) -> Mapping[str, Any]:
-        """Everything that waits for a person, oldest first; what was put off by itself."""
+        """Return everything that waits for a person, oldest first, and the postponed calls separately."""
         found = self.all_waiting()
         now = self._clock()
         shown: list[Waiting] = []
@@ -213,13 +213,13 @@ class Views:
         }
 
     def all_waiting(self) -> list[Waiting]:
-        """Everything that waits for a person, oldest first."""
+        """Return everything that waits for a person, oldest first."""
         status = self.status()
         asked = {one.id for one in status.asked}
         found = []
         for id, entry in self.picture.held.items():
             if entry.verdict is Verdict.ASK and id not in asked:
-                continue  # it was answered, or lapsed
+                continue  # it was answered, or has lapsed
             found.append(self._kept.get(id) or self._held(id, entry))
         found += [self._kept.get(one.id) or self._unknown(one) for one in status.unknown]
         self._kept = {one.id: one for one in found}
@@ -232,7 +232,7 @@ class Views:
         return None if one is None or (one.sort == "block" and not self._is_open(id)) else one
 
     def status(self) -> Status:
-        """Return the gate's own answer; pages that are made of the same moment share one."""
+        """Return the gate's status; pages made at the same moment share one."""
         now = self._clock()
         if self._asked[0] != self.picture.upto or now - self._asked[1] > _SHARED:
             self._asked = (self.picture.upto, now)
@@ -287,11 +287,11 @@ class Views:
             msgspec.structs.replace(self._held(held.id, entry), sort="unknown", conflicts=(), warning="", like=False)
         )
 
-    # --- sessions ----------------------------------------------------------------------------------
+    # --- Sessions ---
 
     @_in_turn
     def sessions(self) -> Mapping[str, Any]:
-        """All sessions of the last day by worktree, the newest first."""
+        """Return all sessions of the last day by worktree, the newest first."""
         status, now = self.status(), self._clock()
         holds: dict[str, list[str]] = {}
         for one in status.locks:
@@ -343,26 +343,26 @@ class Views:
                 add(seen.name, 1)
 
         add("", 0)
-        for parent in list(below):  # parents in a ring stand by themselves
+        for parent in list(below):  # sessions that are each other's parents are listed by themselves
             add(parent, 0)
         return found
 
-    # --- lanes -------------------------------------------------------------------------------------
+    # --- Lanes ---
 
     @_in_turn
     def lanes(self, span: float, end: float) -> Mapping[str, Any]:
-        """Return the lanes of a span of seconds that ends then (0: now), drawn."""
+        """Return the lanes of a span of seconds that ends at ``end`` (0: now), laid out."""
         until = int((end or self._clock()) * SECOND)
         begin = until - int(span * SECOND)
         drawn: Lanes = draw(list(self.picture.between(begin, until)), begin, until)
         return {"lanes": drawn, "span": span, "end": end, "begins": begin / SECOND, "ends": until / SECOND}
 
-    # --- conflicts ---------------------------------------------------------------------------------
+    # --- Conflicts ---
 
     def conflicts(self, span: int) -> Mapping[str, Any]:
-        """How the conflicts of a span of seconds ended, by rule and kind and over time, and what to change then.
+        """Return how the conflicts of a span of seconds ended, by rule and kind and over time, and what to change then.
 
-        The newest, those still open and the standing approvals stand beside it.
+        The newest, those still open and the standing approvals are included.
         """
         now = self._clock()
         since = int(now * SECOND) - span * SECOND
@@ -380,7 +380,7 @@ class Views:
         }
 
     def _endings(self, span: int, now: float) -> list[Ending]:
-        """How calls ended in the last ``span`` seconds: of a day from the picture, else read and kept for a while."""
+        """Return the endings of the last ``span`` seconds: of a day from the picture, otherwise read and cached."""
         since = int(now * SECOND) - span * SECOND
         if span * SECOND <= BACK:
             with self._turn:
@@ -396,14 +396,14 @@ class Views:
         return kept[1]
 
     def _examined(self, span: int, endings: list[Ending], now: float) -> Examined:
-        """Return what ``callosum rules suggest`` says of these endings; made once a minute."""
+        """Return the suggestions of ``callosum rules suggest`` for these endings, recomputed once a minute."""
         kept = self._suggested
         if kept is None or kept[1] != span or now - kept[0] > _MINUTE:
             made = examine_endings(endings[-_EXAMINED:], self.gate.rules.current())
             kept = self._suggested = (now, span, made)
         return kept[2]
 
-    # --- standing approvals ------------------------------------------------------------------------
+    # --- Standing approvals ---
 
     def standing(self) -> list[Standing]:
         """Return the standing approvals that have not ended, the newest first."""
@@ -416,14 +416,14 @@ class Views:
         return [Standing(one, one.id in counting) for one in sorted(found, key=lambda one: -one.at) if one.until > now]
 
     def like(self, id: int) -> Like | None:
-        """Return what can be approved of calls like one that waits; None if nothing can."""
+        """Return what can be approved for calls like a waiting one; None if nothing can."""
         self.gate.rules.reload()
         with self._turn:
             entry = self.picture.held.get(id)
         return like(entry, self.gate.rules.current()) if entry is not None else None
 
     def try_standing(self, approval: StandingApproval) -> Trial:
-        """Return what a standing approval would have changed of the calls of the last week, of all namespaces."""
+        """Return what a standing approval would have changed for the calls of the last week, in all namespaces."""
         rules = self.gate.rules.current()
         others = [one for one in rules.standing if one.id != approval.id]
         with self._turn:
@@ -440,10 +440,10 @@ class Views:
             examples=_LISTED_LIKE,
         )
 
-    # --- one key, one action -----------------------------------------------------------------------
+    # --- One key, one action ---
 
     def key(self, name: str) -> Mapping[str, Any]:
-        """Who holds a key, who is committed on it, and what was done to it."""
+        """Return the holders of a key, the commitments on it, and the actions that touched it."""
         status = self.gate.status(name, namespace=self.namespace)
         commitments = commitments_of(self.gate.store, self.namespace, name)
         entries = self.gate.entries(key=name, namespace=self.namespace, limit=_LISTED, newest=True)
@@ -451,7 +451,7 @@ class Views:
 
     @_in_turn
     def action(self, id: int) -> Mapping[str, Any] | None:
-        """Return the whole life of an action; None if there is none of this id."""
+        """Return the whole history of an action; None if there is none with this id."""
         first = self.journal.entry(id)
         if first is None or first.namespace != self.namespace:
             return None
@@ -479,7 +479,7 @@ class Views:
         }
 
     def search(self, words: str) -> Mapping[str, Any]:
-        """Return what fits the words, best first. Raises ``ConfigError`` for words that cannot be looked for."""
+        """Return the hits for the words, best first. Raises ``ConfigError`` for words that cannot be searched."""
         if not words.strip():
             return {"words": "", "hits": ()}
         with Corpus() as corpus:
@@ -488,7 +488,7 @@ class Views:
             hits = cortex.search(words, limit=_HITS, namespace=self.namespace)
         return {"words": words, "hits": hits}
 
-    # --- the report --------------------------------------------------------------------------------
+    # --- Report ---
 
     def report(self) -> Mapping[str, Any]:
         """Return what was prevented in the last seven days, with the evidence, and what that cost."""
@@ -544,7 +544,7 @@ def _state(seen: Seen, holds: bool, person: bool, queued: bool, now: float) -> s
 
 
 def _acts(entries: list[Entry]) -> list[ActionLine]:
-    """Return the actions that entries tell of, in their order."""
+    """Return the actions that the entries are about, in their order."""
     found: dict[int, ActionLine] = {}
     for entry in entries:
         if entry.event in (Event.INTERCEPT, Event.LOCK, Event.LATE):

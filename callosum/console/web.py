@@ -41,14 +41,14 @@ logger = logging.getLogger("callosum")
 
 PATH: Final = "/console"
 CHANNEL: Final = "console"
-"""Through what an answer came, for the journal."""
+"""Channel of an answer, for the journal."""
 _FORM: Final = 16_384
-"""Longest body of a form, in bytes."""
+"""Maximum size of a form's body, in bytes."""
 _SPANS: Final = (300, 900, 3600, 4 * 3600, 24 * 3600)
 _RATES: Final = (24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600)
 """Spans over which conflicts are counted, in seconds."""
 _CARDS: Final = 2000
-"""Most cards that are kept as HTML."""
+"""Maximum number of cards that are cached as HTML."""
 _LONGEST: Final = 24 * 3600.0
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -76,20 +76,20 @@ _PAGES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Title of each page, and the part of it that may be kept current."""
 _STILL: Final = frozenset({"report"})
-"""Pages that look back so far that they are made when they are opened, and then stand."""
+"""Pages over so long a span that they are rendered once, when they are opened."""
 _HEAVY: Final = _STILL | {"conflicts"}
-"""Pages that may read days of the journal, of which few are made at once."""
+"""Pages that may read days of the journal; few of them are rendered at once."""
 
 Admit = Callable[[str, Any], ConsoleSession]
-"""Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
+"""Returns the console session for a token's secret, given a request's scope. Raises ``NoAccess``."""
 Ask = Callable[[GateRequest[Report]], Awaitable[Report]]
-"""Has the gate carry out what a person answered."""
+"""Makes the gate carry out a person's answer."""
 Stand = Callable[[str, "StandingApproval", str, str], Awaitable[None]]
-"""Gives (``approved``) or ends (``revoked``) a standing approval, for a person, in the journal of a namespace."""
+"""Gives (``approved``) or ends (``revoked``) a standing approval for a person, and journals it in a namespace."""
 
 
 class ConsoleRefused(Exception):
-    """A page that is not shown, and why."""
+    """A page that is refused, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -99,8 +99,8 @@ class ConsoleRefused(Exception):
 class Console:
     """The console of one server.
 
-    ``views`` gives the pages of a namespace, ``read`` runs a function beside the loop, ``ask`` carries out an answer,
-    ``stand`` gives or revokes a standing approval. ``admit`` lets in people with a token; without it only a link opens
+    ``views`` returns the pages of a namespace, ``read`` runs a function in a thread, ``ask`` carries out an answer,
+    ``stand`` gives or revokes a standing approval. ``admit`` accepts people with a token; without it only a link opens
     the console.
     """
 
@@ -144,11 +144,11 @@ class Console:
 
     @property
     def viewers(self) -> int:
-        """How many pages are open."""
+        """Return the number of open pages."""
         return sum(live.viewers for live in self._live.values())
 
     async def close(self) -> None:
-        """End what keeps pages current."""
+        """End the tasks that keep pages current."""
         for live in self._live.values():
             await live.close()
 
@@ -164,7 +164,7 @@ class Console:
         if scope["type"] == "http":
             await _html("error.html", 404, why="There is no such page.")(scope, receive, send)
 
-    # --- the way in --------------------------------------------------------------------------------
+    # --- Entering ---
 
     async def _file(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -203,7 +203,7 @@ class Console:
         return answer
 
     async def _terminal(self, request: Request) -> Response:
-        """Keep the terminal that made a link; what it is to show goes to it, and with it its sessions end."""
+        """Stay connected to the terminal that made a link: it shows the codes, and its sessions end with it."""
         secret = request.headers.get("x-callosum-terminal", "")
         try:
             name, lines = self.access.join(secret)
@@ -218,7 +218,7 @@ class Console:
         return _Streamed(shown(), "text/plain; charset=utf-8", partial(self.access.leave, name))
 
     def _guarded(self, page: Callable[[Request, ConsoleSession, Views], Awaitable[Response]]) -> Any:
-        """Return a page that only a session sees, of a namespace that it may see."""
+        """Return a page for a session, of a namespace that it may see."""
 
         async def endpoint(request: Request) -> Response:
             session = self.access.session(request.cookies.get(COOKIE))
@@ -249,7 +249,7 @@ class Console:
         self.access.end(request.cookies[COOKIE])
         return _html("error.html", why="The console is closed here. Run callosum console to open it again.")
 
-    # --- pages -------------------------------------------------------------------------------------
+    # --- Pages ---
 
     async def _page(self, name: str, request: Request, session: ConsoleSession, views: Views) -> Response:
         show = self._parts(name, request, session, views)
@@ -258,7 +258,7 @@ class Console:
         head, _, foot = frame.partition(BODY)
 
         async def pieces() -> AsyncGenerator[bytes]:
-            """Yield the page's head at once, and its body when it has been read."""
+            """Yield the page's head at once, and its body once it has been read."""
             yield head.encode()
             try:
                 await self._read(views.update)
@@ -279,7 +279,7 @@ class Console:
     def _parts(
         self, name: str, request: Request, session: ConsoleSession, views: Views
     ) -> Callable[[], Mapping[str, str]]:
-        """Return what renders the parts of a page that are kept current."""
+        """Return the function that renders the parts of a page that are kept current."""
         _, part = _PAGES[name]
         answers = session.answers
         said: Mapping[str, Any] = {}
@@ -312,12 +312,12 @@ class Console:
         return show
 
     def _card(self, namespace: str, answers: bool, one: Waiting) -> Markup:
-        """Return what waits, as HTML: made once, since what is shown of it never changes."""
+        """Return a waiting call as HTML. It is rendered once, because what is shown of it never changes."""
         place = (one.digest, answers, namespace)
         card = self._cards.get(place)
         if card is None:
             shown = {"one": one, "answers": answers, "link": partial(_link, namespace)}
-            card = self._cards[place] = Markup(render("parts/card.html", shown))  # noqa: S704 - of a template
+            card = self._cards[place] = Markup(render("parts/card.html", shown))  # noqa: S704 - rendered by a template
             if len(self._cards) > _CARDS:
                 self._cards.pop(next(iter(self._cards)), None)
         return card
@@ -371,10 +371,10 @@ class Console:
             found = await self._read(partial(views.search, request.query_params.get("q", "")[:500]))
         return _page(session, views, "search.html", title="Search", **found)
 
-    # --- answers -----------------------------------------------------------------------------------
+    # --- Answers ---
 
     async def _answer(self, request: Request, session: ConsoleSession, views: Views) -> Response:
-        """Take an answer: once to show what it would do, once more to do it. Putting off and refusing need one step."""
+        """Take an answer: one request shows what it would do, a second does it. Later and refuse need only one."""
         form = _checked(await _form(request), session)
         if not session.answers:
             raise ConsoleRefused(403, "you may read here, but not answer")
@@ -419,12 +419,12 @@ class Console:
             raise ConsoleRefused(409, report.note or "nothing was changed")
         return _back(views)
 
-    # --- standing approvals ------------------------------------------------------------------------
+    # --- Standing approvals ---
 
     async def _like(
         self, form: Mapping[str, str], request: Request, session: ConsoleSession, views: Views, waiting: Waiting
     ) -> Response:
-        """Show what a standing approval would say, and would have changed; or give the one that was shown."""
+        """Show a standing approval and what it would have changed, or give the one that was shown."""
         _sees_all(session)
         like = await self._read(partial(views.like, waiting.id))
         if like is None:
@@ -452,7 +452,7 @@ class Console:
         head, _, foot = frame.partition(BODY)
 
         async def pieces() -> AsyncGenerator[bytes]:
-            """Yield the page's head at once, and its body when the recorded calls were tried."""
+            """Yield the page's head at once, and its body once the recorded calls were tried."""
             yield head.encode()
             try:
                 async with self._heavy:
@@ -486,13 +486,13 @@ class Console:
 
 
 def _sees_all(session: ConsoleSession) -> None:
-    """Refuse a session that sees some namespaces alone: a standing approval holds in all."""
+    """Refuse a session that is limited to some namespaces: a standing approval counts in all."""
     if session.namespaces is not None:
         raise ConsoleRefused(403, "a standing approval counts in every namespace, and your token is limited to some")
 
 
 def _by(request: Request, session: ConsoleSession) -> str:
-    """Return who answers, and from where if that is another device."""
+    """Return the person's name, with the address if the answer comes from another device."""
     client = request.client.host if request.client is not None else ""
     return f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
 
@@ -518,7 +518,7 @@ def _sentence(error: Exception) -> str:
 
 
 class _Streamed(Response):
-    """A response that ends when its reader leaves or nothing is left; then ``ended`` is called, once."""
+    """A response that ends when its reader leaves or its content is complete; then ``ended`` is called, once."""
 
     def __init__(
         self, pieces: AsyncGenerator[bytes], media_type: str, ended: Callable[[], None] = lambda: None
@@ -528,7 +528,7 @@ class _Streamed(Response):
         self._pieces, self._ended = pieces, ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Send it."""
+        """Send the response."""
         told: list[asyncio.Future[None]] = []
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -568,20 +568,20 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _checked(form: dict[str, str], session: ConsoleSession) -> dict[str, str]:
-    """Return the form if it is of a page of this session."""
+    """Return the form if it belongs to a page of this session."""
     if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
         raise ConsoleRefused(403, "this form belongs to another session: load the page again")
     return form
 
 
 def _id(text: str) -> int:
-    """Return the id of an entry; 0, which none has, for what is no id."""
+    """Return the id of an entry; for any other text 0, which no entry has."""
     id = int(text) if text.isdecimal() and len(text) < 20 else 0
     return id if id < 2**63 else 0
 
 
 def _kept(request: Request) -> dict[str, str]:
-    """Return what of the address says which page it is."""
+    """Return the parts of the address that identify the page."""
     return {name: request.query_params[name] for name in ("namespace", "span", "end") if name in request.query_params}
 
 
@@ -623,7 +623,7 @@ def _link(namespace: str, path: str, **query: object) -> str:
 
 
 def _zoomed(link: Callable[..., str], span: float, box: Box) -> str:
-    """Return the address of a tenth of the span, around the first of a bar's actions."""
+    """Return the address for a tenth of the span, around the first of a bar's actions."""
     nearer = max(span / 10, 1)
     return link("lanes", span=nearer, end=box.first.begin / SECOND + nearer / 2)
 
