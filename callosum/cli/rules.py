@@ -147,7 +147,7 @@ def _print(found: list[Suggestion], path: str, *, there: bool) -> None:
 
 @app.command(epilog=EPILOG)
 def approvals(state: State = None, config: Config = None, json: Json = False) -> None:
-    """List the standing approvals, which the console's Approve the like gives; exit code 1 if there is none."""
+    """List the standing approvals, which the console's Approve similar calls gives; exit code 1 if there is none."""
     import time
 
     from callosum import standing
@@ -175,7 +175,7 @@ def approvals(state: State = None, config: Config = None, json: Json = False) ->
             for one in found
         ]
         columns = ("<id", "tool", "with", "lets pass", "by", "until")
-        show.put(show.table("Approved beforehand", columns, rows, note="callosum rules revoke ID ends one"))
+        show.put(show.table("Standing approvals", columns, rows, note="callosum rules revoke ID ends one"))
     if not found:
         raise typer.Exit(NO)
 

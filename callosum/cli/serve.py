@@ -19,7 +19,7 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from callosum.server.listeners import Running
+    from callosum.server.listeners import RunningServer
     from callosum.settings import Settings
 
 START_SECONDS = 15.0
@@ -218,7 +218,7 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
         raise typer.Exit(NO)
 
 
-def end(settings: Settings) -> tuple[list[Running], list[Running], float]:
+def end(settings: Settings) -> tuple[list[RunningServer], list[RunningServer], float]:
     """Stop the servers of a state folder; return them, those that still answer, and the longest wait in seconds."""
     import signal
 

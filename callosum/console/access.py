@@ -63,7 +63,7 @@ class LoginLink(Struct, frozen=True, rename="camel"):
     expires: float
 
 
-class Asking(Struct):
+class CodeRequest(Struct):
     """A tier-4 answer that waits for its code: ``meant`` identifies the answer and the call that was shown."""
 
     code: str
@@ -72,7 +72,7 @@ class Asking(Struct):
     tries: int = 0
 
 
-class Shown(Struct, frozen=True):
+class ShownApproval(Struct, frozen=True):
     """A standing approval as it was shown together with its trial; ``digest`` is that of the call."""
 
     seal: str
@@ -93,9 +93,9 @@ class ConsoleSession(Struct, kw_only=True):
     namespaces: tuple[str, ...] | None = None
     terminal: str = ""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    asking: Asking | None = None
+    code_request: CodeRequest | None = None
     streams: int = 0
-    shown: Shown | None = None
+    shown_approval: ShownApproval | None = None
     holds: Callable[[], bool] = lambda: True
 
     def check_sees(self, namespace: str) -> None:
@@ -249,7 +249,7 @@ class Access:
         if not shown:
             raise NoAccess("no terminal can show the code: run callosum console where the server runs")
         code = f"{secrets.randbelow(10**6):06}"
-        session.asking = Asking(code, meant, self._ticks() + CODE_SECONDS)
+        session.code_request = CodeRequest(code, meant, self._ticks() + CODE_SECONDS)
         for lines in shown:
             if lines.full():
                 lines.get_nowait()
@@ -258,22 +258,22 @@ class Access:
     def confirm(self, session: ConsoleSession, meant: str, code: str) -> None:
         """Check the code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
         self._check_wrong(session)
-        asked = session.asking
+        asked = session.code_request
         if asked is None or asked.meant != meant or asked.expires <= self._ticks():
-            session.asking = None
+            session.code_request = None
             raise NoAccess("the code has expired: answer again")
         asked.tries += 1
         if hmac.compare_digest(asked.code.encode(), code.strip().encode()):
             self._wrong.pop((session.terminal, session.by), None)
-            session.asking = None
+            session.code_request = None
             return
         self._wrong.setdefault((session.terminal, session.by), deque(maxlen=_WRONG)).append(self._ticks())
         if asked.tries >= _CODE_TRIES:
-            session.asking = None
+            session.code_request = None
         raise NoAccess("this is not the code that the terminal shows")
 
     def _check_wrong(self, session: ConsoleSession) -> None:
         wrong = self._wrong.get((session.terminal, session.by))
         if wrong is not None and len(wrong) >= _WRONG and wrong[0] > self._ticks() - _WRONG_SECONDS:
-            session.asking = None
+            session.code_request = None
             raise NoAccess("too many wrong codes: answer again in a quarter of an hour, or at the terminal")

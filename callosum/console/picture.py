@@ -45,7 +45,7 @@ class Bar(Struct, gc=False):
     met: tuple[int, ...] = ()
 
 
-class Seen(Struct):
+class RecentSession(Struct):
     """A session: when it was last active, its number of calls, and its newest action."""
 
     name: str
@@ -61,7 +61,7 @@ class Picture:
     def __init__(self, journal: Journal, namespace: str) -> None:
         self.namespace = namespace
         self.bars: OrderedDict[int, Bar] = OrderedDict()
-        self.sessions: OrderedDict[str, Seen] = OrderedDict()
+        self.sessions: OrderedDict[str, RecentSession] = OrderedDict()
         self.held: OrderedDict[int, Entry] = OrderedDict()
         """Calls that did not run and were not made again since, by the id of their entry."""
         self.endings: deque[Ending] = deque(maxlen=_ENDINGS)
@@ -121,7 +121,7 @@ class Picture:
         self.bars[entry.seq] = bar
         seen = self.sessions.get(name)
         if seen is None:
-            seen = self.sessions[name] = Seen(name)
+            seen = self.sessions[name] = RecentSession(name)
         self.sessions.move_to_end(name)
         seen.last, seen.newest = entry.seq, bar
         seen.calls += 1

@@ -35,7 +35,7 @@ _KINDS: Final = {
     "recent": "just acted on it",
     "held": "is acting on it",
     "stale": "changed it since it was read",
-    "unknown": "may have done it, and did not report",
+    "unknown": "may have done it, but did not report",
     "opposed": "decided the opposite",
     "duplicate": "did the same already",
 }
@@ -46,7 +46,7 @@ _EVENTS: Final = {
     "release": "released",
     "renew": "lease renewed",
     "lapse": "lease ran out",
-    "resolve": "settled",
+    "resolve": "resolved",
     "approve": "approved",
     "deny": "refused",
     "queue": "queued",
@@ -61,7 +61,7 @@ _WOULD: Final = {
 }
 _ENDINGS: Final = {
     "confirmed": "repeated and ran",
-    "waited": "ran once the way was free",
+    "waited": "ran after the conflict was over",
     "heeded": "given up",
     "approved": "approved",
     "denied": "refused",

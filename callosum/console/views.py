@@ -17,7 +17,7 @@ from msgspec import Struct
 from callosum import standing
 from callosum.console.coverage import Coverage
 from callosum.console.lanes import Lanes, draw
-from callosum.console.picture import BACK, Bar, Picture, Seen
+from callosum.console.picture import BACK, Bar, Picture, RecentSession
 from callosum.console.rates import Ended, rates
 from callosum.corpus.bus import Corpus
 from callosum.errors import ConfigError
@@ -65,7 +65,7 @@ _SHARED: Final = 1.0
 """Seconds for which the gate's status is shared while nothing is journalled; leases expire by time alone."""
 _SAYS: Final[Mapping[str, Mapping[str, str]]] = {
     "ask": {"approve": "Approve", "deny": "Refuse"},
-    "block": {"approve": "Let it pass once", "deny": "Refuse"},
+    "block": {"approve": "Let it run once", "deny": "Refuse"},
     "confirm": {},
     "unknown": {"happened": "It happened", "not": "It did not happen"},
 }
@@ -100,7 +100,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     @property
     def says(self) -> Mapping[str, str]:
         """Return the possible answers, each with the text of its button."""
-        return {**_SAYS[self.sort], "like": "Approve the like"} if self.like else _SAYS[self.sort]
+        return {**_SAYS[self.sort], "like": "Approve similar calls"} if self.like else _SAYS[self.sort]
 
 
 class Standing(Struct, frozen=True):
@@ -110,7 +110,7 @@ class Standing(Struct, frozen=True):
     counts: bool
 
 
-class Lane(Struct, frozen=True, kw_only=True):
+class SessionRow(Struct, frozen=True, kw_only=True):
     """A session as the list shows it. ``state`` is ``acting``, ``person``, ``queue`` or ``quiet``.
 
     ``depth`` is 1 for a sub-agent, which is listed below its parent.
@@ -130,7 +130,7 @@ class Group(Struct, frozen=True):
     """Sessions that share a worktree."""
 
     worktree: str
-    sessions: tuple[Lane, ...]
+    sessions: tuple[SessionRow, ...]
 
 
 def _in_turn(look: Callable[Concatenate[Views, P], R]) -> Callable[Concatenate[Views, P], R]:
@@ -300,10 +300,10 @@ class Views:
             entry.session for entry in self.picture.held.values() if entry.verdict is not Verdict.CONFIRM
         }
         queued = {one.instance for one in status.waiting}
-        groups: dict[str, list[Lane]] = {}
+        groups: dict[str, list[SessionRow]] = {}
         for seen, depth in self._by_parent():
             state = _state(seen, seen.name in holds, seen.name in person, seen.name in queued, now)
-            lane = Lane(
+            lane = SessionRow(
                 name=seen.name,
                 state=state,
                 last=seen.last / SECOND,
@@ -324,18 +324,18 @@ class Views:
             "states": Counter(lane.state for lanes in groups.values() for lane in lanes),
         }
 
-    def _by_parent(self) -> list[tuple[Seen, int]]:
+    def _by_parent(self) -> list[tuple[RecentSession, int]]:
         """Return the sessions, the newest first, each sub-agent below its parent."""
         sessions = self.picture.sessions
         if len(self._parents) > 2 * len(sessions) + 1000:
             self._parents = {name: parent for name, parent in self._parents.items() if name in sessions}
-        below: dict[str, list[Seen]] = {}
+        below: dict[str, list[RecentSession]] = {}
         for seen in reversed(sessions.values()):
             if seen.name not in self._parents:
                 self._parents[seen.name] = self.gate.store.kin(self.namespace, seen.name).parent
             parent = self._parents[seen.name]
             below.setdefault(parent if parent in sessions else "", []).append(seen)
-        found: list[tuple[Seen, int]] = []
+        found: list[tuple[RecentSession, int]] = []
 
         def add(parent: str, depth: int) -> None:
             for seen in below.pop(parent, ()):
@@ -535,7 +535,7 @@ def _place(body: Mapping[str, Any]) -> str:
     return place if isinstance(place, str) else ""
 
 
-def _state(seen: Seen, holds: bool, person: bool, queued: bool, now: float) -> str:
+def _state(seen: RecentSession, holds: bool, person: bool, queued: bool, now: float) -> str:
     if person:
         return "person"
     if queued:

@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from callosum import __version__, wire
-from callosum.console.access import COOKIE, SESSION_SECONDS, Access, ConsoleSession, NoAccess, Shown
+from callosum.console.access import COOKIE, SESSION_SECONDS, Access, ConsoleSession, NoAccess, ShownApproval
 from callosum.console.lanes import Box, boxes
 from callosum.console.live import Live, Read, tag_of
 from callosum.console.render import BODY, CSRF, LIVE, render
@@ -407,7 +407,7 @@ class Console:
             try:
                 self.access.confirm(session, meant, form.get("code", ""))
             except NoAccess as error:
-                again, why = say if session.asking else "", _sentence(error)
+                again, why = say if session.code_request else "", _sentence(error)
                 return _page(session, views, "answer.html", title="Not confirmed", one=waiting, say=again, why=why)
         by = _by(request, session)
         note = form.get("note", "").strip()
@@ -433,7 +433,7 @@ class Console:
             )
         names = list(like.choices)
         kept = frozenset(name for at, name in enumerate(names) if "chosen" not in form or f"keep{at}" in form)
-        shown = session.shown
+        shown = session.shown_approval
         if (
             "sure" in form
             and shown is not None
@@ -441,14 +441,14 @@ class Console:
         ):
             approval = like.approval(kept, shown.approval.by, shown.approval.at, LASTS)
             if approval == shown.approval and shown.digest == waiting.digest:
-                session.shown = None
+                session.shown_approval = None
                 try:
                     await self._stand("approved", approval, _by(request, session), views.namespace)
                 except CallosumError as error:
                     raise ConsoleRefused(409, str(error)) from None
                 return _back(views, "conflicts")
         approval = like.approval(kept, _by(request, session), time.time(), LASTS)
-        frame = _framed(session, views, "page.html", title="Approve the like")
+        frame = _framed(session, views, "page.html", title="Approve similar calls")
         head, _, foot = frame.partition(BODY)
 
         async def pieces() -> AsyncGenerator[bytes]:
@@ -461,7 +461,7 @@ class Console:
                 yield f'<p role="alert">{escape(f"The recorded calls cannot be tried now: {error}")}</p>{foot}'.encode()
                 return
             seal = hashlib.sha256(msgspec.json.encode((waiting.digest, approval, trial))).hexdigest()
-            session.shown = Shown(seal, waiting.digest, approval)
+            session.shown_approval = ShownApproval(seal, waiting.digest, approval)
             told = {"one": waiting, "like": like, "kept": kept, "approval": approval, "trial": trial, "seal": seal}
             told |= {"changed": "sure" in form, "link": partial(_link, views.namespace)}
             body = await self._read(partial(render, "parts/like.html", told))

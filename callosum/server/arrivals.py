@@ -21,7 +21,7 @@ _CATCHING_UP: Final = 0.25
 """Seconds after a standstill during which the loop still reads requests that waited in the sockets."""
 
 
-class Arrivals:
+class ArrivalClock:
     """Detect standstills of an event loop. ``now`` is the boot clock; tests replace it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = boot_now) -> None:

@@ -17,7 +17,7 @@ from callosum.errors import CallosumError, StoreError
 from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, spool_records
 from callosum.model import Asks, Call, Decision, Scope
 from callosum.policy.waiting import give_up_waiter
-from callosum.server.arrivals import Arrivals
+from callosum.server.arrivals import ArrivalClock
 from callosum.server.wait_queue import GRACE, Gone, Overloaded, Parked, Stopping, Waiter, WaitQueues
 from callosum.server.writer import Writer
 from callosum.wire import LateCall
@@ -50,7 +50,7 @@ class ServedGate:
         self._upkeep: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
         self._leaving = asyncio.Event()
-        self.arrivals = Arrivals(self._loop)
+        self.arrivals = ArrivalClock(self._loop)
         self.lines = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
         self._looked = False

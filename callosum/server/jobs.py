@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
 def jobs(gate: LocalGate, aftermath: Recovery, refusals: RefusalLog) -> list[Job]:
     """Return all periodic jobs of a server."""
-    table = Table(gate)
+    table = FallbackFile(gate)
 
     async def count() -> None:
         refusals.tick()
@@ -54,7 +54,7 @@ def jobs(gate: LocalGate, aftermath: Recovery, refusals: RefusalLog) -> list[Job
     ]
 
 
-class Table:
+class FallbackFile:
     """The clients' fallback table: a file beside the state that follows the rules."""
 
     def __init__(self, gate: LocalGate) -> None:

@@ -42,7 +42,7 @@ class AlreadyServed(CallosumError):
         self.address = address
 
 
-class Running(Struct, frozen=True, rename="camel"):
+class RunningServer(Struct, frozen=True, rename="camel"):
     """A running server: its process, and its address for clients.
 
     ``drain`` is the number of seconds for which it keeps answering after a request to stop.
@@ -165,7 +165,7 @@ def announced(state: Path, address: str, version: str, drain: float) -> Iterator
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{os.getpid()}.json"
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(Running(this_process(), address, version, drain)))
+    fresh.write_bytes(msgspec.json.encode(RunningServer(this_process(), address, version, drain)))
     fresh.replace(path)
     try:
         yield
@@ -173,12 +173,12 @@ def announced(state: Path, address: str, version: str, drain: float) -> Iterator
         path.unlink(missing_ok=True)
 
 
-def running(state: Path) -> list[Running]:
+def running(state: Path) -> list[RunningServer]:
     """Return the live servers of a state folder, oldest first. Remove the files of dead ones."""
-    found: list[tuple[float, Running]] = []
+    found: list[tuple[float, RunningServer]] = []
     for path in (state / _FOLDER).glob("*.json"):
         try:
-            one = msgspec.json.decode(path.read_bytes(), type=Running)
+            one = msgspec.json.decode(path.read_bytes(), type=RunningServer)
             written = path.stat().st_mtime
         except (OSError, msgspec.MsgspecError):
             continue

@@ -126,7 +126,7 @@ def test_answer_to_a_question_that_was_not_shown_is_refused(server: Server, anna
     asked = ask(server, "chat", "refund", to="Eve", amount="20")
     form = anna.get("/console").form("approve", id=str(asked["id"]))
     page = anna.press(form._replace(fields={**form.fields, "digest": "0" * 32}), "approve", sure="1")
-    assert "It has changed since you saw it" in page.text
+    assert "The call has changed since you saw it" in page.text
     assert not ask(server, "chat", "refund", to="Eve", amount="20")["proceed"]
 
 
@@ -171,7 +171,7 @@ def test_block_is_overridden_once(server: Server, anna: Visitor) -> None:
 def test_postponed_question_is_folded_and_stays_pending(server: Server, anna: Visitor) -> None:
     asked = ask(server, "chat", "refund", to="Later", amount="7")
     page = anna.press(anna.get("/console").form("later", id=str(asked["id"])), "later")
-    assert "1 put off" in page.text
+    assert "1 postponed" in page.text
     assert page.form("approve", id=str(asked["id"]))
     assert not ask(server, "chat", "refund", to="Later", amount="7")["proceed"]
 
@@ -205,7 +205,7 @@ def test_pause_is_shown_until_the_call_is_repeated(server: Server, anna: Visitor
 def test_page_of_a_key_shows_its_holder_and_its_actions(server: Server, anna: Visitor) -> None:
     held = ask(server, "worker", "send_email", to="key@example.com", subject="Key", body="Key")
     page = anna.get("/console/key?name=email:key@example.com")
-    assert "Who holds it" in page.text
+    assert "Held by" in page.text
     assert "mira/worker" in page.text
     assert f"/console/action/{held['id']}" in page.html
     assert anna.get("/console/action/5").status == 404
@@ -328,7 +328,7 @@ def test_other_devices_open_the_console_with_the_token_of_a_person(tmp_path: Pat
         assert not any(form.buttons for form in page.forms)
         csrf = next(form.fields["csrf"] for form in page.forms if "csrf" in form.fields)
         said = {"csrf": csrf, "say": "deny", "id": str(asked["id"]), "digest": ""}
-        assert "may look here" in reader.post("/console/answer", said).text
+        assert "may read here" in reader.post("/console/answer", said).text
         assert reader.get("/console?namespace=other").status == 403
 
         assert approver.post("/console/open", {"token": anna}).status == 200
@@ -390,13 +390,13 @@ def test_new_user_finds_pending_questions_lease_holders_and_the_reason_for_a_blo
         (link,) = {
             said["href"] for tag, said in found.tags if tag == "a" and "name=email%3Akey" in (said.get("href") or "")
         }
-        assert "mira/worker" in visitor.get(link or "").text.partition("Who holds it")[2]
+        assert "mira/worker" in visitor.get(link or "").text.partition("Held by")[2]
 
         assert f"/console/action/{blocked['id']}" in visitor.get("/console/report").html
         assert "blocked" in visitor.get("/console/search?q=deploy").text
         page = visitor.get(f"/console/action/{blocked['id']}")
         assert "Answer it" in page.text
-        told = page.text.partition("What the agent was told")[2].partition("Params")[0]
+        told = page.text.partition("Message to the agent")[2].partition("Params")[0]
         assert told.startswith("[Callosum]")
         assert "'deploy'" in told
         assert "called: blocked" in page.text

@@ -211,7 +211,7 @@ def test_reader_cannot_answer_by_any_route_or_method(public: Public) -> None:
         reader.post(path, {**form.fields, "csrf": csrf, "say": "deny"})
     page = public.visitor(public.anna).get("/console")
     assert page.form("deny", id=str(asked["id"])), "it waits as before, and is not put off"
-    assert "put off" not in page.text
+    assert "postponed" not in page.text
 
 
 def test_reader_cannot_end_the_session_of_an_approver(public: Public) -> None:
@@ -337,7 +337,7 @@ def test_malformed_forms_are_refused_with_a_page(server: Server, anna: Visitor) 
         page = anna.post(form.action, {**form.fields, "say": "deny", **change})
         assert page.status in (200, 400, 403), (change, page.status, page.text[:200])
     shown = anna.press(form, "like")
-    assert "Approve the like" in shown.text
+    assert "Approve similar calls" in shown.text
     for seal in ("\u00e9", "", "x" * 5000):
         page = anna.post(form.action, {**form.fields, "say": "like", "chosen": "1", "sure": "1", "seal": seal})
         assert (page.status, "nothing was approved" in page.text) == (200, True), seal

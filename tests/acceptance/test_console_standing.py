@@ -71,7 +71,7 @@ def test_standing_approval_with_an_expiry_is_written_in_two_steps(server: Server
     assert "mira/earlier-Eve" not in wider.text
 
     after = anna.post("/console/answer", {**choosing(wider, 1).fields, "sure": "1"})
-    assert "Approved beforehand" in after.text
+    assert "Standing approvals" in after.text
     assert "the question of refund" in after.text
     (given,) = standing.read(standing.path_of(server.state))
     assert (given.params, given.by, given.until - given.at) == ({"amount": "20"}, "anna", 30 * 86_400)
@@ -86,7 +86,7 @@ def test_standing_approval_with_an_expiry_is_written_in_two_steps(server: Server
     assert (entry["body"]["by"], entry["body"]["approval"]["params"]) == ("anna", {"amount": "20"})
 
     (revoking,) = [form for form in after.forms if form.action == "/console/revoke"]
-    assert "Approved beforehand Nothing." in anna.post(revoking.action, revoking.fields).text
+    assert "Standing approvals None." in anna.post(revoking.action, revoking.fields).text
     assert not ask(server, "later", "refund", to="Gus", amount="20")["proceed"]
     assert "revoked already" in anna.post(revoking.action, revoking.fields).text
 
@@ -99,7 +99,7 @@ def test_standing_approval_that_was_not_shown_is_not_written(server: Server, ann
         choosing(page, 0, 1)._replace(fields={**choosing(page, 0, 1).fields, "seal": "0" * 64}),
     ):
         again = anna.post(form.action, {**form.fields, "sure": "1"})
-        assert "It has changed since you saw it" in again.text
+        assert "The call has changed since you saw it" in again.text
     assert not standing.path_of(server.state).exists()
     (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES["rules"][1], "repeats": True}]}))
     with visiting(server) as later:
@@ -174,7 +174,7 @@ def test_namespace_token_and_reader_cannot_write_a_standing_approval(tmp_path: P
     with serving(state, "--insecure", "--console", "https://gate.example.com") as server:
         call = {"instance": "mira", "tool": "refund", "params": {"to": "Bob"}, "pause": True}
         asked = server.ask("POST", "/intercept", call, token=mira).body
-        for secret, said in ((some, "your token is for some"), (rita, "and not answer"), (every, "Approve the like")):
+        for secret, said in ((some, "limited to some"), (rita, "but not answer"), (every, "Approve similar calls")):
             visitor = Visitor(server.address)
             visitor.name, visitor.origin = "gate.example.com", "https://gate.example.com"
             visitor.post("/console/open", {"token": secret})

@@ -20,7 +20,7 @@ from callosum.client.local import local_client
 from callosum.errors import GateUnavailable
 from callosum.model import Call, Verdict
 from callosum.process import alive
-from callosum.server.listeners import AlreadyServed, Running, listen_local, running
+from callosum.server.listeners import AlreadyServed, RunningServer, listen_local, running
 from callosum.sockets import LONGEST, socket_path
 from tests.support.serving import until
 
@@ -36,7 +36,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
         until(lambda one=one: alive(one.process) is not True)
 
 
-def _one(state: Path) -> Running:
+def _one(state: Path) -> RunningServer:
     (one,) = running(state)
     return one
 

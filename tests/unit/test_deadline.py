@@ -16,7 +16,7 @@ from callosum.errors import ConfigError, Expired
 from callosum.gate import Caller, LocalGate
 from callosum.guards import guard
 from callosum.model import Call, Entry, Event, Outcome, Verdict
-from callosum.server.arrivals import Arrivals
+from callosum.server.arrivals import ArrivalClock
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 
@@ -228,7 +228,7 @@ class Loop:
 
 def test_requests_after_a_standstill_count_as_having_arrived_when_it_began() -> None:
     now, loop = [100.0], Loop()
-    arrivals = Arrivals(loop, lambda: now[0])  # type: ignore[arg-type]
+    arrivals = ArrivalClock(loop, lambda: now[0])  # type: ignore[arg-type]
     now[0] = 100.5
     loop.turn()
     assert arrivals.arrived() == 100.5
@@ -243,7 +243,7 @@ def test_requests_after_a_standstill_count_as_having_arrived_when_it_began() -> 
 
 def test_timer_that_runs_before_the_first_request_notes_the_standstill_too() -> None:
     now, loop = [100.0], Loop()
-    arrivals = Arrivals(loop, lambda: now[0])  # type: ignore[arg-type]
+    arrivals = ArrivalClock(loop, lambda: now[0])  # type: ignore[arg-type]
     now[0] = 101.5
     loop.turn()
     assert arrivals.arrived() == 100.0
@@ -251,6 +251,6 @@ def test_timer_that_runs_before_the_first_request_notes_the_standstill_too() -> 
 
 def test_short_delays_are_no_standstill() -> None:
     now, loop = [100.0], Loop()
-    arrivals = Arrivals(loop, lambda: now[0])  # type: ignore[arg-type]
+    arrivals = ArrivalClock(loop, lambda: now[0])  # type: ignore[arg-type]
     now[0] = 100.9
     assert arrivals.arrived() == 100.9

@@ -95,7 +95,7 @@ function listen() {
   if (!live) return;
   source = new EventSource(live);
   source.onopen = () => tell("");
-  source.onerror = () => tell("Not connected: what you see may be old.");
+  source.onerror = () => tell("Not connected: this page may be out of date.");
   source.addEventListener("closed", () => { source?.close(); tell("The console was closed. Run callosum console again."); });
   source.addEventListener("parts", (event) => {
     for (const [id, html] of Object.entries(JSON.parse(event.data))) {

@@ -115,7 +115,7 @@ def test_nobody_is_kept_out_of_any_page(
             told = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
             assert told == [], (path, told)
         page.goto(f"{visitor.address}/console")
-        page.get_by_role("button", name="Approve the like").first.click()
+        page.get_by_role("button", name="Approve similar calls").first.click()
         page.get_by_role("button", name="Write this rule").wait_for()
         page.evaluate(axe)
         found = page.evaluate(_AXE)
@@ -128,7 +128,7 @@ def test_every_page_fits_a_phone_and_twice_the_size(server: Server, browser: Bro
             page.goto(f"{visitor.address}/console{path}")
             assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
         page.goto(f"{visitor.address}/console")
-        page.get_by_role("button", name="Approve the like").first.click()
+        page.get_by_role("button", name="Approve similar calls").first.click()
         page.get_by_role("button", name="Write this rule").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -326,15 +326,15 @@ def test_calls_like_it_are_approved_and_revoked_by_keyboard_alone(server: Server
             page.get_by_role("button", name=name).last.focus()
             page.keyboard.press(key)
 
-        page.locator(f"#w{asked['id']}").get_by_role("button", name="Approve the like").focus()
+        page.locator(f"#w{asked['id']}").get_by_role("button", name="Approve similar calls").focus()
         page.keyboard.press("Enter")
         page.get_by_label("amount").focus()
         page.keyboard.press("Space")
-        press("Try what is chosen above")
+        press("Try this selection")
         page.get_by_label("amount").wait_for()
         assert not page.get_by_label("amount").is_checked()
         press("Write this rule", "Space")
-        page.get_by_role("heading", name="Approved beforehand").wait_for()
+        page.get_by_role("heading", name="Standing approvals").wait_for()
         assert ask(server, "other", "refund", to="Lena", amount="5.00")["proceed"]
         press("Revoke")
         page.locator(f"#a{asked['id']}").wait_for(state="detached")
@@ -364,8 +364,8 @@ def test_photographs(server: Server, browser: Browser) -> None:
                 page.goto(f"{visitor.address}/console{path}")
                 page.screenshot(path=folder / f"{name}-{look}.png")
             page.goto(f"{visitor.address}/console")
-            page.locator(".card", has_text="Bob").get_by_role("button", name="Approve the like").click()
+            page.locator(".card", has_text="Bob").get_by_role("button", name="Approve similar calls").click()
             page.get_by_label("to Bob").uncheck()
-            page.get_by_role("button", name="Try what is chosen above").click()
+            page.get_by_role("button", name="Try this selection").click()
             page.get_by_role("button", name="Write this rule").wait_for()
             page.screenshot(path=folder / f"like-{look}.png", full_page=True)

@@ -87,10 +87,10 @@ def test_a_person_lets_one_hosts_call_pass_and_refuses_another_with_a_word(house
             card.wait_for()
             assert "codex" in card.locator("h2").inner_text()
             assert "claude-code" in card.locator(".met").inner_text(), "the other host is named as in the way"
-            card.get_by_role("button", name="Let it pass once").click()
+            card.get_by_role("button", name="Let it run once").click()
             code = until(lambda: next((line.split()[0] for line in visitor.lines if line[:6].isdecimal()), ""))
             page.get_by_label("Code that the terminal shows").fill(code)
-            page.get_by_role("button", name="Let it pass once: yes, do it").click()
+            page.get_by_role("button", name="Let it run once: yes, do it").click()
             page.get_by_role("heading", name="Waiting", exact=True).wait_for()
             approved.set()
             house.model.wait("second", 3)
@@ -98,7 +98,7 @@ def test_a_person_lets_one_hosts_call_pass_and_refuses_another_with_a_word(house
 
             card = page.locator(".card", has_text="acme/docs")
             card.wait_for()  # by the event stream: the page was not loaded again
-            card.get_by_label("Word to the agent").fill(WORD)
+            card.get_by_label("Note to the agent").fill(WORD)
             card.get_by_role("button", name="Refuse").click()
             page.get_by_role("heading", name="Waiting", exact=True).wait_for()
             assert page.locator(".card", has_text="acme/docs").count() == 0
@@ -109,7 +109,7 @@ def test_a_person_lets_one_hosts_call_pass_and_refuses_another_with_a_word(house
 
             page.get_by_role("link", name="Sessions").click()
             text = page.locator("#sessions").inner_text()
-            assert "Together in" in text
+            assert "Sharing the worktree" in text
             assert {name for name in ("claude-code", "codex") if f"{name}/" in text} == {"claude-code", "codex"}
             page.get_by_role("link", name="Lanes").click()
             assert page.locator(".lanes .row").count() == 2

@@ -10,7 +10,7 @@ import pytest
 
 from callosum.client.fallback import FILE, load_table
 from callosum.gate import LocalGate
-from callosum.server.jobs import Job, Table
+from callosum.server.jobs import FallbackFile, Job
 from callosum.settings import Settings
 
 
@@ -19,7 +19,7 @@ def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, capl
     place.mkdir()  # nothing can be put there
 
     async def play(gate: LocalGate) -> None:
-        keeping = asyncio.ensure_future(Job("writing the table", 0.01, Table(gate).keep).run())
+        keeping = asyncio.ensure_future(Job("writing the table", 0.01, FallbackFile(gate).keep).run())
         async with asyncio.timeout(10):
             while not caplog.records:  # noqa: ASYNC110  the log rings no bell
                 await asyncio.sleep(0.01)
