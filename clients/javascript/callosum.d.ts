@@ -5,30 +5,30 @@
  * `observingUntil`) are Unix seconds. Ids, tokens and `seq` are moments too, in microseconds: whole
  * numbers that a JavaScript number holds exactly.
  *
- * Every method throws `CallosumError` where the gate refuses the request (a 4xx), `GateUnavailable`
- * where it cannot be asked within the deadline, and the reason of `signal` where that is aborted.
+ * Every method throws `CallosumError` if the gate refuses the request (a 4xx), `GateUnavailable`
+ * if it is unreachable within the deadline, and the reason of `signal` if that is aborted.
  * A decision that says no is a value; only `guard()` throws it.
  */
 
 /** How much harm a call can do: none, low, medium, high, critical. */
 export type Tier = 0 | 1 | 2 | 3 | 4;
 
-/** `allow` and `warn` proceed; after `confirm` the next attempt does; `ask` needs a person; `block` lasts. */
+/** `allow` and `warn` let the call run; `confirm` lets a repeated call run; `ask` needs a person; `block` lasts. */
 export type Verdict = "allow" | "warn" | "confirm" | "ask" | "block";
 
-/** What stands in the way, in rising gravity. */
+/** Kinds of conflicts, from mildest to gravest. */
 export type Kind = "recent" | "held" | "stale" | "unknown" | "opposed" | "duplicate";
 
-/** Where an action stands in its life. */
+/** States of an action. */
 export type State = "queued" | "asked" | "open" | "done" | "failed" | "cancelled" | "unknown";
 
 /** How a call ended. `unknown`: it may or may not have happened. */
 export type Outcome = "done" | "failed" | "cancelled" | "unknown";
 
-/** What a call does to a key. */
+/** How a call affects a key. */
 export type Mode = "read" | "write" | "append";
 
-/** What a journal entry records. */
+/** Kinds of journal entries. */
 export type Event =
     | "intercept"
     | "complete"
@@ -44,23 +44,23 @@ export type Event =
     | "late"
     | "refuse" | "host";
 
-/** A context key and what the call does to it. A name that ends in `/` covers every key it prefixes. */
+/** A context key and how the call affects it. A name that ends in `/` covers every key that starts with it. */
 export type Key = [name: string, mode: Mode];
 
-/** The process that lives while a tool runs. */
+/** The process that stays alive while a tool runs. */
 export type Host = readonly [pid: number, started: number, machine: string];
 
-/** What comes as JSON. */
+/** Any value of JSON. */
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-// --- requests ----------------------------------------------------------------------------------
+// --- Requests ----------------------------------------------------------------------------------
 
-/** Who acts, where it is not who the client was made for. */
+/** The actor, if it differs from the one that the client was made for. */
 export interface Actor {
     /** The actor's name; with the optional session it is `instance/session`. */
     instance?: string;
     session?: string;
-    /** Who shares a memory; "default" if nothing is said. */
+    /** Sessions of one namespace share a memory. Default "default". */
     namespace?: string;
 }
 
@@ -72,28 +72,28 @@ export interface Space extends Cancel {
     namespace?: string;
 }
 
-/** One tool call that is about to be made. Must be writable as JSON, in at most 5,000,000 bytes. */
+/** One tool call that a session wants to make. It must be JSON of at most 5,000,000 bytes. */
 export interface Call extends Actor {
     tool: string;
     action?: string;
     params?: object;
-    /** The identity of the call: the same id with the same content is decided once. A new one if absent. */
+    /** Identity of the call: the same id with the same content is decided once. A new one if absent. */
     callId?: string;
     cwd?: string;
     /**
-     * The worktree that `cwd` lies in: its uppermost folder, and a name for the repository that is the same from each
+     * The worktree that contains `cwd`: its top folder, and a name for the repository that is the same in each
      * of its worktrees (the folder that holds the common `.git`). Without it `cwd` itself counts as the repository.
      */
     worktree?: { root: string; repository: string };
-    /** The same of other folders in which the call uses git, by folder; null: it lies in no repository. */
+    /** Worktrees of other folders in which the call uses git, by folder; null: the folder is in no repository. */
     worktrees?: Record<string, { root: string; repository: string } | null>;
-    /** The caller's home, an absolute path: `~` and `$HOME` in the params mean it. */
+    /** The caller's home, an absolute path: the meaning of `~` and `$HOME` in the params. */
     home?: string;
-    /** The homes of other users that the params name, by user: `~user` means them. */
+    /** Homes of other users that the params name, by user: the meaning of `~user`. */
     homes?: Record<string, string>;
     /** Whether a warning becomes a pause, for hosts that can show one only by not running the tool. */
     pause?: boolean;
-    /** How long to wait while another session holds a key, in seconds, at most 60. */
+    /** Seconds to wait while another session holds a key, at most 60. */
     wait?: number;
     description?: string;
     schema?: object;
@@ -102,27 +102,27 @@ export interface Call extends Actor {
     parent?: string;
     run?: string;
     continues?: string;
-    /** The tool's own limit, in seconds. */
+    /** The tool's own time limit, in seconds. */
     timeout?: number;
     host?: Host;
-    /** Whether the host can replace the params of the call by those of `Decision.params`. */
+    /** Whether the host can run the call with other params, those of `Decision.params`. */
     rewrite?: boolean;
-    /** The guarded run that the call belongs to, and which of its attempts this is (from 1). */
+    /** The guarded run that the call belongs to, and the number of the attempt (from 1). */
     taskId?: string;
     attempt?: number;
-    /** The newest decision id whose answer the model had seen. */
+    /** The newest decision id whose answer the model had seen when it made the call. */
     after?: number;
-    /** Until when the client waits, for a gate on its machine, and for how many milliseconds: set by the client. */
+    /** How long the client waits, for a gate on its machine and for any other gate. Set by the client. */
     deadline?: string;
     timeoutMs?: number;
     /**
-     * A commitment for the keys that the call writes: a verb (`accept`, `cancel`) or a word after `+` or `-`; what is
-     * promised and to whom are only shown. `until` is in Unix seconds; more than 400 days ahead counts as 400 days.
+     * A commitment for the keys that the call writes. `side` is a verb (`accept`, `cancel`) or a word after `+` or `-`;
+     * what is promised, and to whom, are only shown. `until` is in Unix seconds; over 400 days counts as 400.
      */
     commits?: { side: string; what?: string; to?: string; until?: number };
-    /** The caller's own: nothing is decided by it, and the journal keeps a summary. */
+    /** Belongs to the caller: the gate decides nothing by it, and the journal keeps a summary. */
     meta?: { [name: string]: Json };
-    /** What the call does, in one line, where its params do not show it. */
+    /** What the call does, in one line, if its params do not show it. */
     summary?: string;
     /** The prompt, typed by a person, that the call serves. */
     purpose?: string;
@@ -134,7 +134,7 @@ export type Place =
     | { id: number }
     /** The newest open action of this actor on the key; null: the newest one without a key. */
     | { contextKey: string | null }
-    /** The oldest unreported one with this content. */
+    /** The oldest unreported action with this content. */
     | { tool: string; params?: object; action?: string };
 
 /** An event for the stream: its type and its fields. */
@@ -143,7 +143,7 @@ export interface NewEvent {
     [field: string]: unknown;
 }
 
-// --- answers -----------------------------------------------------------------------------------
+// --- Answers -----------------------------------------------------------------------------------
 
 /** Evidence that another session (`own`: this one's own past) is in the way. */
 export interface Conflict {
@@ -154,42 +154,42 @@ export interface Conflict {
     key: string;
     id: number;
     state: State;
-    /** How long ago, in seconds; where it is `running`, since it began. */
+    /** Seconds since the other session acted, or since it began if the action is `running`. */
     age: number;
-    /** When the lease runs out, in seconds from now. */
+    /** Seconds until the lease ends. */
     expiresIn?: number;
     own?: boolean;
-    /** Whether its outcome is not known yet, and its time not up. */
+    /** Whether its outcome is not known yet and its time is not up. */
     running?: boolean;
-    /** Of an `opposed`: what the other session decided ("accepted"), and what this call decides ("declines"). */
+    /** For `opposed`: what the other session decided ("accepted"), and what this call decides ("declines"). */
     decided?: string;
     decides?: string;
-    /** Until when the other's commitment counts, in Unix seconds, and how that session described it. */
+    /** When the other session's commitment stops counting, in Unix seconds, and that session's description of it. */
     until?: number;
     what?: string;
-    /** What the other did, in one line, every piece of it in quotes. */
+    /** What the action did, in one line, with every piece of it in quotes. */
     summary?: string;
-    /** What a person had asked the other session for. */
+    /** What a person had asked the other session to do. */
     purpose?: string;
 }
 
-/** An open action of tier 3 or 4; `token` is the fencing token, `ttl` for how many seconds it was given. */
+/** The lease of an open action of tier 3 or 4; `token` is the fencing token, `ttl` its length in seconds. */
 export interface Lease {
     token: number;
     expires: number;
     ttl: number;
 }
 
-/** The answer to one call. */
+/** The gate's decision on one call. */
 export interface Decision {
     proceed: boolean;
     tier: Tier;
     contextKey: string | null;
-    /** The action's, where the call may run, else what a person approves. 0 if the gate was not asked. */
+    /** The action's id if the call may run, otherwise the id that a person approves. 0 if the gate was not asked. */
     id: number;
     verdict: Verdict;
     contextKeys: string[];
-    /** The rule that matched, "" if the call was judged by what it shows. */
+    /** The rule that matched, "" if the call was classified by its name and params. */
     rule: string;
     /** At most ten, gravest first; `conflictCount` counts them all. */
     conflicts?: Conflict[];
@@ -197,19 +197,19 @@ export interface Decision {
     /** The paragraph for the agent. */
     warning?: string;
     lease?: Lease;
-    /** The verdict that stood before `observe` let the call pass. */
+    /** The verdict before observe mode let the call run. */
     observed?: Verdict;
-    /** Whether this is the answer that this call id was given before. */
+    /** Whether this repeats the answer that the call id got before. */
     repeated?: boolean;
-    /** What has become of the action of a call id that was answered before. */
+    /** Current state of the action, if the call id was answered before. */
     state?: State;
-    /** Whether the call runs with the text of other sessions merged into its own: `params` has it. */
+    /** Whether the call runs with another session's changes merged into its text, which `params` holds. */
     merged?: boolean;
-    /** With what params an approved call is to run. Only if the call said `rewrite`. */
+    /** The params with which the call must run. Only if the call set `rewrite`. */
     params?: { [name: string]: Json };
-    /** Whether the gate was away, and the client decided by the table of tiers. */
+    /** Whether the gate was unreachable and the client decided by the table of tiers. */
     fallback?: boolean;
-    /** The call's, given or made by the client; it is not on the wire. */
+    /** The call's id, given or made by the client; it is not on the wire. */
     callId: string;
 }
 
@@ -220,7 +220,7 @@ export interface LockResult {
     id?: number;
 }
 
-/** Whether it took effect; `note` says in words what was odd. */
+/** Whether it took effect; `note` explains anything unusual. */
 export interface Report {
     ok: boolean;
     id?: number;
@@ -228,11 +228,11 @@ export interface Report {
     late?: boolean;
     note?: string;
     lease?: Lease;
-    /** What the agent is to know of what it wrote: that another session's change was overwritten. */
+    /** A paragraph for the agent: its write has overwritten another session's change. */
     warning?: string;
 }
 
-/** A live lease, waiter, question or unknown. */
+/** A live lease, waiter, question or unknown action. */
 export interface Holding {
     contextKey: string | null;
     instance: string;
@@ -268,7 +268,7 @@ export interface Farewell {
     summary: string;
 }
 
-/** Live leases, and what was done lately, newest first. Lists that are empty may be absent. */
+/** Live leases, and recent actions, newest first. Empty lists may be absent. */
 export interface Status {
     locks: Holding[];
     recentActions: RecentAction[];
@@ -279,14 +279,14 @@ export interface Status {
     farewells?: Farewell[];
 }
 
-/** What a session is told of the others, the most important section first. */
+/** A summary of the other sessions, with the most important section first. */
 export interface Brief {
-    /** For the session's context; empty if there is nothing to tell. */
+    /** For the session's context; empty if there is nothing to report. */
     text: string;
-    /** About how long the text is. */
+    /** Approximate length of the text. */
     tokens: number;
     sections: Section[];
-    /** How many lines were left out. */
+    /** Number of lines that were left out. */
     trimmed: number;
 }
 
@@ -305,7 +305,7 @@ export interface Approval {
     at: number;
     expires: number;
     rule?: string;
-    /** Summarised. */
+    /** A summary of the params. */
     params?: { [name: string]: Json };
     conflicts?: Conflict[];
     warning?: string;
@@ -317,15 +317,15 @@ export interface Approvals {
     approvals: Approval[];
 }
 
-/** One line of the journal. */
+/** One entry of the journal. */
 export interface Entry {
     event: Event;
     session: string;
     /** Absent means "default". */
     namespace?: string;
-    /** Its place and its moment. */
+    /** Its position and its moment. */
     seq?: number;
-    /** The action it speaks of. */
+    /** The action that the entry is about. */
     action?: number;
     tool?: string;
     tier?: Tier;
@@ -339,18 +339,18 @@ export interface Entry {
 
 export interface JournalPage {
     entries: Entry[];
-    /** From where the next page goes on. */
+    /** The cursor of the next page. */
     cursor: string;
 }
 
-/** An event of the stream. `data` is a text where it is no JSON. */
+/** An event of the stream. `data` is a string if it is not JSON. */
 export interface StreamEvent {
     id: string;
     type: string;
     data: Json;
 }
 
-// --- the client --------------------------------------------------------------------------------
+// --- Client ------------------------------------------------------------------------------------
 
 /** Tool name -> the highest tier it can have. */
 export type FallbackTable = { readonly [tool: string]: number } | ReadonlyMap<string, number>;
@@ -359,11 +359,11 @@ export interface ClientOptions extends Actor {
     /** Default "http://127.0.0.1:7700". */
     url?: string | URL;
     token?: string;
-    /** How long the gate has for an answer, repeats included, in milliseconds. Default 1000. */
+    /** Milliseconds in which the gate must answer, repeated requests included. Default 1000. */
     deadline?: number;
     /**
-     * By what the client decides while the gate is away; asked of the gate once if absent. A tool that
-     * is not in it counts as 3, and whatever runs commands (`bash`, `exec`, ...) as 3 at least.
+     * The table by which the client decides if the gate is unreachable; fetched from the gate once if absent. A tool
+     * that is not listed counts as tier 3, and a tool that runs commands (`bash`, `exec`, ...) as at least 3.
      */
     fallback?: FallbackTable;
     /** Default `globalThis.fetch`. */
@@ -371,32 +371,32 @@ export interface ClientOptions extends Actor {
 }
 
 export declare class CallosumClient {
-    /** Throws `TypeError` on options that cannot be used. Nothing is sent yet. */
+    /** Throws `TypeError` on invalid options. Sends nothing. */
     constructor(options?: ClientOptions);
     constructor(url: string | URL, instance?: string);
 
     /**
-     * Decides a call before it runs. Repeated within the deadline under the same call id where the gate
-     * does not answer, or not with a decision. A "no" is a value: look at `proceed`.
+     * Decide a call before it runs. The request is repeated within the deadline under the same call id if the gate
+     * does not answer, or not with a decision. A "no" is a value: check `proceed`.
      *
-     * If the gate stays away, a tool of tier 0 to 2 may run (`fallback: true`, `id: 0`); a graver one
-     * throws `GateUnavailable`. So does any call where the gate is there but its store is not (`at` is
-     * "store"): nobody decides in its stead.
+     * If the gate stays unreachable, a tool of tier 0 to 2 may run (`fallback: true`, `id: 0`); for a higher tier
+     * it throws `GateUnavailable`. So does any call if the gate answers but its store is unreachable (`at` is
+     * "store"): the client does not decide in its place.
      */
     intercept(call: Call, options?: Cancel): Promise<Decision>;
 
     /**
-     * Decides a call, runs it if it may run, and reports how it ended. Returns what `run` returns.
+     * Decide a call, run it if it may run, and report how it ended. Returns the result of `run`.
      *
-     * Throws `Blocked` where the gate says no, and what `run` throws: a timeout, an abort or a cut
+     * Throws `Blocked` if the decision is no, and the exception of `run`: a timeout, an abort or a cut
      * connection is reported as `unknown`, anything else as `failed`; a result with an `error` is
-     * `failed` too. While `run` runs, its lease is renewed. That a report did not get through is
-     * written to `console.warn`, and harms nobody: the action becomes `unknown`.
+     * `failed` too. While `run` runs, its lease is renewed. A report that fails is
+     * written to `console.warn`, and is harmless: the action becomes `unknown`.
      *
      * Without a session the process is the session (its pid and start), so that two runs of one program are two actors.
      *
-     * The decision of a call that runs with a warning is handed to `warned` before the call runs; without `warned` the
-     * warning is written to `console.warn`. What `warned` throws keeps the call from running.
+     * The decision of a call that runs with a warning is passed to `warned` before the call runs; without `warned` the
+     * warning is written to `console.warn`. An exception of `warned` keeps the call from running.
      */
     guard<T>(
         call: Call,
@@ -405,48 +405,48 @@ export declare class CallosumClient {
     ): Promise<T>;
 
     /**
-     * Reports how an action ended. Give it the decision: it knows the actor, and works also if the gate
-     * was away. A result with an `error` is `failed`, otherwise `outcome` says, default "done".
+     * Report how an action ended. Pass the decision: it holds the actor, and also works if the gate
+     * was unreachable. A result with an `error` is `failed`, otherwise `outcome` counts, by default "done".
      *
-     * By id it is repeated within the deadline; by key, or by tool and params, only where nothing came
-     * of the first attempt for certain.
+     * A report by id is repeated within the deadline; one by key, or by tool and params, only if the first attempt
+     * certainly had no effect.
      */
     complete(what: Place, result?: unknown, options?: Actor & Cancel & { outcome?: Outcome }): Promise<Report>;
 
-    /** Takes a lease of `ttl` seconds on a key without a tool call; `tier` is 3 (default) or 4. */
+    /** Take a lease of `ttl` seconds on a key without a tool call; `tier` is 3 (default) or 4. */
     lock(contextKey: string, options?: Actor & Cancel & { tier?: Tier; ttl?: number }): Promise<LockResult>;
 
-    /** Frees this actor's leases on the key; with `force` (a person, named by `by`) all. */
+    /** Release this actor's leases on the key; with `force` (a person, named by `by`), all leases. */
     release(contextKey: string, options?: Actor & Cancel & { force?: boolean; by?: string }): Promise<Report>;
 
-    /** Moves the end of a lease to `ttl` seconds from now. */
+    /** Move the end of a lease to `ttl` seconds from now. */
     renew(id: number, options?: Actor & Cancel & { ttl?: number }): Promise<Report>;
 
-    /** Ends an `unknown` action: somebody looked, and it happened or it did not. */
+    /** End an `unknown` action after a check showed that it happened, or that it did not. */
     resolve(id: number, options: Space & { happened: boolean; by?: string; note?: string }): Promise<Report>;
 
-    /** Shows live leases and recent actions, of one key or of all. */
+    /** Return live leases and recent actions, on one key or on all. */
     status(contextKey?: string, options?: Space): Promise<Status>;
 
     /**
-     * Tells what the other sessions have in hand and did lately, as far as it matters to this one: on `keys`, on
-     * what it has touched itself, on files below `cwd`. At most `budget` tokens long. It informs, it confirms
-     * nothing.
+     * Return what other sessions are doing and did recently, as far as it matters to this one: on `keys`, on
+     * what it has touched itself, on files below `cwd`. At most `budget` tokens long. It is information and confirms
+     * no call.
      */
     brief(
         options?: Actor & Cancel & { keys?: readonly string[]; cwd?: string; budget?: number },
     ): Promise<Brief>;
 
-    /** Lists the calls that wait for a person, of `session` (as the journal names it) or of all, oldest first. */
+    /** List the calls that wait for a person, of `session` (as the journal names it) or of all, oldest first. */
     approvals(options?: Space & { session?: string }): Promise<Approvals>;
 
-    /** Lets a call that was asked or blocked run once. Needs an approver's token. */
+    /** Let a call with verdict ask or block run once. Needs an approver's token. */
     approve(id: number, options?: Space & { by?: string; channel?: string; note?: string }): Promise<Report>;
 
-    /** Refuses a call that was asked; the agent reads `note`. Needs an approver's token. */
+    /** Refuse a call with verdict ask; the agent reads `note`. Needs an approver's token. */
     deny(id: number, options?: Space & { by?: string; channel?: string; note?: string }): Promise<Report>;
 
-    /** Reads a page of the journal; `wait` is how long to wait for entries where there are none yet. */
+    /** Read a page of the journal; `wait` is the number of seconds to wait if there are no new entries. */
     journal(
         options?: Space & {
             cursor?: string;
@@ -459,37 +459,37 @@ export declare class CallosumClient {
     ): Promise<JournalPage>;
 
     /**
-     * Follows the stream of events: `types` such as `safety.*`, all if absent. A cut connection is made
-     * again, and goes on after the last event that was seen (`lastEventId` to begin with).
+     * Follow the stream of events: `types` such as `safety.*`, all if absent. A cut connection is made
+     * again, and continues after the last event that was received (`lastEventId` to begin with).
      *
-     * Ends when the loop is left or `signal` is aborted, which is no error here.
+     * Ends when the loop is left or `signal` is aborted, which is not an error here.
      */
     events(
         options?: Space & { types?: readonly string[]; lastEventId?: string },
     ): AsyncGenerator<StreamEvent, void, void>;
 
-    /** Sends events to the stream, under the client's name where they have none. Returns how many were taken. */
+    /** Send events to the stream, under the client's name if they have none. Returns how many were accepted. */
     emit(events: NewEvent | readonly NewEvent[], options?: Cancel): Promise<number>;
 
     /**
-     * Journals at once what ran while the gate was away, and returns how many calls that were: for the
-     * end of a program. By itself the client does so after its next successful request, a call without
-     * a report after five minutes (it then counts as done, as everything of tiers 0 to 2). At most 1000
+     * Journal at once what ran while the gate was unreachable, and return the number of calls: for the
+     * end of a program. The client also does so by itself after its next successful request, for a call without
+     * a report after five minutes (it then counts as done, like everything of tiers 0 to 2). At most 1000
      * calls are kept, in memory; one that was sent and not acknowledged is sent again.
      */
     flush(): Promise<number>;
 }
 
-/** The gate refuses the request, or it cannot be sent as it is. */
+/** The gate refused the request, or the request cannot be sent. */
 export declare class CallosumError extends Error {
     constructor(message: string, options?: { status?: number; at?: string; cause?: unknown });
-    /** The HTTP status; 0 if the gate has not seen the request. */
+    /** The HTTP status; 0 if the gate has not received the request. */
     readonly status: number;
-    /** The field at fault, "" if it is none. */
+    /** The field at fault, "" if there is none. */
     readonly at: string;
 }
 
-/** The gate cannot be asked, and this may not be done without it. */
+/** The gate is unreachable, and this may not be done without it. */
 export declare class GateUnavailable extends CallosumError {
     constructor(
         message: string,
@@ -502,13 +502,13 @@ export declare class GateUnavailable extends CallosumError {
             cause?: unknown;
         },
     );
-    /** What the tool counts as; null if this was no call. */
+    /** The tier that the tool counts as; null if this was not a call. */
     readonly tier: number | null;
-    /** Under which id the call can be made again without being decided twice; null if this was none. */
+    /** The id under which the call can be repeated without being decided twice; null if this was not a call. */
     readonly callId: string | null;
     /**
-     * A decision that may be in force although the gate could not confirm that it survives; null if there is none.
-     * Do not run the tool; `complete({ id }, undefined, { outcome: "cancelled" })` takes the decision back.
+     * A decision that may be in force although the gate could not confirm that it is durable; null if there is none.
+     * Do not run the tool; `complete({ id }, undefined, { outcome: "cancelled" })` cancels the decision.
      */
     readonly id: number | null;
 }

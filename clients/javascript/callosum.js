@@ -1,37 +1,36 @@
 /**
- * The client of a Callosum gate: asks before a tool call runs, and reports how it ended.
+ * The client of a Callosum gate: asks the gate before a tool call runs, and reports how the call ended.
  *
  *     const gate = new CallosumClient({ instance: "mira", session: "chat" });
  *     await gate.guard({ tool: "send_email", params }, () => send(params));
  *
- * Runs in Node 20+ and in browsers, without dependencies. Types and what each method promises stand
- * in callosum.d.ts.
+ * Runs in Node 20+ and in browsers, without dependencies. callosum.d.ts holds the types and describes each method.
  *
- * While the gate is away a client decides by itself, within its deadline: a tool whose highest tier
- * is 0 to 2 runs and is journalled once the gate is back, a graver one does not run.
+ * If the gate is unreachable, a client decides by itself within its deadline: a tool whose highest tier is 0 to 2 runs
+ * and is journalled once the gate is back; a tool of a higher tier does not run.
  */
 
 const URL_OF_GATE = "http://127.0.0.1:7700";
 const DEADLINE = 1000;
-/** Pauses between two attempts, in milliseconds. */
+/** Milliseconds between two attempts. */
 const FIRST_PAUSE = 25;
 const LAST_PAUSE = 250;
-/** Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work. */
+/** Mean pause in milliseconds before an overloaded gate is asked again: clients that return at once overload it. */
 const BUSY_PAUSE = 600;
-/** What must be left of the deadline then: who comes back too late for an answer keeps it from its work as well. */
+/** Milliseconds of the deadline that must then be left: an attempt that is too late for an answer only adds load. */
 const BUSY_ROOM = 400;
-/** Longest `wait`, in seconds; longest request and answer, in bytes. All but the last are the gate's limits. */
+/** Maximum `wait`, in seconds, and maximum sizes, in bytes. All but that of an answer are the gate's limits. */
 const MAX_WAIT = 60;
 const MAX_REQUEST = 5_000_000;
 const MAX_ANSWER = 64_000_000;
-/** Longest time that a request may say its client waits, in milliseconds. */
+/** Maximum time that a request may say its client waits, in milliseconds. */
 const MAX_TIMEOUT = 86_400_000;
-/** Longest result that a guard reports, in characters of JSON; the journal keeps a summary anyway. */
+/** Maximum size of a result that a guard reports, in characters of JSON; the journal keeps only a summary. */
 const MAX_RESULT = 1_000_000;
-/** The highest tier that runs without the gate, and the one of a tool of which nothing is known. */
+/** Highest tier that runs without the gate, and the tier of an unknown tool. */
 const HIGHEST_WITHOUT_GATE = 2;
 const UNKNOWN_TOOL = 3;
-/** The table before there is one: tools of the hosts that only read. The client in Python has the same. */
+/** The table of tiers before the gate has sent one: read-only tools of the hosts. The Python client has the same. */
 const READS = new Map(
     `BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob
     google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content session_status
@@ -39,23 +38,23 @@ const READS = new Map(
         .split(/\s+/)
         .map((tool) => [tool, 0]),
 );
-/** How many calls that ran without the gate are kept, and how much of them, in characters of JSON. */
+/** Maximum number of calls that ran without the gate and are kept, and their maximum size in characters of JSON. */
 const MAX_LATE = 1000;
 const MAX_LATE_SIZE = 32_000_000;
-/** How often it is tried to send what the gate does not know yet, in milliseconds. */
+/** Milliseconds between two attempts to send the records that the gate does not have yet. */
 const LATE_EVERY = 1000;
-/** How much longer than others a request may take that brings them, in seconds: nobody waits for it. */
+/** Seconds that a request with such records may take longer than others, because nobody waits for it. */
 const LATE_TIME = 10;
-/** The longest lease, in seconds, whose third is waited for before it is renewed. */
+/** Maximum length of a lease, in seconds, of which a third passes before it is renewed. */
 const LEASE = 300;
-/** Event streams, in milliseconds: pauses before connecting again, and after what silence that is done. */
+/** Milliseconds for event streams: pauses before reconnecting, and the silence after which a stream is reconnected. */
 const FIRST_RECONNECT = 250;
 const LAST_RECONNECT = 10_000;
 const SILENCE = 90_000;
-/** Longest single event, in characters. */
+/** Maximum size of one event, in characters. */
 const MAX_EVENT = 16_000_000;
 
-/** Whatever goes wrong on purpose. `status` is the gate's (0: it never came to that), `at` the field at fault. */
+/** Base of all errors of this client. `status` is the gate's (0: no response), `at` the field at fault. */
 export class CallosumError extends Error {
     constructor(message, { status = 0, at = "", cause } = {}) {
         super(at ? `${at}: ${message}` : message, cause === undefined ? undefined : { cause });
@@ -66,7 +65,7 @@ export class CallosumError extends Error {
 }
 
 /**
- * The gate cannot be asked, and this may not be done without it. `tier` and `callId` are the call's, if it was one.
+ * The gate is unreachable, and this may not be done without it. `tier` and `callId` are those of the call, if any.
  * `id` names a decision that may be in force although it could not be confirmed: it may be cancelled.
  */
 export class GateUnavailable extends CallosumError {
@@ -80,7 +79,7 @@ export class GateUnavailable extends CallosumError {
     }
 }
 
-/** A guarded call may not run now. `message` is the sentence for the agent, `decision` the whole answer. */
+/** A guarded call may not run now. `message` is the sentence for the agent, `decision` the whole decision. */
 export class Blocked extends CallosumError {
     constructor(decision) {
         super(decision.warning ?? `[Callosum] ${decision.verdict}`);
@@ -90,8 +89,8 @@ export class Blocked extends CallosumError {
 }
 
 /**
- * An attempt that failed. `unsent`: nothing came of it for certain, so that it may be made again whatever
- * it asks. `store`: a gate is there, but it cannot decide. `busy`: it has more to do than it can.
+ * An attempt that failed. `unsent`: it certainly had no effect, so that any request may be repeated. `store`: the gate
+ * answers, but it cannot decide. `busy`: the gate is overloaded.
  */
 class Failure extends Error {
     constructor(message, { cause, unsent = false, store = false, busy = false, id = null } = {}) {
@@ -103,12 +102,12 @@ class Failure extends Error {
     }
 }
 
-/** Fields of a request that a gate may not know, and that the request can do without. */
+/** Fields that a gate may not support, and that a request can do without. */
 const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
-/** Those that only a gate is sent which lists them. */
+/** Optional fields that are sent only to a gate that lists them. */
 const NEWER = ["meta", "commits", "summary", "purpose"];
 
-/** The errors of requests that no gate has got. */
+/** Codes of errors with which a request certainly reached no gate. */
 const UNASKED = new WeakSet();
 
 export class CallosumClient {
@@ -117,14 +116,14 @@ export class CallosumClient {
     #headers;
     #deadline;
     #fetch;
-    #table; // tool -> highest tier; null until it is known
+    #table; // tool -> highest tier; null until it is fetched
     #late = new Backlog();
-    #actors = new WeakMap(); // decision -> who asked for it
-    #sending = null; // late calls are on their way
-    #carrying = null; // the timer of the next try to send them
+    #actors = new WeakMap(); // decision -> the actor that asked for it
+    #sending = null; // the promise of a transmission of kept records
+    #carrying = null; // the timer of the next attempt to send them
     #unknown = new Set(); // optional fields that the gate refused
     #fields = null; // a promise of the fields that the gate lists
-    #chores = null; // what is done beside the calls: the table is fetched, late calls are sent
+    #chores = null; // background work: fetching the table, sending kept records
 
     constructor(options = {}, instance = undefined) {
         const given = typeof options === "string" || options instanceof URL ? { url: options, instance } : options;
@@ -139,7 +138,7 @@ export class CallosumClient {
         this.#table = given.fallback === undefined ? null : tableOf(given.fallback);
     }
 
-    // --- the decision -------------------------------------------------------------------------
+    // --- Decisions ----------------------------------------------------------------------------
 
     async intercept(call, { signal } = {}) {
         const asked = this.#asked(call);
@@ -148,7 +147,7 @@ export class CallosumClient {
         }
         const wait = asked.wait ?? 0;
         const body = (left) => {
-            // A repeat waits only as long as there is time for it.
+            // A repeated request waits only for the time that is left.
             const rest = wait ? { wait: between(0, Math.ceil(left - this.#deadline) / 1000, wait) } : {};
             return { ...asked, ...rest, ...stamp(left) };
         };
@@ -214,7 +213,7 @@ export class CallosumClient {
         return result;
     }
 
-    /** Hands a warning to `warned`, else to `console.warn`. What `warned` throws keeps the call from running. */
+    /** Pass a warning to `warned`, or to `console.warn`. An exception of `warned` keeps the call from running. */
     async #warn(call, decision, warned) {
         if (warned === undefined) {
             console.warn(`[callosum] ${call.tool} runs with a warning: ${decision.warning}`);
@@ -228,7 +227,7 @@ export class CallosumClient {
         }
     }
 
-    /** Renews the lease of `decision` each time a third of it is over. Returns what ends that. */
+    /** Renew the lease of `decision` after each third of its duration. Return a function that stops this. */
     #renewing(decision) {
         if (!decision.lease) return () => {};
         const over = new AbortController();
@@ -245,7 +244,7 @@ export class CallosumClient {
                 }
                 if (!signal.aborted) next();
             }, every);
-            timer.unref?.(); // in Node a lease keeps no process alive
+            timer.unref?.(); // in Node a lease must not keep the process alive
         };
         next();
         return () => {
@@ -254,7 +253,7 @@ export class CallosumClient {
         };
     }
 
-    /** Reports without harm to the tool, which has run: an action without a report becomes `unknown`, which is safe. */
+    /** Report without failing the tool, which has run: an action without a report becomes `unknown`, which is safe. */
     async #report(decision, result, outcome) {
         try {
             await this.complete(decision, result, { outcome });
@@ -275,7 +274,7 @@ export class CallosumClient {
         const body = { ...actor, ...placeOf(what ?? {}), ...defined({ result, outcome }) };
         const call = body.tool === undefined ? undefined : this.#late.alike(body);
         if (call !== undefined) return reportOf(call, result, outcome);
-        // By key or by tool the next open action would be closed by a repeat.
+        // A repeated report by key or by tool would close the next open action.
         const repeatable = body.id !== undefined;
         try {
             return await this.#request("POST", "/complete", { body, shape: isReport, repeatable, signal });
@@ -289,7 +288,7 @@ export class CallosumClient {
         }
     }
 
-    // --- leases -------------------------------------------------------------------------------
+    // --- Leases -------------------------------------------------------------------------------
 
     async lock(contextKey, { tier = 3, ttl, signal, ...who } = {}) {
         const asked = { ...this.#actor(who), contextKey, tier, ...defined({ ttl }) };
@@ -302,7 +301,7 @@ export class CallosumClient {
         return this.#request("DELETE", `/lock/${segment(contextKey)}`, {
             query,
             shape: isReport,
-            repeatable: false, // the first frees the locks, a second would free the calls
+            repeatable: false, // the first request frees the locks, a second would free the calls
             signal,
         });
     }
@@ -312,7 +311,7 @@ export class CallosumClient {
         return this.#request("POST", "/renew", { body, shape: isReport, signal });
     }
 
-    // --- people -------------------------------------------------------------------------------
+    // --- People -------------------------------------------------------------------------------
 
     async resolve(id, { happened, by, note, namespace, signal } = {}) {
         const body = { ...this.#space(namespace), id, happened, ...defined({ by, note }) };
@@ -338,7 +337,7 @@ export class CallosumClient {
         return this.#request("POST", path, { body, shape: isReport, repeatable: false, signal });
     }
 
-    // --- looking ------------------------------------------------------------------------------
+    // --- Reading ------------------------------------------------------------------------------
 
     async status(contextKey = undefined, { namespace, signal } = {}) {
         const query = { ...this.#space(namespace), contextKey };
@@ -374,7 +373,7 @@ export class CallosumClient {
                     if (block.id !== undefined) last = block.id;
                     pause = first;
                     if (block.data === undefined) continue;
-                    alive.stop(); // until the next is read: a slow reader is no silent gate
+                    alive.stop(); // until the next read: a slow reader does not mean a silent gate
                     yield { id: last, type: block.type, data: jsonOr(block.data) };
                 }
             } catch (error) {
@@ -390,7 +389,7 @@ export class CallosumClient {
     }
 
     async emit(events, { signal } = {}) {
-        // An event has one name for who acts.
+        // Events use one name for the actor.
         const { instance, session, namespace } = this.#who;
         const who = defined({ instance: instance && session ? `${instance}/${session}` : instance, namespace });
         const named = (event) => ({ ...who, ...event });
@@ -403,14 +402,14 @@ export class CallosumClient {
         return accepted;
     }
 
-    // --- while the gate was away --------------------------------------------------------------
+    // --- While the gate is unreachable --------------------------------------------------------
 
     async flush() {
         await awake(Promise.resolve(this.#chores));
         return this.#sendLate();
     }
 
-    /** Keeps what the gate could not be told: how a call ended, or that it was given up before there was an answer. */
+    /** Keep what the gate could not receive: how a call ended, or that it was given up before there was an answer. */
     #keep(kind, { contextKey, params, action, tool, callId, ...more }, told) {
         const call = { ...whoOf(more), tool: tool ?? "?", ...defined({ callId, params, action }) };
         const found = told.id === undefined && tool === undefined && contextKey
@@ -419,7 +418,7 @@ export class CallosumClient {
         this.#carry();
     }
 
-    /** Tells the gate what it does not know yet, before it decides. A gate that does not take it decides all the same. */
+    /** Send the gate the records it lacks before it decides. If it does not accept them, it decides all the same. */
     async #tell(signal) {
         if (!this.#late.due()) return;
         try {
@@ -430,7 +429,7 @@ export class CallosumClient {
         }
     }
 
-    /** Tries again and again while something waits, so that the gate knows soon after it is back. */
+    /** Try repeatedly while records are kept, so that the gate gets them soon after it is back. */
     #carry() {
         if (this.#carrying !== null) return;
         this.#carrying = setTimeout(async () => {
@@ -438,10 +437,10 @@ export class CallosumClient {
             this.#carrying = null;
             if (this.#late.due()) this.#carry();
         }, LATE_EVERY);
-        this.#carrying.unref?.(); // in Node it keeps no process alive
+        this.#carrying.unref?.(); // in Node this must not keep the process alive
     }
 
-    /** After each success: what is due is done beside the calls, which need not wait for it. */
+    /** After each success, do pending work beside the calls, which need not wait for it. */
     #reached() {
         if (this.#chores !== null || (this.#table !== null && !this.#late.due())) return;
         const chores = async () => {
@@ -449,7 +448,7 @@ export class CallosumClient {
             await this.#sendLate(this.#deadline, undefined, true);
         };
         this.#chores = chores()
-            .catch(() => this.#late.due() && this.#carry()) // the gate has gone again
+            .catch(() => this.#late.due() && this.#carry()) // the gate is unreachable again
             .finally(() => {
                 this.#chores = null;
             });
@@ -460,15 +459,15 @@ export class CallosumClient {
             const { tools } = await this.#request("GET", "/fallback", { shape: isTable, repeatable: false });
             this.#table = tableOf(tools);
         } catch (error) {
-            // A gate that has none will not have one a moment later.
+            // A gate without a table will not have one a moment later.
             if (!(error instanceof GateUnavailable)) this.#table = new Map();
         }
     }
 
     /**
-     * Sends what the gate does not know yet. Returns how many records were taken; joins a sending that is under way.
+     * Send the records that the gate does not have yet. Return how many were accepted; join a transmission in progress.
      *
-     * In Node, a sending in the `background` keeps no process alive between its attempts.
+     * In Node, a transmission in the `background` does not keep the process alive between its attempts.
      */
     async #sendLate(within, signal, background = false) {
         this.#sending ??= this.#sendAll(within, signal, background).finally(() => {
@@ -485,11 +484,11 @@ export class CallosumClient {
         return sent;
     }
 
-    /** Calls that the gate cannot read are given up: they would stand in the way of all others for ever. */
+    /** Give up calls that the gate cannot read: they would block all others for ever. */
     async #sendBatch(batch, within, signal, background) {
         if (batch.length === 0) return 0;
         const text = `{"now":${Date.now() / 1000},"calls":[${batch.map(lateText).join(",")}]}`;
-        // Nobody waits for it, or somebody does for so many milliseconds.
+        // Milliseconds that somebody waits for this, if anybody does.
         const wait = within === undefined ? LATE_TIME : (within - this.#deadline) / 1000;
         try {
             const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait, signal, background });
@@ -514,7 +513,7 @@ export class CallosumClient {
         }
     }
 
-    // --- asking -------------------------------------------------------------------------------
+    // --- Requests -----------------------------------------------------------------------------
 
     #actor(who, decision = undefined) {
         const actor = { ...this.#who, ...this.#actors.get(decision), ...defined(whoOf(who)) };
@@ -527,10 +526,10 @@ export class CallosumClient {
     }
 
     /**
-     * Asks until there is an answer of the right shape, or the time is over: then `GateUnavailable`.
+     * Repeat a request until there is a valid answer, or throw `GateUnavailable` when the time is over.
      *
      * An attempt may take the deadline and `wait`. A gate that does not answer is tried again for one
-     * deadline; the wait is for a key that is held, not for a gate that is away. `body` may be a function
+     * deadline; `wait` is for a key that is held, not for an unreachable gate. `body` may be a function
      * of the milliseconds that are left, for a request that says how long its client waits. `from` is the moment
      * from which the deadline counts, if something was done before.
      */
@@ -556,7 +555,7 @@ export class CallosumClient {
                 if (!(error instanceof Failure)) throw error;
                 asked ||= !error.unsent;
                 const now = performance.now();
-                if (now - began >= this.#deadline) since = now; // it was held, and then cut
+                if (now - began >= this.#deadline) since = now; // it waited for a key, and was then cut
                 const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
                 const room = error.busy ? BUSY_ROOM : 0;
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
@@ -571,7 +570,7 @@ export class CallosumClient {
         }
     }
 
-    /** Whether the gate says that it knows the field. It is asked once; a gate that does not say is asked again. */
+    /** Return whether the gate lists the field. It is fetched once, or again if the gate sends none. */
     async #lists(field) {
         const listed = ({ fields }) => new Set(Array.isArray(fields) ? fields : []);
         this.#fields ??= this.#request("GET", "/health", { shape: isObject }).then(listed);
@@ -583,13 +582,13 @@ export class CallosumClient {
         }
     }
 
-    /** The body without the fields that the gate refused. */
+    /** Return the body without the fields that the gate refused. */
     #known(body) {
         if (this.#unknown.size === 0 || body === undefined) return body;
         return Object.fromEntries(Object.entries(body).filter(([name]) => !this.#unknown.has(name)));
     }
 
-    /** Whether the gate refused a field that the request can do without; it is not sent any more. */
+    /** Return whether the gate refused a field that the request can do without; it is not sent any more. */
     #drops(error) {
         if (!(error instanceof CallosumError) || error.status !== 400 || !OPTIONAL.has(error.at)) return false;
         if (!error.message.includes("unknown field")) return false;
@@ -597,7 +596,7 @@ export class CallosumClient {
         return true;
     }
 
-    /** One attempt, which ends in time whatever `fetch` does. */
+    /** Make one attempt, which ends in time whatever `fetch` does. */
     async #attempt(method, url, text, shape, ends, signal) {
         signal?.throwIfAborted();
         const cancel = new AbortController();
@@ -612,7 +611,7 @@ export class CallosumClient {
         } finally {
             clearTimeout(timer);
             unlink();
-            cancel.abort(); // frees the connection of an answer that was not read to its end
+            cancel.abort(); // frees the connection of an answer that was not read completely
         }
     }
 
@@ -643,7 +642,7 @@ export class CallosumClient {
                 body,
                 signal,
                 cache: "no-store",
-                redirect: "error", // a gate never redirects, and the token is for nobody else
+                redirect: "error", // a gate never redirects, and nobody else may get the token
             });
         } catch (error) {
             const code = codesOf(error).find((one) => UNSENT.has(one));
@@ -658,9 +657,9 @@ export class CallosumClient {
     }
 }
 
-// --- calls that ran without the gate -----------------------------------------------------------
+// --- Calls that ran without the gate -----------------------------------------------------------
 
-/** Calls that ran without the gate, oldest first, until they are journalled. The oldest make room for new ones. */
+/** Calls that ran without the gate, oldest first, until they are journalled. New ones displace the oldest. */
 class Backlog {
     #calls = [];
     #size = 0;
@@ -672,7 +671,7 @@ class Backlog {
         this.#push({ ...kept, text, outcome: undefined, started: Date.now() / 1000, told: "" });
     }
 
-    /** Keeps a record as it is to be sent. */
+    /** Keep a record in the form in which it is sent. */
     note(call, record) {
         this.#push({ ...whoOf(call), text: textOf(record), outcome: record.outcome, told: "", whole: true });
     }
@@ -683,18 +682,18 @@ class Backlog {
         while (this.#calls.length > MAX_LATE || this.#size > MAX_LATE_SIZE) this.drop(this.#calls.slice(0, 1));
     }
 
-    /** The call of a decision, `undefined` if it is reported already. */
+    /** Return the call of a decision, or `undefined` if it is reported already. */
     ofId(callId) {
         return this.#calls.findLast((call) => call.callId === callId && call.outcome === undefined);
     }
 
-    /** The only unreported call of an actor. */
+    /** Return the only unreported call of an actor. */
     only(actor) {
         const open = this.#calls.filter((call) => call.outcome === undefined && sameActor(call, actor));
         return open.length === 1 ? open[0] : undefined;
     }
 
-    /** The oldest unreported call with the same tool and params. */
+    /** Return the oldest unreported call with the same tool and params. */
     alike(place) {
         const open = this.#calls.filter((call) => call.outcome === undefined && call.tool === place.tool);
         const content = open.length ? contentOf(place) : "";
@@ -705,20 +704,20 @@ class Backlog {
         return this.#calls.some(isDue);
     }
 
-    /** The oldest calls that can be sent, as many as fit into one request. */
+    /** Return the oldest calls that can be sent, as many as fit into one request. */
     batch() {
         const found = [];
         let size = 0;
         for (const call of this.#calls) {
             if (!isDue(call)) continue;
-            size += 3 * call.text.length + 100; // at most three bytes a character
+            size += 3 * call.text.length + 100; // at most three bytes per character
             if (found.length && size > MAX_REQUEST) break;
             found.push(call);
         }
         return found;
     }
 
-    /** The gate has these. A call without a report stays, for its report to find it. */
+    /** Drop the calls that the gate has accepted. A call without a report stays, so that its report finds it. */
     sent(batch) {
         for (const call of batch) call.told = call.sending;
         this.drop(batch.filter((call) => call.told !== RUNNING));
@@ -731,7 +730,7 @@ class Backlog {
     }
 }
 
-/** What the gate was told of a call that ran without it: that it runs, or how it ended. */
+/** Return the record of a call that ran without the gate: that it is running, or how it ended. */
 const RUNNING = "running";
 const ENDED = "ended";
 
@@ -751,7 +750,7 @@ function lateText(call) {
     return `{"kind":"call","v":2,"call":${call.text},${told.slice(1)}`;
 }
 
-/** What the gate's own reading of a report would be: an error is a failure unless the outcome says less. */
+/** Return the outcome that the gate would derive from a report: an error is a failure unless `outcome` says less. */
 function reportOf(call, result, outcome) {
     if (call === undefined) return { ok: false, note: "no call without a report ran here while the gate was away" };
     const vague = outcome === "unknown" || outcome === "cancelled";
@@ -760,7 +759,7 @@ function reportOf(call, result, outcome) {
     return { ok: true, state: call.outcome, note: "the gate was away; this is journalled when it is back" };
 }
 
-/** Refusals that mean the calls, not the client that sends them. */
+/** Status codes that refuse the calls, not the client that sends them. */
 const UNREADABLE = new Set([400, 413, 422]);
 
 function contentOf({ instance, session, namespace, tool, action, params }) {
@@ -771,9 +770,9 @@ function sameActor(one, other) {
     return ["instance", "session", "namespace"].every((name) => (one[name] ?? null) === (other[name] ?? null));
 }
 
-// --- the table of tiers ------------------------------------------------------------------------
+// --- Table of tiers ----------------------------------------------------------------------------
 
-/** What runs commands can do anything, whatever a table says. Lower case, without what joins the words. */
+/** Names of tools that run commands, which can do anything whatever a table says. Lower case, without separators. */
 const SHELLS = new Set(
     `bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand
     executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline
@@ -781,7 +780,7 @@ const SHELLS = new Set(
     shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh`.split(/\s+/),
 );
 
-/** The highest tier that a call can have; `_tier` among its params can raise it, as it does at the gate. */
+/** Return the highest tier that a call can have; `_tier` among its params can raise it, as at the gate. */
 function tierOf(tool, params, table) {
     const last = tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? "";
     const shell = SHELLS.has(last.toLowerCase().replace(/[\s_-]/g, ""));
@@ -798,7 +797,7 @@ function tableOf(tools) {
     return table;
 }
 
-// --- the shapes of answers ---------------------------------------------------------------------
+// --- Validation of answers ---------------------------------------------------------------------
 
 const PROCEEDS = new Map([
     ["allow", true],
@@ -811,7 +810,7 @@ const OUTCOMES = new Set(["done", "failed", "cancelled", "unknown"]);
 
 let own;
 
-/** The session that a process or a page is by itself, so that two runs of one program are two actors. */
+/** Return the session of this process or page, so that two runs of one program are two actors. */
 function ownSession() {
     const { pid } = globalThis.process ?? {};
     own ??= pid ? `pid-${pid}-${Math.round(performance.timeOrigin)}` : `page-${newId().slice(0, 12)}`;
@@ -826,7 +825,7 @@ function isTier(value) {
     return Number.isInteger(value) && value >= 0 && value <= 4;
 }
 
-/** Strict in what lets a tool run: what contradicts itself is no decision. */
+/** Check a decision strictly where it lets a tool run: a contradictory answer is no decision. */
 function isDecision(value) {
     return (
         isObject(value) &&
@@ -871,14 +870,14 @@ function isTable(value) {
     return isObject(value) && isObject(value.tools) && Object.values(value.tools).every(isTier);
 }
 
-/** With these a gate says that it did nothing, and may do it a moment later. */
+/** Status codes with which a gate says that it did nothing, and may do it a moment later. */
 const NOT_DONE = new Set([408, 425, 429, 503]);
-/** The place of the fault where the gate has more to do than it can. */
+/** `at` of an error of an overloaded gate. */
 const LOAD = "load";
-/** The place of the fault where the gate is there, but its store is away: then nobody decides in its stead. */
+/** `at` of an error of a gate whose store is unreachable: then the client does not decide in its place. */
 const STORE = "store";
 
-/** What an answer means that is not the one hoped for: a refusal by the gate, or no answer of a gate at all. */
+/** Return the error for an unsuccessful answer: a refusal by the gate, or an answer that is not a gate's. */
 function refusalOf(status, answer) {
     const said = isObject(answer) && typeof answer.error === "string" ? answer.error : undefined;
     const at = said !== undefined && typeof answer.at === "string" ? answer.at : "";
@@ -891,7 +890,7 @@ function refusalOf(status, answer) {
     return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store, busy, id });
 }
 
-/** The text of an answer, which must be UTF-8 and end. */
+/** Return the text of an answer, which must be complete UTF-8. */
 async function textOfAnswer(response) {
     try {
         if (!response.body) return await response.text();
@@ -910,18 +909,18 @@ async function textOfAnswer(response) {
     throw new Failure("its answer does not end");
 }
 
-// --- the event stream --------------------------------------------------------------------------
+// --- Event stream ------------------------------------------------------------------------------
 
 /**
- * The blocks of a `text/event-stream`: `{type, id?, data?, retry?}`, whatever the borders of its chunks.
+ * Yield the blocks of a `text/event-stream`: `{type, id?, data?, retry?}`, however it is cut into chunks.
  *
- * A block without data sets the id and the pause only. What stands after the last empty line when the
- * stream ends is dropped, as the format says.
+ * A block without data only sets the id and the pause. Text after the last empty line when the
+ * stream ends is dropped, as the format requires.
  */
 async function* blocksOf(body, signal, alive) {
     const reader = body.getReader();
     const unlink = linked(signal, () => reader.cancel().catch(() => {}));
-    const decoder = new TextDecoder(); // takes a byte order mark away
+    const decoder = new TextDecoder(); // removes a byte order mark
     let rest = "";
     let afterReturn = false;
     let block = new Block();
@@ -980,7 +979,7 @@ class Block {
             this.#id = value;
         } else if (field === "retry" && /^\d+$/.test(value)) {
             this.#retry = Number(value);
-        } // anything else, and a comment, whose field is empty, is passed over
+        } // skips anything else, and comments, whose field name is empty
     }
 
     told() {
@@ -989,7 +988,7 @@ class Block {
     }
 }
 
-/** Calls `act` after `silence` milliseconds in which the function it returns was not called. */
+/** Call `act` after `silence` milliseconds without a call of the returned function. */
 function watchdog(silence, act) {
     let timer = setTimeout(act, silence);
     const alive = () => {
@@ -1000,19 +999,19 @@ function watchdog(silence, act) {
     return alive;
 }
 
-// --- what an error means -----------------------------------------------------------------------
+// --- Meaning of errors -------------------------------------------------------------------------
 
 const UNSENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 const LOST_CODE = /ERR_NETWORK|RESET|ABORT|TIMEOUT|TIMEDOUT|EPIPE|UND_ERR_SOCKET|PREMATURE_CLOSE|DISCONNECT/;
 const LOST_NAME = /timeout|abort|connection(?:reset|lost|closed)|brokenpipe|disconnect/i;
-/** What browsers, and Node around the real cause, say of any request that came to nothing. */
+/** Messages of browsers, and of Node around the real cause, for any request that failed. */
 const LOST_TEXT = /^(?:failed to fetch|load failed|fetch failed|network ?error\b.*)$/i;
 
 /**
- * How a call ended that threw: `failed` only after a definite refusal.
+ * Return how a call ended that threw: `failed` only after a definite refusal.
  *
  * A timeout, an abort or a cut connection leave open whether it happened: `unknown`. A refused
- * connection never reached anybody: `failed`.
+ * connection never reached the other side: `failed`.
  */
 function outcomeOf(error) {
     const codes = codesOf(error);
@@ -1049,7 +1048,7 @@ function reasonOf(error) {
     return String(codesOf(error).at(-1) ?? deepest?.message ?? error).slice(0, 200);
 }
 
-// --- requests ----------------------------------------------------------------------------------
+// --- Building requests -------------------------------------------------------------------------
 
 function baseOf(url) {
     const { protocol, username, password, search, hash, href } = new URL(url);
@@ -1061,7 +1060,7 @@ function baseOf(url) {
 
 function headersOf(token) {
     if (token === undefined || token === null) return {};
-    // Said here: fetch would refuse it at each call, which looks like a gate that is away.
+    // Checked here: fetch would refuse it at each call, which looks like an unreachable gate.
     if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) {
         throw new TypeError("token: expected visible ASCII characters");
     }
@@ -1083,7 +1082,7 @@ function named(value, at) {
     if (typeof value !== "string" || value === "") throw new CallosumError("expected a name", { at });
 }
 
-/** One segment of a path. Dots alone would be taken for a way up, even encoded. */
+/** Return one segment of a path. Dots alone would be read as a parent folder, even encoded. */
 function segment(text) {
     if (typeof text !== "string" || /^\.{0,2}$/.test(text)) {
         throw new CallosumError(`${JSON.stringify(text)} cannot be a part of a path`, { at: "contextKey" });
@@ -1094,7 +1093,7 @@ function segment(text) {
 const LONE = /\p{Surrogate}/gu;
 const LONE_ESCAPED = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
 
-/** JSON as the gate takes it. Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD. */
+/** Return JSON that the gate accepts. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD. */
 function textOf(body) {
     if (body === undefined) return undefined;
     let text;
@@ -1109,7 +1108,7 @@ function textOf(body) {
     return text.includes("\\ud") ? text.replace(LONE_ESCAPED, "$1\ufffd") : text;
 }
 
-/** What a guard reports of a result: itself, unless it cannot be written or is too long. */
+/** Return what a guard reports of a result: the result itself, unless it is not JSON or is too long. */
 function reportable(result) {
     try {
         const length = JSON.stringify(result)?.length;
@@ -1122,12 +1121,12 @@ function reportable(result) {
     }
 }
 
-/** The id of this machine's boot, read once; "" in browsers and where the system does not tell it. */
+/** Return the id of this machine's boot, read once; "" in browsers and if the system does not provide it. */
 let bootId;
 
 /**
- * The fields that say how long a client waits: `timeoutMs` from the request's arrival, and for a gate of the same
- * machine `deadline`, the boot's id and the moment in seconds since the boot.
+ * Return the fields that say how long a client waits: `timeoutMs` from the request's arrival, and for a gate of the
+ * same machine `deadline`, the boot's id and the moment in seconds since the boot.
  */
 function stamp(left) {
     const timeoutMs = between(1, Math.floor(left), MAX_TIMEOUT);
@@ -1143,16 +1142,16 @@ function stamp(left) {
     return { timeoutMs, deadline: `${bootId}:${(builtin("os").uptime() + left / 1000).toFixed(3)}` };
 }
 
-// --- small things ------------------------------------------------------------------------------
+// --- Helpers -----------------------------------------------------------------------------------
 
 function newId() {
-    // Only pages that came encrypted or from this machine have randomUUID.
+    // Only pages that were loaded encrypted or from this machine have randomUUID.
     if (crypto.randomUUID) return crypto.randomUUID();
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** How long a lease is, in seconds. */
+/** Return the length of a lease, in seconds. */
 function timeOf({ ttl }) {
     return ttl > 0 ? Math.min(ttl, LEASE) : LEASE;
 }
@@ -1173,7 +1172,7 @@ function jsonOr(text, otherwise = text) {
     }
 }
 
-/** Keeps the process alive until a promise settles that may wait for nothing but timers of the background. */
+/** Keep the process alive until a promise settles that may wait only for background timers. */
 function awake(promise) {
     const timer = setInterval(() => {}, 60_000);
     return promise.finally(() => clearInterval(timer));
@@ -1194,7 +1193,7 @@ function sleep(milliseconds, signal, background = false) {
     });
 }
 
-/** Calls `act` when `signal` is aborted, at once if it is already. Returns what takes that back. */
+/** Call `act` when `signal` is aborted, at once if it already is. Return a function that undoes this. */
 function linked(signal, act) {
     if (!signal) return () => {};
     if (signal.aborted) {

@@ -182,7 +182,7 @@ def test_unknown_outcome_is_resolved(server: Server, anna: Visitor) -> None:
     form = anna.get("/console").form("happened", id=str(sent["id"]))
     assert anna.press(anna.press(form, "happened").form("happened"), "happened").status == 200
     page = anna.get(f"/console/action/{sent['id']}")
-    assert "settled: done by anna" in page.text
+    assert "resolved: done by anna" in page.text
 
 
 def test_pause_is_shown_until_the_call_is_repeated(server: Server, anna: Visitor) -> None:
@@ -321,7 +321,7 @@ def test_other_devices_open_the_console_with_the_token_of_a_person(tmp_path: Pat
             visitor.name, visitor.origin = "gate.example.com", "https://gate.example.com"
         assert stranger.get("/console/sessions").forms[0].action == "/console/open", "it asks for a token"
         for secret in (mira, "", "cal_anna_x"):
-            assert "no token of a person" in stranger.post("/console/open", {"token": secret}).text
+            assert "does not belong to a person" in stranger.post("/console/open", {"token": secret}).text
         assert reader.post("/console/open", {"token": rita}).status == 200
         page = reader.get("/console")
         assert "refund" in page.text

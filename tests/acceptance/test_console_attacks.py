@@ -358,7 +358,7 @@ def test_a_session_that_floods_the_page_hides_only_itself(server: Server, anna: 
     page = anna.get("/console")
     assert page.form("deny", id=str(later["id"]))
     assert page.html.count('class="card') < 120
-    assert "more of mira/flood" in page.text
+    assert "more calls of mira/flood" in page.text
 
 
 def test_a_person_sees_all_of_a_call_before_the_second_step(server: Server, anna: Visitor) -> None:

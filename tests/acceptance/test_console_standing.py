@@ -60,7 +60,7 @@ def test_standing_approval_with_an_expiry_is_written_in_two_steps(server: Server
         ask(server, f"earlier-{to}", "refund", to=to, amount=amount)
     asked = ask(server, "chat", "refund", to="Bob", amount="20")
     page = like_of(anna, asked["id"])
-    assert "It answers nothing that waits" in page.text
+    assert "It does not answer a waiting call" in page.text
     assert "Would have been allowed: 1" in page.text, "as it stands, only this very call"
     assert "Would have been stopped: 0" in page.text
     assert not standing.path_of(server.state).exists(), "one step writes nothing"
@@ -116,7 +116,7 @@ def test_pause_for_a_recent_action_can_be_allowed_to_pass(server: Server, anna: 
     paused = ask(server, "two", "book", room="blue", guest="Zoe and her dog")
     assert (paused["verdict"], [one["kind"] for one in paused["conflicts"]]) == ("confirm", ["held"])
     page = like_of(anna, paused["id"])
-    assert "Held: another session is near" in page.text
+    assert "Held: another session acted on the same key" in page.text
     form = choosing(page)
     wider = anna.post(form.action, {**form.fields, "try": "1"})
     anna.post("/console/answer", {**choosing(wider).fields, "sure": "1"})
@@ -140,7 +140,7 @@ def test_calls_that_cannot_be_approved_are_not_offered(server: Server, anna: Vis
     assert [form for form in home.forms if "like" in form.buttons] == []
     forms = {form.fields["id"]: form for form in home.forms if "id" in form.fields}
     for id in ids:
-        assert "no answer to that" in anna.press(forms[str(id)], "like").text
+        assert "does not take that answer" in anna.press(forms[str(id)], "like").text
     assert not standing.path_of(server.state).exists()
 
 
