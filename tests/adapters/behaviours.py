@@ -28,7 +28,7 @@ SECONDS = 60
 
 
 class Bench:
-    """A gate, tools that keep what they did, and one framework in one of its modes."""
+    """A gate, tools that record their calls, and one framework in one of its modes."""
 
     def __init__(self, framework: Framework, mode: Mode, folder: Path) -> None:
         self.framework, self.mode, self.folder = framework, mode, folder
@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def tiers(self) -> dict[str, int] | None:
-        """Return the table of tiers for a gate that is away; None for the default one, which knows plain names."""
+        """Return the tier table for an unreachable gate; None for the default one, which knows plain names."""
         reads = self.framework.named("read_file")
         return None if reads == "read_file" else {reads: 0}
 
@@ -86,7 +86,7 @@ class Bench:
     # --- runs ---
 
     def run(self, *turns: Sequence[Scripted], tools: Sequence[Any] = (), gate: Gate | None = None, **job: Any) -> Ran:
-        """Run an agent with these turns, by default with ``send_email``, and return what came of it."""
+        """Run an agent with these turns, by default with ``send_email``, and return the result of the run."""
         options = {"instance": "mira", **job.pop("options", {})}
         made = Job(gate or self.gate, turns, tools or [self.mail()], awaited=self.awaited, options=options, **job)
         return self.ran(made)
@@ -119,7 +119,7 @@ def mail(id: str, body: str, to: str = ALICE) -> Scripted:
 
 
 def at_once(function: Callable[[], Any]) -> Any:
-    """Return what the function returns in a thread of its own, in which nothing is known of the call around it."""
+    """Return the function's result from a thread of its own, which has no context of the call around it."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(function()))
     thread.start()

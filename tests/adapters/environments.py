@@ -31,7 +31,7 @@ LIGHT_A_DAY = 3
 
 
 class FastMCP(Framework):
-    """Servers, not agents: no behaviour of the matrix is theirs, so their own tests alone are run."""
+    """Servers, not agents: the behaviours of the matrix do not apply, so only their own tests are run."""
 
     name = "FastMCP"
     module = "fastmcp"
@@ -45,7 +45,7 @@ def with_servers() -> dict[str, Framework]:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return what an extra of pyproject.toml requires, without Callosum's own other extras."""
+    """Return the requirements of an extra in pyproject.toml, without Callosum's own other extras."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     def all_of(name: str) -> Iterator[str]:

@@ -131,7 +131,7 @@ class Ran:
 
 
 class Framework:
-    """A framework: what the docs say of it, and how the tests drive it."""
+    """A framework: what the docs claim about it, and how the tests drive it."""
 
     name: ClassVar[str]
     """As in the docs."""
@@ -183,7 +183,7 @@ class Framework:
 
     @classmethod
     def installed(cls) -> bool:
-        """Whether the framework can be imported here."""
+        """Return whether the framework can be imported here."""
         try:
             return find_spec(cls.imports) is not None
         except ModuleNotFoundError:  # a parent package is missing

@@ -1,4 +1,4 @@
-"""For frameworks without a conversation, or whose adapter gates the whole process."""
+"""The session of frameworks without a conversation, or whose adapter gates the whole process."""
 
 import importlib
 import threading

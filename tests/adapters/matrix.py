@@ -25,7 +25,7 @@ def written(page: str) -> str:
 
 
 def adapters(frameworks: Sequence[Framework]) -> str:
-    """Return what a program installs and writes for each framework."""
+    """Return the adapter's package and code for each framework."""
     return _table(
         ("framework", "install", "what a program writes"),
         ((_linked(one), f"`pip install 'callosum-protocol[{one.extra}]'`", one.writes) for one in frameworks),
@@ -33,7 +33,7 @@ def adapters(frameworks: Sequence[Framework]) -> str:
 
 
 def sessions(frameworks: Sequence[Framework]) -> str:
-    """Return what is a session for each framework."""
+    """Return the meaning of a session for each framework."""
     return _table(
         ("framework", "the conversation", "session of an agent that a tool runs"),
         ((one.name, one.conversation, one.nested) for one in frameworks),
@@ -41,7 +41,7 @@ def sessions(frameworks: Sequence[Framework]) -> str:
 
 
 def answers(frameworks: Sequence[Framework]) -> str:
-    """Return how each framework delivers what the gate says."""
+    """Return how each framework delivers the gate's answers."""
     return _table(
         ("framework", "a refusal", "around the sentence", "a question for a person", "what no adapter sees"),
         ((one.name, one.refusal, _around(one), one.question, one.unseen) for one in frameworks),

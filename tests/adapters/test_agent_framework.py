@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework under the gate: what is its own."""
+"""Behaviour of Microsoft Agent Framework under the gate that the matrix does not cover."""
 
 # no `from __future__ import annotations`: the framework reads the annotations of tools
 
@@ -33,7 +33,7 @@ MAIL = {"to": "a@example.com", "body": "hi"}
 
 
 class Desk:
-    """A gate, and a tool that keeps what it sent."""
+    """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
         self.gate = LocalGate(settings=Settings(state=folder, host_approvals=True))
@@ -56,7 +56,7 @@ class Desk:
         return Agent(client=client, tools=[send_email], **options)
 
     def run(self, agent: Agent[Any], session: str = "chat", **options: Any) -> dict[str, str]:
-        """Return what the model read of its calls."""
+        """Run the agent; return the text that its model read for its calls."""
         asyncio.run(agent.run("go", session=AgentSession(session_id=session), **options))
         return _read(self.seen)
 

@@ -58,7 +58,7 @@ def of(gate: LocalGate, *events: Event) -> list[Entry]:
 
 
 class Host:
-    """A host with one session, which tells the interceptor what a test says."""
+    """A host with one session, which sends the interceptor what a test says."""
 
     def __init__(self, interceptor: CallosumInterceptor, session: str = "chat", **options: Any) -> None:
         self.emitter = InterceptionEmitter(**options).register(interceptor)
@@ -80,7 +80,7 @@ class Host:
 
 
 class Watched:
-    """An interceptor that keeps what it was given, and what the one in it said."""
+    """An interceptor that records its contexts and the verdicts of the wrapped one."""
 
     def __init__(self, inner: Any = None) -> None:
         self.inner = inner
@@ -96,7 +96,7 @@ class Watched:
 
 
 class Replaced(ReferenceHarness):
-    """The kit's reference host, in which one interceptor stands before those of the vector."""
+    """The kit's reference host, with one interceptor in front of those of the vector."""
 
     def __init__(self, first: Watched) -> None:
         self.first = first
@@ -151,7 +151,7 @@ def test_each_context_of_the_kit_gets_a_verdict_that_holds(id: str, mode: Enforc
 
 @pytest.mark.parametrize("id", VECTORS)
 def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: LocalGate) -> None:
-    """What other interceptors deny, a resolver lifts or nobody enforces, in every composition."""
+    """Other interceptors deny, resolvers lift and denials are unenforced, in every composition."""
     watched = Watched(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
     asyncio.run(run_vector(Replaced(watched), VECTORS[id]))
     for verdict in watched.said:
@@ -259,7 +259,7 @@ def test_permitted_resolver_lifts_a_question_and_it_is_journalled(gate: LocalGat
             return
         await host.before("deploy", HOST)
         await host.after("deploy", HOST)
-        with pytest.raises(InterceptionBlocked, match="callosum:ask"):  # another session is told of what was done
+        with pytest.raises(InterceptionBlocked, match="callosum:ask"):  # another session is notified of the action
             await Host(interceptor, "heartbeat").before("deploy", HOST)
         assert "mira/chat changed" in (interceptor.told("heartbeat", "c1") or "")
 
@@ -281,7 +281,7 @@ def test_a_call_that_was_only_evaluated_is_journalled_with_its_outcome(
         await host.after("deploy", HOST, value, failed=True)
 
     asyncio.run(whole())
-    gate.intercept(Call("doug", "read_file", {"path": "/a"}))  # what waits is entered before the next decision
+    gate.intercept(Call("doug", "read_file", {"path": "/a"}))  # pending records are entered before the next decision
     assert [entry.session for entry in of(gate, Event.LATE)] == ["mira/chat"]
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
 

@@ -33,7 +33,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def gated(bench: Bench) -> Iterator[Callable[..., Ran]]:
-    """Runs an agent with the gate that ``install`` has been given."""
+    """Run an agent with the gate that ``install`` was given."""
     uninstall: list[Callable[[], None]] = []
 
     def run(*turns: list[Scripted], tools: Any = None, gate: Any = None, **options: Any) -> Ran:

@@ -50,7 +50,7 @@ def code_of(page: Path) -> str:
 
 
 def lines_beyond_imports(code: str) -> int:
-    """How many statements of a program use a name that it imports from Callosum."""
+    """Return how many statements of a program use a name that it imports from Callosum."""
     tree = ast.parse(code)
     ours: set[str] = set()
     count = 0
@@ -87,7 +87,7 @@ def test_the_quickstart_gates_the_call(framework: Framework, tmp_path: Path, mon
     names = vars(load(program, model=load(example(framework)).scripted("chat")))
     with names["gate"] as gate:
         if "install" in names:
-            names["install"](gate)()  # takes away what the page has installed
+            names["install"](gate)()  # undoes the installation of the page
         calls = [entry for entry in gate.entries() if entry.event is Event.INTERCEPT]
     assert [(call.session, call.tool) for call in calls] == [("mira/chat", framework.named("send_email"))]
 

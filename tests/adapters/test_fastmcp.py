@@ -368,7 +368,7 @@ def text(result: Any) -> str:
 
 
 def broken(desk: Desk, server: FastMCP, asked: Asked) -> None:
-    """Cut a call in the middle of its tool, and wait until the server has seen it."""
+    """Interrupt a call while its tool runs, and wait until the server has noticed."""
     until(lambda: "a began" in desk.did)
     asked.cut()
     (middleware,) = [one for one in server.middleware if isinstance(one, CallosumMiddleware)]

@@ -1,4 +1,4 @@
-"""``callosum doctor --python``: what of a program the gate does not see, read from its source alone."""
+"""``callosum doctor --python``: the bypasses of the gate in a program, read from its source alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``callosum.adapters.install()``: the gate around whatever frameworks a program has imported."""
+"""``callosum.adapters.install()``: the gate around all frameworks that a program has imported."""
 
 from __future__ import annotations
 

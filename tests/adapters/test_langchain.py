@@ -40,7 +40,7 @@ ASK: dict[str, Any] = {"configurable": {"thread_id": "chat"}}
 
 
 class Script(GenericFakeChatModel):
-    """A model that says what it was given, whatever tools it is shown, and keeps what it read."""
+    """A model that follows a script, whatever its tools, and records what it read."""
 
     read: list[list[Any]] = Field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Every framework under its adapter, in every behaviour; and the docs say of both what is tested here."""
+"""Every framework under its adapter, in every behaviour; the docs claim exactly what is tested here."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ RULES = """{"rules": [
 
 
 class Desk:
-    """A gate, and a tool that keeps what it sent."""
+    """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "tiers.json").write_text(RULES)

@@ -1,4 +1,4 @@
-"""pydantic-ai under the gate: what is its own."""
+"""Behaviour of pydantic-ai under the gate that the matrix does not cover."""
 
 # no `from __future__ import annotations`: the framework reads the annotations of tools
 
@@ -24,7 +24,7 @@ from callosum.adapters.pydantic_ai import CallosumCapability, install
 
 
 class Desk:
-    """A gate, and a tool that keeps what it sent."""
+    """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
         self.gate = LocalGate(settings=Settings(state=folder, host_approvals=True))

@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 class Script(Model):
-    """A model that writes these pieces of code, and keeps what it read."""
+    """A model that writes these pieces of code and records what it read."""
 
     def __init__(self, *code: str) -> None:
         super().__init__(model_id="script")

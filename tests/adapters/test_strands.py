@@ -102,7 +102,7 @@ def test_a_background_task_is_open_until_it_has_ended(bench: Bench) -> None:
         name = "watch"
 
         def before_model_call(self, event: Any, **_: Any) -> Proceed:
-            if results(event.agent):  # the task has begun, and the model is told of that
+            if results(event.agent):  # the task has begun, and the model reads so
                 outcomes.append(bench.outcomes())
                 go.set()
             return Proceed()
@@ -141,4 +141,4 @@ def test_a_reworded_call_runs_with_what_a_person_approved(bench: Bench) -> None:
     asked = [
         block["toolUse"]["input"] for message in made.messages for block in message["content"] if "toolUse" in block
     ]
-    assert asked == [call.args for call in calls]  # what the model said stays as it was
+    assert asked == [call.args for call in calls]  # the model's message is unchanged

@@ -32,7 +32,7 @@ def test_nothing_is_lost_when_sessions_die(estate: Estate) -> None:
 
 
 def test_store_that_decides_outside_its_transaction_is_detected(estate: Estate) -> None:
-    """The negative control: what the sessions saw and the store's own journal both show it."""
+    """Negative control: the records of the sessions and the store's own journal both show it."""
     rules: set[str] = set()
     for seed in range(TRIES):
         outcome = run(TORN, estate, seed=seed, seconds=1)

@@ -250,7 +250,10 @@ def test_valid_history_passes(write: Callable[[Told], None]) -> None:
 
 
 def held_by_two(told: Told) -> None:
-    """Tell two sessions that they hold the lease alone. Such a store's journal would agree, so it is left out."""
+    """Record two sessions that each hold the lease alone.
+
+    Such a store's journal would agree, so it is left out.
+    """
     told.grant(0, "mira", "m1", 1)
     told.grant(5, "doug", "d1", 5)
     told.journal.clear()

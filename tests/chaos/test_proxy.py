@@ -1,4 +1,4 @@
-"""The proxy treats a connection as its mode says, seen from both ends."""
+"""The proxy treats a connection as its mode says, observed from both ends."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """What ``look`` finds as soon as it finds something."""
+    """Return the first truthy result of ``look``, which is called repeatedly."""
     ends = time.monotonic() + seconds
     while True:
         found = look()
@@ -44,7 +44,7 @@ class Session:
         return self.process.poll() is None
 
     def end(self) -> str:
-        """Waits until it has ended by itself; what it said."""
+        """Wait until the program has ended; return its output."""
         try:
             out, errors = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -81,7 +81,7 @@ class Home:
     # --- the host ----------------------------------------------------------------------------------
 
     def begin(self, prompt: str) -> Session:
-        """Starts the program on a prompt."""
+        """Start the program on a prompt."""
         process = subprocess.Popen(
             [*self.words, prompt],
             cwd=self.project,
@@ -96,7 +96,7 @@ class Home:
         return session
 
     def run(self, prompt: str) -> str:
-        """Runs the program on a prompt to its end; what it said."""
+        """Run the program on a prompt to its end; return its output."""
         return self.begin(prompt).end()
 
     @property
@@ -104,7 +104,7 @@ class Home:
         return self.folder / "tools"
 
     def mailer(self) -> Path:
-        """Puts a ``himalaya`` in the path that writes each mail it would send into a file, and returns that file."""
+        """Put a ``himalaya`` in the path that writes each mail to a file instead of sending it; return that file."""
         sent = self.folder / "sent"
         self.tools.mkdir(exist_ok=True)
         program = self.tools / "himalaya"
@@ -137,7 +137,7 @@ class Home:
         return [json.loads(line) for line in lines]
 
     def outcomes(self, tool: str) -> dict[str, list[str]]:
-        """By session, what became of its calls of a tool: the verdicts, then the outcomes, in their order."""
+        """Return the verdicts and then the outcomes of a tool's calls, in order, for each session."""
         found: dict[str, list[str]] = {}
         for entry in self.journal():
             if entry.get("tool") == tool:
@@ -150,14 +150,14 @@ class Home:
         return [pid for pid in found if _alive(pid)]
 
     def kill_gate(self) -> None:
-        """Ends the gate as a crash would."""
+        """Kill the gate as a crash would."""
         for pid in self.gates():
             os.kill(pid, signal.SIGKILL)
         until(lambda: not self.gates(), "the gate is gone")
         Path(socket_path(self.state)).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Ends what still runs, by its pid."""
+        """Kill the remaining processes by their pids."""
         for session in self._sessions:
             if session.lives:
                 session.process.kill()

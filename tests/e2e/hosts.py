@@ -1,4 +1,4 @@
-"""The real programs that the end-to-end tests drive: found beside the tests, or installed there with npm, once."""
+"""The real programs that the end-to-end tests drive: found beside the tests, or installed there once with npm."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Model:
         """By conversation, how many tokens its requests are said to have; 10 where nothing is said."""
 
     def script(self, name: str, *turns: Sequence[Use] | Turn) -> str:
-        """Sets what the model does in a conversation; returns the prompt that begins it."""
+        """Set the script of a conversation; return the prompt that begins it."""
         self.scripts[name] = [turn if isinstance(turn, Turn) else Turn(turn) for turn in turns]
         for place in range(len(turns) + 1):
             self.reached[name, place] = threading.Event()
@@ -70,7 +70,7 @@ class Model:
         return "\n".join(json.dumps(body, ensure_ascii=False) for asked, body in self.asked if asked == name)
 
     def wait(self, name: str, turn: int) -> None:
-        """Waits until a conversation has asked for this turn (counted from 0)."""
+        """Wait until a conversation has requested this turn (counted from 0)."""
         assert self.reached[name, turn].wait(SECONDS), f"{name} never came to turn {turn}"
 
     def turn(self, name: str, done: int, body: dict[str, Any]) -> Sequence[Use]:
@@ -165,7 +165,7 @@ def _openai(model: Model, body: dict[str, Any]) -> Iterator[Event]:
     for index, call in enumerate(calls):
         folder, _, tool = call.tool.rpartition(".")
         known = {"call_id": f"call_{done}_{index}", "name": tool, "status": "completed"}
-        if folder:  # of a tool that stands in a namespace: multi_agent_v1.spawn_agent
+        if folder:  # of a tool in a namespace: multi_agent_v1.spawn_agent
             known["namespace"] = folder
         if call.text is not None:
             items.append({"type": "custom_tool_call", "id": f"ctc_{done}_{index}", "input": call.text, **known})

@@ -1,4 +1,4 @@
-"""A program of a host's at a pseudo-terminal, with what it shows and the keys that a person presses."""
+"""A host's program at a pseudo-terminal, with its output and the keys that a person presses."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Terminal:
         while True:
             try:
                 piece = os.read(self._ours, 65536)
-            except OSError:  # how Linux tells that nobody has the other side any more
+            except OSError:  # Linux reports so that the other end is closed
                 return
             if not piece:
                 return
             self._shown += piece
 
     def text(self) -> str:
-        """All that was shown, without blanks and without what moves the cursor: that is what programs differ in."""
+        """Return all output without blanks and control sequences, in which programs differ."""
         return re.sub(r"\s+", "", _SEQUENCE.sub("", self._shown.decode(errors="replace")))
 
     def wait(self, words: str) -> None:
@@ -68,7 +68,7 @@ class Terminal:
             raise AssertionError(f"{words!r} was never shown: {self.text()[-3000:]}") from None
 
     def shows(self, words: str) -> bool:
-        """Return True if these words are shown after those that were found last."""
+        """Return True if these words appear after the last ones that were found."""
         wanted = words.replace(" ", "")
         at = self.text().find(wanted, self._read_to)
         if at >= 0:

@@ -1,4 +1,4 @@
-"""What the corpus tells of a host, and the table in the docs that says what it can."""
+"""The events that the corpus emits for a host, compared with the table of hosts in the docs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Event = tuple[str, dict[str, Any]]
 
 
 def told(state: Path, *kinds: str) -> list[Event]:
-    """The events of the daily log, or those of some kinds."""
+    """Return the events of the daily log, or those of some kinds."""
     lines = [line for path in sorted(state.glob("brain/corpus/*.log.md")) for line in path.read_text().splitlines()]
     found = [(match[1], json.loads(match[2])) for line in lines if (match := LINE.fullmatch(line))]
     return [(name, payload) for name, payload in found if not kinds or name in kinds]
 
 
 def come(state: Path, wanted: set[str], seconds: float = 60.0) -> None:
-    """Waits until each of these events is in the daily log, which is written now and then."""
+    """Wait until each of these events is in the daily log, which is written at intervals."""
     ends = time.monotonic() + seconds
     while missing := wanted - {name for name, _ in told(state)}:
         assert time.monotonic() < ends, f"nobody told of {sorted(missing)}"
@@ -41,7 +41,7 @@ def come(state: Path, wanted: set[str], seconds: float = 60.0) -> None:
 
 
 def claimed(column: str) -> dict[str, str]:
-    """What the table in the docs says of a host: by event, from where it is told, or why it is not."""
+    """Return the table's row of a host: for each event its source, or why the host has none."""
     rows = [
         [cell.strip() for cell in line.strip("| ").split("|")]
         for line in TABLE.read_text().partition("## What each host reports")[2].partition("\n## ")[0].splitlines()
@@ -61,7 +61,7 @@ def beside(state: Path, config: str) -> Iterator[tuple[LocalGate, Brain]]:
 
 
 def keep_house(state: Path) -> None:
-    """Runs what the schedule runs by day and by week, with a healthy machine and with one that lacks everything."""
+    """Run the daily and weekly jobs, with a healthy machine and with one that lacks everything."""
     with beside(state, HEALTHY) as (gate, brain):
         gate.lock("person", "file:notes", ttl=1)
         expired: list[object] = []
@@ -88,7 +88,7 @@ def answer(state: Path, *, agrees: bool) -> None:
 
 
 def brief_cut(state: Path) -> None:
-    """A session asks what the others do, with hardly any room for it."""
+    """Request a brief with hardly any room for it."""
     with beside(state, HEALTHY) as (gate, brain):
         for number in range(9):
             gate.intercept(Call("doug", "message", {"action": "send", "target": f"#room-{number}", "message": "News"}))

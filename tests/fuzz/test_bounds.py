@@ -90,7 +90,7 @@ def rounds(work: Callable[[], object], most: float) -> float:
 @pytest.mark.parametrize("kind", huge())
 def test_a_megabyte_takes_bounded_time(kind: str) -> None:
     call = huge()[kind]
-    RULES.classify(Call("a", "Bash", {"command": "ls | wc -l"}))  # loads what judges commands
+    RULES.classify(Call("a", "Bash", {"command": "ls | wc -l"}))  # imports the command classifier
     assert rounds(lambda: RULES.classify(call), MEGABYTE) <= MEGABYTE
 
 

@@ -39,7 +39,7 @@ def test_a_planted_fault_is_found_kept_and_found_again(tmp_path: Path, way: str)
     assert row(done, "planted-raises")[-1] == "1"
     assert "KeyError: 'planted'" in done.stdout
     [kept] = (tmp_path / "planted-raises").iterdir()
-    assert kept.read_bytes() == b"B"  # nothing more than what shows it
+    assert kept.read_bytes() == b"B"  # only what is needed to show it
     again = campaign(*MORE, "--input", str(kept))
     assert (again.returncode, "KeyError: 'planted'" in again.stdout) == (1, True)
 

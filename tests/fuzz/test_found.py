@@ -1,4 +1,4 @@
-"""Faults that fuzzing found, each as a plain test."""
+"""Regression tests for faults that fuzzing found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every target, on the inputs kept from earlier faults, on its seeds, and on what Hypothesis draws."""
+"""Every target, on the inputs kept from earlier faults, on its seeds, and on generated inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_kept_input_shows_no_fault(path: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_properties_hold_for_generated_inputs(target: Target) -> None:
-    """The examples are the same every time; the campaign looks for new ones."""
+    """The examples are the same every time; the campaign searches for new ones."""
 
     @settings(
         max_examples=EXAMPLES.get(target.name, 150),

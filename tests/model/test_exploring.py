@@ -1,4 +1,4 @@
-"""The small worlds hold and are exhausted; states that count as one behave alike; the command reports what it did."""
+"""Small worlds are exhausted without a violation, merged states behave alike, and the command reports its run."""
 
 from __future__ import annotations
 

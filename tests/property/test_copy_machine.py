@@ -35,7 +35,7 @@ _KINDS: dict[str, Any] = {
 
 
 class MovingGates(Gates):
-    """``place`` is where the second gate's store is: what kind, and its address."""
+    """Gates whose store moves. ``place`` is the kind and the address of the second gate's store."""
 
     postgres: Server
     redis: RedisServer
@@ -79,7 +79,7 @@ class MovingGates(Gates):
 
     @rule(kind=st.sampled_from(sorted(_KINDS)))
     def move(self, kind: str) -> None:
-        """All goes to an empty store of this kind, and the gate goes on there."""
+        """Copy everything to an empty store of this kind and continue there."""
         to = self.fresh(kind)
         source, target = _KINDS[self.place[0]][1](self.place[1]), _KINDS[kind][1](to)
         try:
@@ -95,7 +95,7 @@ class MovingGates(Gates):
 
     @rule()
     def turn(self) -> None:
-        """Another process goes on, which remembers nothing."""
+        """Continue in another process, which has no cache."""
         self.real.gate.close()
         self.real = self.world()
 

@@ -51,7 +51,7 @@ class Watched(Crowd):
 
 
 class Crowded(Gates):
-    """Many sessions meet on one key."""
+    """Many sessions that use one key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Crowded(Gates):
 
 
 def test_a_view_that_shows_few_open_actions_decides_as_one_that_shows_all() -> None:
-    """Answers, journal and what is live are the same after each step."""
+    """Answers, journal and open actions are the same after each step."""
     before = left_out
     run_state_machine_as_test(Crowded, settings=sequences(40))
     assert left_out > before + 50

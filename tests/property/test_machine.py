@@ -85,7 +85,7 @@ def _commitments(keys: list[str] | None, world: World) -> list[Action]:
 
 
 def within_a_day(gates: Gates) -> bool:
-    """A report without an id is looked for among the actions of a day."""
+    """Return whether the action is within a day: a report without an id finds only such actions."""
     return gates.clock.now - START < 80_000 * SECOND
 
 
@@ -122,7 +122,7 @@ class Gates(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def both(self, act: Any, look: Any) -> Any:
-        """Does the same to both, and compares what they say."""
+        """Do the same on both and compare the answers."""
         now = self.clock.now
         mine = act(self.model)
         after = self.clock.now
@@ -295,7 +295,7 @@ class Gates(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        """Another process goes on, with a connection that has not seen what the first did meanwhile."""
+        """Continue in another process, with a connection that has not seen the latest actions of the first."""
         store = self.real.store
         assert isinstance(store, SqliteStore)
         store._connections, self.others = self.others, store._connections
@@ -323,7 +323,7 @@ class Gates(RuleBasedStateMachine):
     def the_live_actions_are_the_same(self) -> None:
         states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
         mine, theirs = (
-            # one without a key, of a low tier, is nobody's concern
+            # an action without a key and of a low tier concerns no session
             [(a.id, a.state, a.session, a.expires, a.approved) for a in world.store.live(None, states) if a.keys]
             for world in (self.model, self.real)
         )
@@ -351,7 +351,7 @@ DEEP = "CALLOSUM_EXAMPLES" in os.environ
 
 
 def sequences(count: int) -> settings:
-    """How a machine is run: over ``count`` sequences, if nobody says how many."""
+    """Return the settings that run a machine over ``count`` sequences, unless the environment sets a number."""
     return settings(
         # Shrinking a sequence takes minutes; the seed repeats it: shrink by hand, or with CALLOSUM_SHRINK=1.
         phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),

@@ -40,7 +40,7 @@ STEPS = st.lists(STEP, min_size=5, max_size=60)
 
 
 class Crew:
-    """The same steps on several stores by one clock. ``acts`` are what was opened, for reports."""
+    """The same steps on several stores with one clock. ``acts`` holds the opened actions, for reports."""
 
     def __init__(self, stores: list[Store], clock: ManualClock) -> None:
         self.clock = clock
@@ -48,7 +48,7 @@ class Crew:
         self.acts: list[tuple[str, int]] = []
 
     def each(self, do: Any) -> Any:
-        """Does it on each store; they must answer alike."""
+        """Do a step on each store; all must answer alike."""
         now, answers = self.clock.now, []
         for script in self.scripts:
             self.clock.now = now

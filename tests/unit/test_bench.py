@@ -68,7 +68,7 @@ FIGURES = re.compile(
 
 
 def test_the_page_says_miss_where_a_target_is_missed() -> None:
-    """What stands in the README beside each target follows from the figure."""
+    """The text in the README beside each target follows from the figure."""
     page = README.read_text()
     rows = [row.groupdict() for row in FIGURES.finditer(page)]
     targets = [line for line in page.splitlines() if line.startswith("|") and re.search(r"\| at (most|least) ", line)]

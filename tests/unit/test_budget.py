@@ -1,4 +1,4 @@
-"""How many values of a request are looked into, and what is known of the rest."""
+"""How many values of a request are read, and how the rest is treated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a request expires, and what becomes of a decision that nobody waits for any more."""
+"""When a request expires, and how a decision is taken back that no client waits for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def asked(gate: LocalGate, call: Call, *moments: float, ends: float = 10.0) -> A
 
 
 def locked(gate: LocalGate, *moments: float) -> None:
-    """Asks for a lock whose client waits until 10, while the clock shows these moments."""
+    """Ask for a lock whose client waits until 10, while the clock shows these moments."""
     request = wire.Lock(instance="mira", context_key="doc:plan", tier=4)
     gate.handle(request, Caller(expiry=Expiry(10.0, now=Clock(*moments))))
 
@@ -198,7 +198,7 @@ def test_guard_treats_an_expired_call_as_an_unreachable_gate(gate: LocalGate) ->
 
 
 def test_disconnected_client_counts_only_before_the_decision(gate: LocalGate) -> None:
-    """A client that lost its connection may ask again under the same call id, so what it was given stays open."""
+    """A disconnected client may repeat the call under the same id, so its decision stays open."""
     gone = iter([False, True])
     decision = gate._drive(gate.operations.intercept(Call("mira", "message", REPLY), Expiry(None, lambda: next(gone))))
     assert decision.proceed

@@ -1,4 +1,4 @@
-"""``guard()`` and ``gated()``: what runs, what is reported, and what happens when the store is away."""
+"""``guard()`` and ``gated()``: what runs, what is reported, and what happens if the store is unreachable."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def states(gate: LocalGate) -> list[State]:
 
 
 class ReadTimeout(Exception):
-    """As an HTTP library of one's choice names it."""
+    """An error of an HTTP library."""
 
 
 class RequestException(OSError):
-    """As requests names them: no built-in error of a connection."""
+    """The base error of requests, which is no built-in connection error."""
 
 
 RequestsConnectionError = type("ConnectionError", (RequestException,), {})
@@ -184,7 +184,7 @@ def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
 
 
 def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> None:
-    """The answer comes all the same: what it opened is given back, and not renewed for as long as the process lives."""
+    """The decision still arrives: its lease is given back, and not renewed until the process ends."""
     asked, given_up = threading.Event(), threading.Event()
     real = gate.intercept
 
@@ -229,7 +229,7 @@ def test_task_cancelled_as_the_decision_arrives_holds_nothing(gate: LocalGate) -
 
         task = asyncio.create_task(block())
         await asyncio.sleep(0)  # it begins
-        assert entered.wait(10)  # and has its answer, which the loop has not seen
+        assert entered.wait(10)  # and has its decision, which the loop has not read
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -510,7 +510,7 @@ def test_a_session_that_is_given_is_kept(gate: LocalGate) -> None:
 
 @dataclasses.dataclass
 class Node:
-    """As a framework's context is: it leads back to itself."""
+    """A context of a framework, which refers to itself."""
 
     name: str
     next: Any = None
@@ -560,11 +560,11 @@ def test_a_call_with_such_params_is_found_again_by_them(gate: LocalGate, name: s
 
 
 class RunContext:
-    """As pydantic-ai's."""
+    """The context of pydantic-ai."""
 
 
 class InjectedState:
-    """As LangGraph's mark of an argument."""
+    """LangGraph's mark of an injected argument."""
 
 
 @pytest.mark.parametrize("as_text", [False, True])

@@ -171,7 +171,7 @@ def test_segment_is_never_overwritten_with_fewer_entries(place: tuple[LocalGate,
     before = everything(gate)
     with pytest.raises(StoreUnavailable):
         rotation(place, Dying(gate.store)).run(clock.now)  # type: ignore[arg-type]
-    gate.store.take(clock.now, clock.now, delete=True, only=before[3:6])  # somebody removed what was copied
+    gate.store.take(clock.now, clock.now, delete=True, only=before[3:6])  # another process removed the copied entries
     rotation(place).run(clock.now, rounds=5)
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
@@ -376,7 +376,7 @@ def test_rotation_rewrites_a_damaged_segment_of_the_same_name(place: tuple[Local
 
 
 def test_rotation_on_request_moves_young_entries_too(place: tuple[LocalGate, Clock, Path]) -> None:
-    """By itself rotation waits until entries are old enough to fill a segment."""
+    """Otherwise rotation waits until entries are old enough to fill a segment."""
     gate, clock, folder = place
     fill(gate, 7)
     stream = everything(gate)

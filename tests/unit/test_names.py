@@ -1,4 +1,4 @@
-"""One class, one name: a reader who searches for a class finds one."""
+"""Every class name is unique: a reader who searches for a class finds one."""
 
 from __future__ import annotations
 

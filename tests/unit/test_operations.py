@@ -1,4 +1,4 @@
-"""The table of operations: what it names is served everywhere, and the keyword methods ask for it."""
+"""The table of operations: each is served everywhere, and the keyword methods use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOST = Host(7, 1.0, "here")
 
 
 class Recording(Gate):
-    """A gate that only notes what it is asked."""
+    """A gate that only records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[GateRequest[Any]] = []
@@ -100,7 +100,7 @@ def test_keywords_become_the_request_with_every_field(name: str) -> None:
     ask(gate)
     assert gate.asked == [wanted]
     assert wanted.operation == name
-    left_out = {"deadline", "timeout_ms"}  # said by whoever sends the request
+    left_out = {"deadline", "timeout_ms"}  # set by the sender of the request
     fields = set(inspect.signature(getattr(Gate, name)).parameters) - {"self"}
     assert name == "intercept" or fields == set(getattr(wanted, "__struct_fields__")) - left_out  # noqa: B009
 

@@ -1,4 +1,4 @@
-"""Pages from entries: what they say, that hostile text has no effect, and that they stay small."""
+"""Pages from entries: their contents, that hostile text has no effect, and that they stay small."""
 
 from __future__ import annotations
 
@@ -498,7 +498,7 @@ def test_topic_drops_actions_before_its_window() -> None:
     topic.forget(DAY + timedelta(days=7))
     assert topic.changed
     assert topic.page().splitlines()[2] == "1 session, 1 call since 2027-03-17."
-    topic.add(report(NINE + 8 * 86_400 * SECOND, first))  # as to one who has never heard of it
+    topic.add(report(NINE + 8 * 86_400 * SECOND, first))  # as to a session that was never notified of it
     assert "`a`" not in topic.page()
 
 

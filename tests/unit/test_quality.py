@@ -102,7 +102,7 @@ def test_halves_are_stable_and_about_equal() -> None:
         ("delete_repo", "write", 4),
         ("post_message", "write", 2),
         ("frobnicate", "write", 1),
-        ("get_or_create", "read", 0),  # what the baseline cannot see
+        ("get_or_create", "read", 0),  # cases that the baseline cannot see
     ],
 )
 def test_verb_in_the_name_decides(tool: str, effect: str, tier: int) -> None:
@@ -226,7 +226,7 @@ def test_every_report_of_the_list_has_a_scenario() -> None:
 
 @pytest.mark.parametrize("one", [one for one in scenarios.ALL if not one.unseen], ids=lambda one: str(one.name))
 def test_a_scenario_can_fail(one: Scenario) -> None:
-    """It holds a call that must be told, or one that must pass; nobody who always or never warns gets it right."""
+    """It holds calls that must conflict and calls that must pass, so always or never warning fails."""
     wanted = {step.expect for step in one.steps}
     always = incidents.by(lambda a, b: True, one)
     never = incidents.by(lambda a, b: False, one)
@@ -299,7 +299,7 @@ def test_equal_calls_conflict_and_unrelated_ones_do_not() -> None:
 def test_megabyte_case_has_its_size() -> None:
     for name, call in speed.huge().items():
         if name.startswith("nested"):
-            continue  # what nests ten thousand deep is heavy enough
+            continue  # a value nested ten thousand deep is heavy enough
         said = call.tool + (call.description or "") + json.dumps(dict(call.params), ensure_ascii=False)
         assert 800_000 < len(said) < 2_600_000, name
     assert judge("get_user", {"user_id": "7"}).effect == "read"

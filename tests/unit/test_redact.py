@@ -391,7 +391,7 @@ def test_broken_unicode_under_any_name_is_taken(name: str) -> None:
 
 
 def test_new_text_takes_bounded_time() -> None:
-    """Text is nearly always new, so earlier searches must not be what makes the search fast."""
+    """Text is nearly always new, so the search must not be fast only because of earlier searches."""
     files = sorted(ROOT.glob("callosum/**/*.py"))
     text = "".join(file.read_text("utf-8") for file in random.Random(5).sample(files, len(files)))
     fresh = Redactor()

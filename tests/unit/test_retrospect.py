@@ -1,4 +1,4 @@
-"""Gaps and trials over hand-made entries: what is sampled, followed and bounded."""
+"""Gaps and trials over hand-made entries: sampling, replay and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulation against closed forms, and that what it is fed and what it writes fit together. Nothing is measured here."""
+"""The simulation compared with closed forms, and its inputs and outputs. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_hot_key_serves_one_call_for_each_lease() -> None:
     held = 0.001 + 0.0002 + SYNC
     assert hot("postgres", store_rtt=0.001).calls == pytest.approx(1 / (2 * held), rel=0.08)
     spread = hot("postgres", store_rtt=0.001, keys=100_000)
-    assert spread.calls > 10 / (2 * held)  # the control: without a key in common nobody waits for another
+    assert spread.calls > 10 / (2 * held)  # the control: without a common key no call waits for another
 
 
 def test_hot_redis_key_costs_retries_and_the_oldest_call_succeeds() -> None:

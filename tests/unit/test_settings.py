@@ -1,4 +1,4 @@
-"""Flags before the environment before ``callosum.toml`` before defaults; faults name their place."""
+"""Options come before the environment, ``callosum.toml`` and defaults; errors name their source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from callosum.settings import Settings, handed_on, load
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nothing is set and nothing of this machine is found."""
+    """Run in an environment without settings, isolated from those of this machine."""
     return {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
 
 

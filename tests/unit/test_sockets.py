@@ -30,7 +30,7 @@ def test_socket_is_in_the_state_folder_if_possible(home: Path) -> None:
 
 
 def test_socket_is_otherwise_in_a_private_folder_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In ``/tmp`` whoever comes first could pose as the gate, and would see and allow every tool call."""
+    """In ``/tmp`` the first process could pose as the gate, and would see and allow every tool call."""
     path = Path(socket_path(DEEP))
     assert path.parent == home / ".callosum"
     assert path.name != Path(socket_path(DEEP + "2")).name

@@ -1,4 +1,4 @@
-"""The spool's file: shared by processes, taken in once, and harmless whatever stands in its place."""
+"""The file of the spool: shared by processes, taken in once, and harmless if another file is in its place."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_record_written_during_the_intake_is_taken_too(tmp_path: Path) -> None:
 
 
 def test_taking_ends_even_if_others_keep_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision waits for the records from before it alone; what was left is taken once, by the next one."""
+    """A decision waits only for earlier records; the next one takes in the rest once."""
     monkeypatch.setattr(spool, "_CHASE", 0.05)
     one, taker = Spool(str(tmp_path)), Taker()
     numbers = iter(range(10**6))
@@ -104,7 +104,7 @@ def test_taking_ends_even_if_others_keep_writing(tmp_path: Path, monkeypatch: py
 def test_record_of_a_writer_without_locks_is_not_lost_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Node has no locks: it writes between the last look at the file and its removal."""
+    """Node has no locks: it writes between the last check of the file and its removal."""
     one = Spool(str(tmp_path))
     one.add(line(1))
     real = os.unlink
@@ -163,7 +163,7 @@ def test_foreign_file_is_left_alone_and_named(
 def test_spool_on_a_file_system_that_was_read_only_is_taken_in_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is just as it was when it could not be opened, and yet it is tried again."""
+    """The file is unchanged since it could not be opened, and is still tried again."""
     one, taker = Spool(str(tmp_path)), Taker()
     one.add(line(1))
     opened = os.open

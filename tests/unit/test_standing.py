@@ -1,4 +1,4 @@
-"""Standing approvals: what they lift, what they never lift, and when they stop counting."""
+"""Standing approvals: the calls they allow, those they never allow, and when they expire."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_simultaneous_changes_by_two_processes_lose_nothing(tmp_path: Path) -> N
 
 
 def test_an_expired_approval_stops_counting_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No look at the file comes between: what ends is known when it is read."""
+    """The file is not read again in between: the expiry is known when it is read."""
     (tmp_path / "tiers.json").write_text(json.dumps({"rules": [REFUND]}))
     given = approval()
     standing.add(tmp_path, given)

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 by the line: what is answered, what is not, and who waits for whom. Over streams and pipes."""
+"""JSON-RPC 2.0 by the line: which requests are answered, and which wait for others. Over streams and pipes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Streams:
 
 
 def tell(gate: LocalGate, *lines: bytes | str, piece: int = 1 << 16, **options: Any) -> list[Any]:
-    """What is answered to these lines, in order of the ids where there are some."""
+    """Return the responses to these lines, in the order of their ids if they have some."""
     text = b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
     channel = Streams(text, piece)
     assert serve(gate, briefs_of(gate), channel, **options)
@@ -103,7 +103,7 @@ def test_id_is_returned_unchanged(gate: LocalGate, id: str) -> None:
 
 
 BROKEN = [
-    # a line, the id that is answered, the code, the place
+    # a line, the id of the response, the code, the field
     ("x", None, -32700, "message"),
     ('{"jsonrpc":"2.0","id":1,"method":"health"', None, -32700, "message"),
     ('{"jsonrpc":"2.0","id":1,"method":"health"}}', None, -32700, "message"),
@@ -476,7 +476,7 @@ def test_unreachable_store_has_its_own_error(tmp_path: Path) -> None:
 
 
 class FaultyGate(LocalGate):
-    """Fails in ways that nobody has thought of."""
+    """Fails in unexpected ways."""
 
     def intercept(self, call: Call) -> Decision:
         if call.tool == "odd":
@@ -565,7 +565,7 @@ def talking(gate: LocalGate, **options: Any) -> Iterator[Talk]:
 
 
 class Held:
-    """A tier-4 lease of doug's; who waits for it sleeps until it is freed."""
+    """A tier 4 lease of doug's; waiting calls sleep until it is freed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -622,7 +622,7 @@ def test_without_a_worker_a_waiting_call_delays_others(world: World, monkeypatch
 
 
 def test_request_that_frees_a_lease_passes_the_calls_that_wait_for_it(world: World) -> None:
-    """All workers wait for doug; his report still comes through, though nobody is free for it."""
+    """All workers wait for doug; his report still comes through, although no worker is free."""
     held = Held(world)
     with talking(world.gate, workers=2) as talk:
         talk.send(waiting("mira", 1), waiting("anna", 2))

@@ -28,6 +28,6 @@ def test_name_of_the_tour_is_defined_where_it_says(path: str, name: str) -> None
 
 
 def test_tour_names_enough_files() -> None:
-    """So that the patterns above cannot miss everything at once."""
+    """This makes sure that the patterns above cannot miss everything at once."""
     assert len(PATHS) > 35
     assert len(NAMES) > 15

@@ -1,4 +1,4 @@
-"""Agno, with a model that says what it was given."""
+"""Agno with a scripted model."""
 
 import json
 import os

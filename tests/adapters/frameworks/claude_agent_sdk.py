@@ -101,7 +101,7 @@ class ClaudeAgentSdk(Framework):
 
 
 def environ(address: str, home: str) -> dict[str, str]:
-    """Return what keeps Claude Code on this machine and in its own folder."""
+    """Return the variables that keep Claude Code on this machine and in its own folder."""
     return {
         "ANTHROPIC_BASE_URL": address,
         "ANTHROPIC_API_KEY": "none",
@@ -155,7 +155,7 @@ def made(one: Tool, job: Job) -> Any:
 
 
 def read(scripted: Model) -> Ran:
-    """Return what the models were shown of each call."""
+    """Return the text that the models read for each call."""
     ran = Ran()
     for _, body in scripted.asked:
         for message in body["messages"]:

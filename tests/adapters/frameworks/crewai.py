@@ -1,4 +1,4 @@
-"""CrewAI, with a model that says what it was given."""
+"""CrewAI with a scripted model."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Google ADK, with a model that says what it was given."""
+"""Google ADK with a scripted model."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -40,7 +40,7 @@ class GoogleADK(Framework):
         return AgentTool(inner)
 
     def _runner(self, job: Job) -> tuple[Any, dict[str, Any]]:
-        """Return the runner and what it is run with."""
+        """Return the runner and its arguments."""
         from google.adk.apps import App
         from google.adk.runners import InMemoryRunner
         from google.genai import types

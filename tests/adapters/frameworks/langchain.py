@@ -26,7 +26,7 @@ class LangChain(Framework):
     notes = {"tool raises": "The error is raised out of the run, as without the gate."}
 
     def _agent(self, job: Job) -> tuple[Any, Any, Any]:
-        """Return the agent, what it is invoked with and the thread."""
+        """Return the agent, its input and the thread."""
         from langchain.agents import create_agent
         from langchain_core.messages import AIMessage, HumanMessage
         from langgraph.checkpoint.memory import InMemorySaver

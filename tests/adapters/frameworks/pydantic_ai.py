@@ -73,7 +73,7 @@ class PydanticAI(Framework):
         return Made(ask, name=nested.name)
 
     def _begin(self, job: Job) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Return the agent, what its model read, and what its run is given."""
+        """Return the agent, the messages that its model read, and the arguments of its run."""
         if job.paused is None:
             agent, seen = self._agent(job)
             return agent, seen, {"user_prompt": "go", "conversation_id": job.conversation}

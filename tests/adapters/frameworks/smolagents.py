@@ -1,4 +1,4 @@
-"""smolagents, with a model that says what it was given."""
+"""smolagents with a scripted model."""
 
 import inspect
 from typing import Any

@@ -1,4 +1,4 @@
-"""Strands Agents, with a model that says what it was given."""
+"""Strands Agents with a scripted model."""
 
 import json
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ class Strands(Framework):
     }
 
     def _agent(self, job: Job) -> tuple[Any, Any]:
-        """Return the agent and what it is given."""
+        """Return the agent and its input."""
         from strands.session import FileSessionManager
 
         if job.paused is not None:

@@ -81,7 +81,7 @@ def edit(path: Path, old: str, new: str) -> Use:
 
 
 def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
-    """Let two sessions read a file and the second change it. Return what the first is shown at its next calls."""
+    """Let two sessions read a file and the second change it. Return the text that the first gets at its next calls."""
     changed = threading.Event()
     first = desk.model.script("first", [looks], Turn(mine[:1], after=changed), *[[one] for one in mine[1:]])
     one = desk.start(first)

@@ -53,7 +53,7 @@ class CodexHome(Home):
         self.config.write_text(CONFIG.format(model=model, address=scripted.address, project=self.project))
 
     def hooks(self) -> list[dict[str, Any]]:
-        """Return what Codex itself says about the installed hooks: ``key``, ``currentHash``, ``trustStatus``, ..."""
+        """Return Codex's own data about the installed hooks: ``key``, ``currentHash``, ``trustStatus``, ..."""
         asked: list[dict[str, Any]] = [
             {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
             {"method": "initialized"},

@@ -34,7 +34,7 @@ def change(old: str, new: str) -> str:
 
 
 def overtaken(home: CodexHome, scripted: Model, act: Callable[[str], Use]) -> tuple[str, str]:
-    """Let two sessions read a file and the second change it before the first would. Return what both models saw."""
+    """Let two sessions read a file, and the second change it before the first. Return the text both models read."""
     (home.project / "a.txt").write_text("one\n")
     written = threading.Event()
     look = shell("cat a.txt")

@@ -32,7 +32,7 @@ def write(path: str, content: str) -> Use:
 
 
 def overtaken(home: GeminiHome, scripted: Model) -> tuple[str, str]:
-    """Let two sessions read a file and the second write it before the first would. Return what both models saw."""
+    """Let two sessions read a file, and the second write it before the first. Return the text both models read."""
     (home.project / "a.txt").write_text("one\n")
     written = threading.Event()
     first = home.begin(scripted.script("first", [read("a.txt")], Turn([write("a.txt", "first\n")], after=written)))

@@ -54,7 +54,7 @@ def test_gate_killed_during_a_turn_does_not_block_reads(
         assert "does not run without it" in results[2]
         begin_gate(house)
         house.turn("again", play([call("read", path="note.txt")], say="again-turn")).communicate(timeout=300)
-        # Calls made meanwhile and the outcome of the first call reach the gate now.
+        # Calls made without the gate and the outcome of the first call reach the gate now.
         told = until(
             lambda: [entry for entry in house.journal("away") if entry["event"] in ("late", "complete")][1:],
             "it is told late",

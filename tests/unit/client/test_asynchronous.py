@@ -1,4 +1,4 @@
-"""The async face: it never blocks the loop, waiting does not keep reports away, cancelling leaves no lease."""
+"""The async client: it never blocks the loop, waits do not delay reports, and cancelling leaves no lease."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_client_without_a_gate_decides_by_the_fallback() -> None:
 
 
 def test_waiting_calls_do_not_delay_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report ends their waiting; with one pool for all it would stand behind them."""
+    """The report ends their wait; with one thread pool for all it would be queued behind them."""
     monkeypatch.setattr(module, "THREADS", 2)
     free = threading.Event()
 
@@ -163,7 +163,7 @@ def test_event_loop_keeps_running_during_a_request() -> None:
             async with AsyncCallosumClient(gate.url, deadline=5) as client:
                 task = asyncio.create_task(client.intercept(MAIL))
                 await asyncio.to_thread(gate.wait, 1)
-                free.set()  # only a loop that goes on gets here
+                free.set()  # only a running loop gets here
                 assert (await task).proceed
 
     run(main)

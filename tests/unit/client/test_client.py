@@ -1,4 +1,4 @@
-"""``CallosumClient``: what it sends, what it makes of answers, what it does when there is none."""
+"""``CallosumClient``: the requests it sends, how it reads responses, and what it does without one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LOOK = Call("mira", "look", {"on": "plan"})
 
 
 class Time:
-    """A clock that moves by what is slept."""
+    """A clock that advances by the time that is slept."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -81,7 +81,7 @@ def clients() -> Iterator[Callable[..., CallosumClient]]:
 
 
 def quick(client: CallosumClient) -> CallosumClient:
-    """Without what a client does now and then beside its requests."""
+    """Return a client without its periodic background requests."""
     client._chores_at = float("inf")
     return client
 
@@ -413,7 +413,7 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., Callosum
         assert len(peer.seen) == len(scripts)
         tries = [request.json for request in peer.seen]
         left = [one.pop("timeoutMs") for one in tries]
-        assert left == sorted(left, reverse=True)  # each try says what is left of the deadline
+        assert left == sorted(left, reverse=True)  # each attempt sends the rest of the deadline
         assert len({one.pop("deadline").partition(":")[0] for one in tries}) == 1
         assert tries == tries[:1] * len(tries)
     assert len(passing.slept) == len(scripts) - 1
@@ -479,7 +479,7 @@ def test_request_that_the_gate_did_not_process_is_sent_again(
 
 
 def test_gate_that_returns_before_the_deadline_decides(clients: Callable[..., CallosumClient]) -> None:
-    """What never reached it is sent again, whatever it is."""
+    """A request of any kind that never reached the gate is sent again."""
     port = free_port()
     late: list[Peer] = []
 

@@ -1,4 +1,4 @@
-"""The table for the time without a gate: what is in it, what counts as 3, where it comes from."""
+"""The fallback table: its contents, the calls that count as tier 3, and its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers are read by hand: what is taken, what is refused, in whatever pieces it comes."""
+"""The HTTP/1.1 parser: accepted and refused responses, in pieces of any size."""
 
 from __future__ import annotations
 

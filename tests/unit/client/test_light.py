@@ -11,7 +11,7 @@ import pytest
 import callosum
 
 PACKAGE = Path(callosum.__file__).parent
-# An empty package in place of callosum's own, so that it is the client's imports that are seen.
+# An empty package in place of callosum's own, so that only the client's imports count.
 ALONE = f"""
 import sys, types
 package = types.ModuleType("callosum")

@@ -29,7 +29,7 @@ def call(number: int = 1, *, call_id: str | None = None, **params: Any) -> dict[
 
 
 class Gate:
-    """Takes pages. ``fails`` is how many more requests are not answered."""
+    """Accepts pages. ``fails`` is how many further requests get no response."""
 
     def __init__(self, *, fails: int = 0, refuse: Callable[[dict[str, Any]], bool] = lambda one: False) -> None:
         self.pages: list[list[dict[str, Any]]] = []
@@ -103,7 +103,7 @@ def test_the_outcome_joins_its_call(late: ClientSpool, call_id: str | None) -> N
 
 
 def test_done_after_the_call_was_sent_is_sent_too(late: ClientSpool) -> None:
-    """When the tool ended is what the gate dates its change by."""
+    """The gate dates the change by the end of the tool."""
     gate = Gate()
     late.let_through(call())
     late.flush(gate.post)
@@ -435,7 +435,7 @@ def test_a_file_that_another_process_sends_is_left_to_it(folder: Path) -> None:
 
 
 def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer opened the file before it was taken and writes after: it must notice."""
+    """The writer opened the file before it was renamed and writes afterwards: it must notice."""
     late = ClientSpool(str(folder))
     late.let_through(call(1))
     gate = Gate()
@@ -500,6 +500,6 @@ def test_descriptors_are_closed(folder: Path) -> None:
 
 
 def _descriptors() -> int:
-    """How many are open; 0 where that cannot be seen."""
+    """Return how many file descriptors are open; 0 where the system does not show it."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0

@@ -1,4 +1,4 @@
-"""Events are read in any pieces, and reading goes on where it was after a connection is lost."""
+"""Events arrive in pieces of any size, and reading continues at the same position after a lost connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request, one hard deadline, whatever stands at the other end."""
+"""One request has one hard deadline, whatever the peer does."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_every_form_of_response_is_read(
         transport = transports(peer.url)
         answer = get(transport)
         assert answer.body == body
-        if not drip or kept:  # what follows an answer may come too late to be seen with it
+        if not drip or kept:  # data after a response may arrive too late to be noticed with it
             assert len(transport._idle) == kept
             assert get(transport).body == body
 
@@ -191,7 +191,7 @@ def test_large_body_is_sent(transports: Callable[..., Transport]) -> None:
 
 
 def test_early_response_is_read(transports: Callable[..., Transport]) -> None:
-    """As from a server that finds a request too long: it says so and closes."""
+    """As from a server that refuses a request as too long and closes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -381,7 +381,7 @@ def test_no_file_left_for_a_socket_counts_as_unreachable(
 def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
     transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is looked up anew the next time."""
+    """The name is looked up again the next time."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -423,7 +423,7 @@ def test_closed_connection_is_replaced(transports: Callable[..., Transport]) -> 
 
 
 def test_unsolicited_response_is_never_used(transports: Callable[..., Transport]) -> None:
-    """A late answer on a kept connection would be taken for that of the next request."""
+    """A late response on a kept connection would be taken for that of the next request."""
     late = threading.Event()
     said = threading.Event()
 
@@ -446,7 +446,7 @@ def test_unsolicited_response_is_never_used(transports: Callable[..., Transport]
 def test_connection_that_closes_during_the_request_is_an_error(
     transports: Callable[..., Transport], again: bool, count: int
 ) -> None:
-    """The gate may have got it: only what may be done twice is sent again, and once."""
+    """The gate may have received it: only a repeatable request is sent again, and once."""
     with Peer(Request.reply, close, Request.reply) as peer:
         transport = transports(peer.url)
         get(transport)
@@ -539,7 +539,7 @@ def test_forked_child_opens_its_own_connection(transports: Callable[..., Transpo
 
 @FORKS
 def test_fork_during_a_request_does_not_disturb_it(transports: Callable[..., Transport], tmp_path: Path) -> None:
-    """The child closes; the parent's request is answered all the same."""
+    """The child closes its copy; the parent's request still gets its response."""
     free = threading.Event()
 
     def slow(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""The bus: which handlers are called, in which order, and what one handler can do to the others."""
+"""The bus: which handlers are called, in which order, and how one handler affects the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def corpus() -> Iterator[Corpus]:
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1000.0

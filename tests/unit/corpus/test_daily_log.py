@@ -1,4 +1,4 @@
-"""The daily log: its form, its days, what it redacts, and its behaviour while it cannot be written."""
+"""The daily log: its form, its days, its redaction, and its behaviour while it cannot be written."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Set the local time zone to UTC, or to what the test sets."""
+    """Set the local time zone to UTC, or to the zone that the test sets."""
 
     def set_zone(name: str) -> None:
         monkeypatch.setenv("TZ", name)
@@ -637,7 +637,7 @@ def test_fault_is_reported_once_and_no_line_is_lost(
     warnings: list[tuple[str, Any, Any]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A file is in the place of the folder."""
+    """A file is in place of the folder."""
     caplog.set_level(logging.WARNING, "callosum")
     clock.now = time.time()
     day = time.strftime("%Y-%m-%d")

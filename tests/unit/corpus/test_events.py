@@ -1,4 +1,4 @@
-"""The catalogue: the original names and fields, what hosts may report, and where bad input is refused."""
+"""The catalogue: the original names and fields, the events that hosts may report, and where bad input is refused."""
 
 from __future__ import annotations
 

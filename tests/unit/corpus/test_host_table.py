@@ -1,4 +1,4 @@
-"""The table of what each host reports: it has every event, and agrees with the hosts' descriptions."""
+"""The table of events that each host reports: it has every event, and agrees with the hosts' descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded gate: its upkeep, and what it journals once an unreachable store is back."""
+"""The embedded gate: its upkeep, and the entries it writes once an unreachable store is back."""
 
 from __future__ import annotations
 

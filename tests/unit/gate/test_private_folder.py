@@ -1,4 +1,4 @@
-"""The state folder belongs to its user alone."""
+"""The state folder is accessible only to its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what the checkup of hosts reads: transcripts, switches, times of hook events, and its reports."""
+"""Test the inputs of the host checkup (transcripts, switches, times of hook events) and its reports."""
 
 from __future__ import annotations
 

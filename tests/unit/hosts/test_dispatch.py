@@ -1,4 +1,4 @@
-"""Test that open calls are settled once, with the outcome that the host reported, whatever happens in between."""
+"""Test that open calls are settled once, with the outcome that the host reported, for any order of events."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
 
 
 def told_to(host: Hooked, session: str = "B") -> str:
-    """Return what another session reads that would make the same call."""
+    """Return the sentence that another session gets for the same call."""
     denied = host.send(claude_code, call("PreToolUse", session=session, tool_use_id=f"{session}1"))
     return str(denied["hookSpecificOutput"]["permissionDecisionReason"])
 

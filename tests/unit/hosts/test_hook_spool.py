@@ -1,4 +1,4 @@
-"""Test what a hook process may write without the packages that recognise secrets."""
+"""Test which records a hook process may write without the packages that recognise secrets."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ def test_text_of_a_transcript_is_cut_and_redacted(desk: Desk) -> None:
 def test_one_pass_stays_within_its_budget_and_later_ones_read_the_rest(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread reads. In this test each pass ends after its first line, whatever the machine's speed."""
+    """The thread reads. In this test each pass ends after its first line, at any speed of the machine."""
     monkeypatch.setattr(transcripts, "BUDGET", 0.0)
     monkeypatch.setattr(transcripts, "REST", 0.001)
     path = desk.file("claude-code")

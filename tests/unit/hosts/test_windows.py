@@ -1,4 +1,4 @@
-"""Test what an installation on Windows writes, and that the package works without what Windows lacks."""
+"""Test the files that an installation on Windows writes, and that the package works without Unix modules."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_reworded_repeat_runs_with_the_approved_params(world: World) -> None:
     question, act = (world.store.action("default", id) for id in (asked.id, runs.id))
     assert question is not None
     assert act is not None
-    assert act.content == question.content  # others are told of what ran
+    assert act.content == question.content  # others are notified of the params that ran
     world.after(5)
     assert world.ask("mira", "asked", ON, params=TWO, rewrite=True).verdict is ASK  # once
 

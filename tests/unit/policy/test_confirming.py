@@ -216,7 +216,7 @@ def test_held_that_became_unknown_is_graver(world: World) -> None:
     world.after(400)
     assert kinds(world.ask("mira", "send3", ON, params=TWO, pause=True)) == {Kind.UNKNOWN}
     world.after(5)
-    assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW  # told once
+    assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW  # notified once
 
 
 def test_the_outcome_of_an_action_already_shown_is_not_new(world: World) -> None:
@@ -235,7 +235,7 @@ def test_tier_4_ignores_notified_marks(world: World) -> None:
         world.after(40)
         assert world.ask("mira", "send4", ON).verdict is BLOCK
     world.after(40)
-    assert world.ask("mira", "send3", ON).verdict is WARN  # and a block told nothing
+    assert world.ask("mira", "send3", ON).verdict is WARN  # and a block notified nobody
     world.after(40)
     assert world.ask("mira", "send4", ON).verdict is BLOCK, "the warning at tier 3 lifts no block"
 

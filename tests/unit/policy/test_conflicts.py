@@ -353,7 +353,7 @@ def test_session_notified_of_held_gets_stale_only_if_it_had_read(world: World, r
 
 
 def test_session_notified_of_held_gets_stale_whatever_was_notified_before(world: World) -> None:
-    """A mark keeps the gravest kind of all notifications, but a later change is shown all the same."""
+    """A mark keeps the gravest kind of all notifications, but a later change is still shown."""
     world.do("mira", "look", ON)
     world.after(1)
     world.do("anna", "act3", ON)

@@ -1,4 +1,4 @@
-"""Edges of the promises: the last moment of a lease, what is no evidence, which writes count as reads, queue order."""
+"""Edges of the promises: the last moment of a lease, harmless actions, writes that count as reads, queue order."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_undisplayable_folder_is_not_journalled(world: World, cwd: str) -> None:
 
 
 class Waiter:
-    """A waiting call that the test drives: ``poll`` lets it look once, and returns its decision once there is one."""
+    """A waiting call that the test drives: ``poll`` lets it try once, and returns its decision once there is one."""
 
     def __init__(self, world: World, who: str) -> None:
         self.world = world
@@ -280,13 +280,13 @@ class Waiter:
 
 
 def test_first_waiter_is_let_in_first_however_long_it_waited(world: World) -> None:
-    """Each look keeps a waiter alive, and later waiters block no earlier one."""
+    """Each poll keeps a waiter alive, and later waiters block no earlier one."""
     held = world.ask("doug", "now4", "/a")
     mira = Waiter(world, "mira")
     world.after(1)
     anna = Waiter(world, "anna")
     places = [(waiter.instance, waiter.id) for waiter in world.gate.status().waiting]
-    for _ in range(40):  # 10 s: three times as long as a place lasts without a look
+    for _ in range(40):  # 10 s: three times as long as a queue entry lasts without a poll
         world.after(0.25)
         mira.poll()
         anna.poll()

@@ -360,12 +360,12 @@ def test_a_dead_waiter_is_passed_over_in_seconds(world: World) -> None:
 
 
 def test_repeated_call_takes_over_its_waiter(world: World) -> None:
-    """After its server stopped or its connection broke, the same call under the same id keeps its place."""
+    """After its server stopped or its connection broke, the same call under the same id keeps its queue position."""
 
     def stand(who: str, **more: Any) -> int:
         effects = world.gate.operations.intercept(world.call(who, "now4", "/a", wait=30, **more))
         (applied,) = world.store.transact([effects.send(None)])  # type: ignore[list-item]
-        effects.close()  # and nobody drives it any more
+        effects.close()  # and nothing polls for it any more
         assert isinstance(applied, Applied)
         place: int = applied.change.answer.waiter_id
         return place
@@ -380,7 +380,7 @@ def test_repeated_call_takes_over_its_waiter(world: World) -> None:
     other = stand("mira", call_id="d")
     assert other > behind, "another call has a place of its own"
     world.end("doug", held)
-    world.after(2)  # mira's place was prolonged when she came again, anna's ran out
+    world.after(2)  # mira's queue entry was renewed when she came again, anna's expired
     decision = world.ask("mira", "now4", "/a", wait=30, call_id="c")
     assert decision.verdict is ALLOW
     assert [waiter.id for waiter in world.gate.status().waiting] == [other]
@@ -491,7 +491,7 @@ def test_locking_again_at_a_higher_tier_is_a_new_lease(world: World) -> None:
     assert world.ask("doug", "act3", "plan").verdict is BLOCK
     again = world.gate.lock("mira", "doc:plan", tier=3)
     assert again.lease is not None
-    assert again.lease.token == raised.lease.token  # what was raised stays so
+    assert again.lease.token == raised.lease.token  # a raised tier stays raised
     assert world.gate.release("mira", "doc:plan").ok
     assert world.gate.status().locks == ()
 
@@ -513,7 +513,7 @@ def test_tokens_grow(world: World) -> None:
         assert lease is not None
         tokens.append(lease.token)
         world.gate.release(who, f"file:/{ON}")
-        world.clock.advance(-1)  # whatever the clock does
+        world.clock.advance(-1)  # whatever the clock shows
     assert tokens == sorted(set(tokens))
 
 
@@ -659,7 +659,7 @@ def _with_real_probe(clock: Any) -> Any:
 
 
 def test_status_shows_a_lapsed_lease_as_unknown(world: World) -> None:
-    """This holds even before any step has seen it, while the store still says ``open``."""
+    """This holds even before any step has seen it, while the store still has ``open``."""
     world.ask("mira", "act3", "plan")
     assert [action.state for action in world.gate.status().recent_actions] == [State.OPEN]
     world.after(400)

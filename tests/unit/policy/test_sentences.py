@@ -61,7 +61,7 @@ def states_of(kind: Kind) -> Iterator[tuple[str, Conflict]]:
 
 
 def all_sentences() -> Iterator[tuple[str, str]]:
-    """Yield every sentence with what it is about."""
+    """Yield every sentence with its subject."""
     for kind in Kind:
         for state, met in states_of(kind):
             for verdict in VERDICTS:
@@ -89,7 +89,7 @@ def all_sentences() -> Iterator[tuple[str, str]]:
 
 
 def listed() -> str:
-    """Return the list as it is kept."""
+    """Return the list as it is stored."""
     return "".join(f"{about}\n    {said}\n" for about, said in all_sentences())
 
 

@@ -1,4 +1,4 @@
-"""Sessions are shown what a conflicting action did and why, as data."""
+"""Sessions see the summary and the purpose of a conflicting action, as data."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
 
 
 def test_a_change_without_room_for_its_heading_is_left_out() -> None:
-    """The heading names the other session, whose name alone may be longer than what is left."""
+    """The heading names the other session, whose name alone may exceed the remaining room."""
     met = Conflict(Kind.RECENT, WIDE * 400, WIDE * 400, 4, WIDE * 400, 1, State.QUEUED, 0.0)
     met = replace(met, summary=shown(WIDE * 400, MAX_SUMMARY - 2), purpose=WIDE * MAX_PURPOSE)
     for lines in ((), ("| -a",)):

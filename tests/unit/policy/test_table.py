@@ -79,7 +79,7 @@ def test_notification_does_not_lift_a_tier_4_lease(world: World, tier: int) -> N
     world.after(1)
     world.ask("doug", "act4", ON)
     world.after(1)
-    assert world.ask("mira", "act1", ON).verdict is WARN  # stale: told of doug's action
+    assert world.ask("mira", "act1", ON).verdict is WARN  # stale: notified of doug's action
     world.after(10)
     assert world.ask("mira", f"act{tier}", ON).verdict is BLOCK
 

@@ -1,4 +1,4 @@
-"""Prefrontal over real gates: what a brief says, to which session, in which words, and that it changes nothing."""
+"""Prefrontal over real gates: the contents and words of a brief for each session, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Told = Callable[..., dict[str, list[str]]]
 
 @pytest.fixture
 def told(prefrontal: Prefrontal) -> Told:
-    """Return a session's brief, by the titles of its sections."""
+    """Return a session's brief by the titles of its sections."""
 
     def ask(*who: str, **more: object) -> dict[str, list[str]]:
         brief = prefrontal.brief(*who, **more)  # type: ignore[arg-type]
@@ -297,7 +297,7 @@ def test_running_action_is_not_also_listed_as_done(world: World, told: Told) -> 
 
 
 def test_running_action_here_is_not_also_listed_elsewhere(tmp_path: Path, corpus: Corpus) -> None:
-    """Of a key with very many waiters the newest are shown; the others are not listed under another section."""
+    """A key with very many waiters shows the newest; the others are not listed under another section."""
     world = World(tmp_path)
     world.do("mira", "act3", "plan")
     for number in range(12):

@@ -1,4 +1,4 @@
-"""Hippocampus over a real gate: what its pages say, when it writes, and that two of them agree."""
+"""Hippocampus over a real gate: its pages, when it writes them, and that two instances agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RULES = """{"rules": [
 
 
 class Place:
-    """A gate whose clock is set by hand, a corpus, and what was emitted on it."""
+    """A gate with a manual clock, a corpus, and the events that were emitted on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

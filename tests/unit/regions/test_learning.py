@@ -80,7 +80,7 @@ class Stage:
     def meet(
         self, target: str, thread: str, *, confirms: bool = True, outcome: str = "done", who: str = "mira"
     ) -> None:
-        """Let doug reply, and mira half a minute later: she is stopped, unless a rule lets her pass."""
+        """Let doug reply, and mira half a minute later: she is stopped unless a rule allows her call."""
         self.end("doug", self.reply("doug", target, thread))
         self.world.after(30)
         decision = self.reply(who, target, thread)
@@ -806,7 +806,7 @@ def test_reasons_are_given_if_nothing_is_proposed(tmp_path: Path) -> None:
     for number in range(6):
         stage.meet("andy", f"m{number}")
     (tmp_path / "c" / "rules.json").write_text(json.dumps({"rules": stage.suggest()[0].rules}))
-    stage.rules = RuleSet.parse((tmp_path / "c" / "rules.json").read_bytes())  # what was proposed is in force
+    stage.rules = RuleSet.parse((tmp_path / "c" / "rules.json").read_bytes())  # the proposed rule is in force
     (said,) = reasons(stage)
     assert said.startswith("6 of 6 pauses of message (rule thread-reply) were confirmed, but the current rules")
     stage = Stage(tmp_path / "d", [PAY])

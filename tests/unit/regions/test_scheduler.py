@@ -45,7 +45,7 @@ WAIT = 20.0
 
 
 class Place:
-    """A gate whose clock is set by hand, a corpus, and what was emitted on it."""
+    """A gate with a manual clock, a corpus, and the events that were emitted on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -315,7 +315,7 @@ def test_libraries_do_not_log_each_run_and_change(place: Place, monkeypatch: pyt
         monkeypatch.setattr(logger, "level", level)
     with place.brainstem(jobs=[]):
         assert not logging.getLogger("apscheduler.scheduler").isEnabledFor(logging.INFO)
-        assert logging.getLogger("watchfiles.main").isEnabledFor(logging.DEBUG)  # where somebody wants it
+        assert logging.getLogger("watchfiles.main").isEnabledFor(logging.DEBUG)  # where a handler subscribes to it
 
 
 def test_missed_runs_count_once_however_far_the_clock_jumped() -> None:
@@ -409,7 +409,7 @@ def test_digest_counts_its_days_with_or_without_a_page(place: Place) -> None:
         place.on_day(day)
         place.send("mira")
     with Hippocampus(place.corpus, store=place.gate.store, state=place.folder) as hippocampus:
-        hippocampus.write()  # of the last of them alone: on the others nobody was there to write one
+        hippocampus.write()  # only for the last of them: on the others no process was running to write one
     place.on_day(7, 1)
     place.brainstem().run_job("digest")
     (told,) = place.of(MemoryConsolidated)
@@ -489,7 +489,7 @@ def test_topics_are_read_in_parts_and_written_once_complete(place: Place, monkey
         assert brainstem.run_job("topics")
         reads.append(read - before)
         assert len(reads) < 10
-    assert max(reads) <= 5  # one more is looked at to see that it is beyond
+    assert max(reads) <= 5  # one more is read to see that it is beyond
     assert sum(reads) >= 12  # six to find it, and six for its page
     (told,) = place.of(MemoryPromoted)
     assert "3 sessions, 3 calls since 2027-03-16" in place.page(told.path)  # type: ignore[attr-defined]
@@ -552,7 +552,7 @@ def test_only_one_of_two_processes_writes(place: Place) -> None:
 
 
 def test_without_the_lock_both_processes_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: without locks, and met at the worst moment, everything is written twice."""
+    """Negative control: without locks, and at the worst moment, everything is written twice."""
     has, met = PageFolder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
 
     @contextmanager
@@ -600,7 +600,7 @@ def test_new_rules_apply_before_the_change_is_emitted(place: Place) -> None:
 
     place.corpus.on(WatcherChanged, look)
     with place.brainstem(watch=[place.rules]):
-        replace(place.rules, rule("one"))  # at once: nobody sees half of it
+        replace(place.rules, rule("one"))  # at once: no reader sees half of it
         place.until(lambda seen: changes(seen, place.rules) == ["created"])
         replace(place.rules, rule("second"))
         place.until(lambda seen: changes(seen, place.rules) == ["created", "changed"])
@@ -615,7 +615,7 @@ def test_invalid_rules_are_reported_with_the_place_and_the_old_ones_stay(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     with place.brainstem(watch=[place.rules]):
-        replace(place.rules, rule("one"))  # at once: nobody sees half of it
+        replace(place.rules, rule("one"))  # at once: no reader sees half of it
         place.until(lambda seen: changes(seen, place.rules))
         replace(place.rules, '{"rules": [{"name": "two", "tool": "thing", "tier": 9}]}')
         place.until(lambda seen: any(isinstance(event, HealthWarning) for event in seen))
@@ -700,5 +700,5 @@ def test_files_are_checked_where_the_system_cannot_watch(
     wanted = tmp_path / "elsewhere" / "callosum.toml"
     wanted.parent.mkdir()
     with place.brainstem(watch=[wanted]):
-        replace(wanted, "one")  # at once: nobody sees half of it
+        replace(wanted, "one")  # at once: no reader sees half of it
         place.until(lambda seen: changes(seen, wanted) == ["created"])

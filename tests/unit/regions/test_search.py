@@ -1,4 +1,4 @@
-"""Search: what is indexed, what is found, in which order, and what harms neither."""
+"""Search: what is indexed and found, in which order, and that bad input harms neither."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ACTS: list[tuple[str, dict[str, Any], int]] = [
     ("issues", {"method": "update", "state": "closed"}, 2),
     ("browser", {"action": "screenshot"}, 0),
     ("browser", {"action": "click"}, 1),
-    # where acts are what is searched, one is a filter
+    # where actions are searched, a verb is a filter
     ("search_audit_log", {"action": "delete"}, 0),
     ("list_events", {"action": "delete"}, 0),
     ("search_audit_log", {"method": "DELETE"}, 4),
@@ -101,19 +101,19 @@ SQL: list[tuple[str, int]] = [
     ("with gone as (delete from a where id = 1 returning *) select * from gone", 3),
     ("do $$ begin delete from a where b = 1; end $$", 3),
     ("do $$ begin delete from a; end $$", 4),
-    # what is explained is not run, unless it is measured
+    # a statement that is explained does not run, unless it is measured
     ("explain delete from a", 0),
     ("explain analyze delete from a", 4),
     ("explain (analyze, buffers) update a set b = 1 where c = 2", 1),
     ("explain select 1; drop table a", 4),
-    # looks that are none
+    # statements that look like reads and are none
     ("select * into b from a", 2),
     ("select * from a for update", 1),
     ("select nextval('s')", 1),
     ("select pg_terminate_backend(5)", 3),
     ("exec xp_cmdshell 'dir'", 4),
     ("copy a to program 'x'", 4),
-    # functions and columns of the names of acts
+    # functions and columns with the names of verbs
     ("select replace(a, 'x', 'y'), truncate(b, 2) from t", 0),
     ("select deleted, created from updates", 0),
     # everything at once
@@ -182,7 +182,7 @@ TOLD: list[tuple[str, str, int]] = [
     # gone for good
     ("remove_page", "Removes a page. This cannot be undone.", 4),
     ("remove_page", "Removes a page.", 1),
-    # verbs that mean different acts
+    # verbs that mean different actions
     ("convert_currency", "", 0),
     ("convert_lead", "", 1),
     ("select_rows", "", 0),

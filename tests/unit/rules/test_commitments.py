@@ -1,4 +1,4 @@
-"""Which calls make a commitment, when the thing is over, and what a result tells."""
+"""Which calls make a commitment, when it ends, and what the result adds."""
 
 from __future__ import annotations
 

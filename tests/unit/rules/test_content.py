@@ -239,10 +239,10 @@ IDEMPOTENT = {"idempotentHint": True}
     [
         ("create_task", {"list_id": 4, "title": "x"}, None, True),
         ("create_task", {"list_id": 4, "title": "x"}, {"idempotentHint": False}, True),
-        ("create_task", {"list_id": 4, "title": "x"}, IDEMPOTENT, False),  # nobody notices the second
+        ("create_task", {"list_id": 4, "title": "x"}, IDEMPOTENT, False),  # nobody notices the second one
         ("set_title", {"task_id": 4, "title": "x"}, None, False),
         ("delete_task", {"task_id": 4}, None, False),
-        ("send_email", {"to": "a@x.org", "body": "x"}, IDEMPOTENT, True),  # somebody reads it twice
+        ("send_email", {"to": "a@x.org", "body": "x"}, IDEMPOTENT, True),  # a person reads it twice
         ("post_comment", {"issue_id": 4, "body": "x"}, IDEMPOTENT, True),
         ("pay_invoice", {"invoice_id": 4, "amount": 3}, IDEMPOTENT, True),
     ],

@@ -1,4 +1,4 @@
-"""Nearly equal texts: what is kept of them, and how well that tells one from another."""
+"""Nearly equal texts: the stored sketch, and how well it distinguishes texts."""
 
 from __future__ import annotations
 

@@ -171,5 +171,5 @@ def test_file_search_is_tested_against_the_real_files_of_a_state_folder(tmp_path
 
 
 def test_every_path_of_the_server_is_known_to_the_guard() -> None:
-    """Another service at the same port is told from the gate by its paths."""
+    """The guard distinguishes the gate from another service at the same port by its paths."""
     assert {one.path.split("/")[1] for one in SERVED} - ENDPOINTS == {"health"}

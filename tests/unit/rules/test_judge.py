@@ -1,4 +1,4 @@
-"""Tools that no rule names: tier, keys and stance from what they show."""
+"""Tools that no rule names: tier, keys and stance from their names, descriptions and params."""
 
 import json
 from pathlib import Path
@@ -53,16 +53,16 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("delete_repository", {}, 4),
     ("remove_user", {}, 4),
     ("delete_label", {}, 1),
-    # what is taken out of another goes on; who is taken out loses something
+    # an object taken out of another continues to exist; a person taken out loses access
     ("remove_database_from_dashboard", {}, 2),
     ("remove_database", {}, 4),
     ("remove_member_from_vault", {}, 4),
-    # a subscription is paid for, or to what happens
+    # a subscription is paid for, or is to events
     ("create_subscription", {}, 4),
     ("webhook_event_subscription_create", {}, 1),
     ("update_topic_subscription", {}, 1),
     ("delete_topic_subscription", {}, 4),
-    # what is merged: others' work, or parts of one's own document
+    # a merge of the work of others, or of parts of one's own document
     ("merge_branches", {}, 3),
     ("merge_contacts", {}, 3),
     ("merge_cells_vertically", {}, 1),
@@ -70,7 +70,7 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("user_two_factor_disable", {}, 4),
     ("disable_2fa", {}, 4),
     ("get_two_factor_state", {}, 0),
-    # what is taken from a queue is gone from it
+    # a message taken from a queue is gone from it
     ("xreadgroup", {}, 1),
     ("blpop", {}, 1),
     ("zmscore", {}, 0),

@@ -82,7 +82,7 @@ DESCRIBED: list[tuple[str, str, int]] = [
     ("progress_status", "", 0),
     ("inference", "Run a model.", 0),
     ("page_screenshot", "Export an image of the page.", 0),
-    # looks that do something
+    # reads that also do something
     ("search_product", "Search for products or create one if not found.", 1),
     ("test_workflow", "Run a workflow.", 1),
     ("test_connection", "Run a connection check.", 0),
@@ -93,10 +93,10 @@ DESCRIBED: list[tuple[str, str, int]] = [
     ("watch_shelf", "Looks up a shelf.", 0),
     ("shelf_design", "Checks out a shelf.", 1),
     ("test_connection", "Run a test.", 0),
-    # a plain verb stands, whatever is said
+    # a plain verb decides, whatever the description says
     ("get_report", "Creates a report from the data.", 0),
     ("delete_report", "Returns the deleted report.", 4),
-    # what else it does
+    # a further action in the description
     ("get_mails", "Returns the mails. They are marked as read after this call.", 1),
     ("get_mails", "Returns mails that were marked as read.", 0),
     ("list_orders", "Lists orders and also notifies the owner.", 1),
@@ -225,7 +225,7 @@ def test_endless_structure_is_bounded() -> None:
     [
         ("Returns the attachment in base64.", schema("attachment_id"), 0),
         ("Triggers the event that counts downloads.", schema("attachment_id"), 1),
-        ("Returns the attachment in base64.", None, 1),  # what it takes is not known
+        ("Returns the attachment in base64.", None, 1),  # the tool's parameters are not known
         ("", schema("attachment_id"), 1),
         ("Returns the attachment, or saves it.", schema("attachment_id"), 1),
         ("Downloads an attachment to a local directory.", schema("attachment_id"), 1),
@@ -241,6 +241,6 @@ def test_download_is_a_write_unless_the_description_says_it_is_returned(
 
 def test_file_that_the_call_does_not_name_makes_no_write() -> None:
     told = schema("filename", "element")
-    assert judged("take_snapshot", {}, "Captures a snapshot.", schema=told).tier == 1  # what it is given is not known
+    assert judged("take_snapshot", {}, "Captures a snapshot.", schema=told).tier == 1  # the arguments are not known
     assert judged("take_snapshot", {"element": "b"}, "Captures a snapshot.", schema=told).tier == 0
     assert judged("take_snapshot", {"filename": "b.png"}, "Captures a snapshot.", schema=told).tier == 1

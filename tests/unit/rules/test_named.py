@@ -1,4 +1,4 @@
-"""Keys of calls that name what they act on in few words: a thread, a name, a reference, a container."""
+"""Keys of calls that name their target in few words: a thread, a name, a reference, a container."""
 
 from __future__ import annotations
 

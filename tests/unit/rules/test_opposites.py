@@ -247,4 +247,4 @@ def test_stance_can_be_declared(tmp_path: Path) -> None:
         assert Kind.OPPOSED in kinds(desk.ask("doug", "scrub", {"launch": "x"}))
         assert kinds(desk.ask("ines", "scrub", {"launch": "y"})) == set()
         desk.do("mira", "append", {"launch": "z"})
-        assert Kind.OPPOSED in kinds(desk.ask("doug", "scrub", {"launch": "z"}))  # a rule's word stands
+        assert Kind.OPPOSED in kinds(desk.ask("doug", "scrub", {"launch": "z"}))  # a rule decides

@@ -1,4 +1,4 @@
-"""A rules file that is not right is refused with the exact place."""
+"""An invalid rules file is refused with the exact path of the error."""
 
 import json
 from typing import Any

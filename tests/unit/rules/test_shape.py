@@ -1,4 +1,4 @@
-"""What the names of params say is worked out once for each set of them, and what is kept is bounded."""
+"""The meaning of param names is computed once for each set of them, and the cache is bounded."""
 
 from typing import Any
 

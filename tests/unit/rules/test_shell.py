@@ -1,4 +1,4 @@
-"""What command lines do: tier, effect and keys, by what each of their commands does."""
+"""Tier, effect and keys of command lines, from each of their commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves the machine: secrets, and a shell for the other end. What only looks like it is left alone."""
+"""Commands that send secrets away or give a remote shell; harmless look-alikes are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line runs and does not tell: graver than what can be read; what it tells by a detour is read."""
+"""Commands that a line hides have a higher tier than readable ones; indirectly given commands are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds with a wide margin: what an agent can write does not make the gate slow."""
+"""Bounds with a wide margin: no input of an agent makes the gate slow."""
 
 import json
 import sys
@@ -91,7 +91,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("call", PLAIN, ids=lambda call: call.tool)
 def test_a_plain_call_is_judged_in_few_steps(call: Call) -> None:
-    RULES.classify(call)  # what its names say is worked out once
+    RULES.classify(call)  # the meaning of its names is computed once
     steps = 0
 
     def count(_frame: Any, event: str, _of: Any) -> None:

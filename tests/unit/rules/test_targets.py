@@ -1,4 +1,4 @@
-"""Keys of calls that no rule names: lists and searches, times, places, what is made and what is owned."""
+"""Keys of calls that no rule names: lists and searches, times, places, created and owned objects."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def keys(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> list[tupl
 
 
 def meet(one: Classification, other: Classification) -> bool:
-    """Whether two calls disturb one another on a key: a list does not see what is hung on a thing in it."""
+    """Return whether two calls conflict on a key: a list does not depend on attachments of its objects."""
     return any(
         overlap(mine.name, theirs.name) and not hidden(mine, theirs) and not hidden(theirs, mine)
         for mine in one.keys
@@ -98,7 +98,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("list_folder", {"path": "x/"}, [("file:/w/x/|names", R)]),
     ("list_everything", {}, [("everything:/", R)]),
     ("get", {}, []),
-    # what is made, owned, changed as a whole
+    # created, owned, or changed as a whole
     ("create_task", {"title": "t"}, [("task:/|new", A)]),
     ("create_task", {"user_id": 5}, [("user:5|task", A)]),
     ("delete_all_tasks", {}, [("task:/", W)]),
@@ -112,7 +112,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("get_accounts", {}, [("account:/", R)]),
     ("get_account_balance", {}, [("balance:/|own", R), ("payment:/", R)]),
     ("update_plan", {"steps": [{"a": 1}]}, []),
-    # a container and what is put into it
+    # a container and an object put into it
     ("add_user_to_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A), ("channel:general|user/Bob", A)]),
     ("remove_user_from_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A), ("channel:general|user/Bob", W)]),
     ("get_users_in_channel", {"channel": "general"}, [("channel:general|user", R)]),
@@ -149,7 +149,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("schedule_transfer", {"recipient": "DE1", "amount": 3}, [("payment:DE1|planned", W), ("scheduled-transaction:/|new", A)]),
     ("update_scheduled_transaction", {"id": 7, "note": "x"}, [("scheduled-transaction:7", W)]),
     ("withdraw_from_account", {"amount": 3}, [("account:/|own", A)]),
-    # looks that also change something
+    # reads that also change something
     ("take_screenshot", {"path": "a.png"}, [("file:/w/a.png", W)]),
     ("audit_site", {"site_id": 5, "outputDir": "/r"}, [("file:/r", W), ("site:5", R)]),
     ("get_unread_emails", {}, [("message:/|some", A), ("message:/", R)]),
@@ -168,7 +168,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("cd", {"folder": ".."}, []),
     ("change_directory", {"path": "/x"}, []),
     ("update_password", {"password": "hunter2"}, [("password:/|own", W)]),
-    # what names a thing that has no id
+    # names of an object without an id
     ("edit_note", {"title": "Plan", "content": "x"}, [("note:Plan", W)]),
     ("get_stock_info", {"symbol": "AAPL"}, [("stock:AAPL", R)]),
     ("create_page", {"parent_id": "P", "title": "x"}, [("parent:P|page", A)]),
@@ -318,7 +318,7 @@ def test_reason_is_given_in_words(tool: str, params: dict[str, Any], wanted: lis
 
 
 def test_a_directory_listed_does_not_count_as_its_files_read() -> None:
-    """Else a glance at a folder would hide that a file read before it was changed since."""
+    """Otherwise a listing of a folder would hide that a file read before has changed since."""
     listed = seen("list_directory_contents", {"path": "/w/x/"})
     assert not any(overlap(key.name, "file:/w/x/a.py") for key in listed.keys)
 
@@ -404,7 +404,7 @@ def test_change_of_a_listed_object_is_stale_if_it_changed_since() -> None:
 
 
 def test_creation_is_stale_if_the_name_was_taken_since_the_list_was_read() -> None:
-    """A listing tells that a file is not there yet: whoever makes it afterwards overwrites another's."""
+    """A listing shows that a file does not exist yet: creating it afterwards would overwrite another session's."""
     clock = ManualClock()
     gate = LocalGate(store=MemoryStore(clock=clock))
 

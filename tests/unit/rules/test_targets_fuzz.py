@@ -1,4 +1,4 @@
-"""Whatever tools say of themselves and bring back: never an exception, keys within bounds."""
+"""Descriptions and results of tools never raise an exception, and their keys stay within bounds."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ CASES: list[tuple[str, dict[str, Any], Any, str, dict[str, Any]]] = [
 
 
 def found(tool: str, params: dict[str, Any], result: Any) -> list[str]:
-    """The keys that a look brings back, as the gate asks for them: by the look's own keys."""
+    """Return the keys in the result of a read, as the gate computes them: by the read's own keys."""
     harvested = harvest(tool, RULES.classify(Call("a", tool, params, cwd="/w")).keys, result)
     assert {key.mode for key in harvested} <= {Mode.READ}
     return [key.name for key in harvested]

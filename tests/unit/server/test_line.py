@@ -1,4 +1,4 @@
-"""Queues of waiting calls: which call looks, in which order, and what it costs the store."""
+"""Queues of waiting calls: which call polls, in which order, and what it costs the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 20.0
 
 
 class Counting(MemoryStore):
-    """Counts what it is asked."""
+    """Counts its requests to the store."""
 
     requests = 0
 
@@ -34,7 +34,7 @@ class Counting(MemoryStore):
 
 
 class House:
-    """A served gate, and short words for what sessions do."""
+    """A served gate, and short methods for the calls of sessions."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "rules.json").write_text(RULES)
@@ -190,7 +190,7 @@ def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, 
         assert not lines._wide, "nothing is left of a namespace"
 
     async def quiet(waiter: Waiter) -> None:
-        waiter.follow()  # as after a look
+        waiter.follow()  # as after a poll
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.002):
                 await waiter.turn(30)

@@ -1,4 +1,4 @@
-"""Who may ask, from where and for whom: requests as a server hands them in, answers as it would send them."""
+"""Authorisation of requests, as a server passes them in, and the responses it would send."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Answer:
 
 
 class World:
-    """A ``Security`` over ``app``, and what it reported."""
+    """A ``Security`` over ``app``, and its reports."""
 
     def __init__(self, tokens: Tokens, **options: Any) -> None:
         self.refused: list[tuple[str, Mapping[str, Any]]] = []

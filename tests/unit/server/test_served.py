@@ -1,4 +1,4 @@
-"""The gate on an event loop: what requests that come at once share."""
+"""The gate on an event loop: the work that simultaneous requests share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_requests_read_together_share_one_check_of_the_spool(tmp_path: Path, mon
         await asyncio.gather(*[served.take_in() for _ in range(20)])
         assert looks == 1
         assert gate.spool.add(b'{"a": 1}')
-        await asyncio.sleep(0)  # what the loop reads in its next round
+        await asyncio.sleep(0)  # read by the loop in its next round
         await served.take_in()
         await served.close()
 

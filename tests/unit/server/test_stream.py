@@ -1,4 +1,4 @@
-"""The event stream, driven as an ASGI server drives it: what each reader is sent, in which order, and no more."""
+"""The event stream, driven as an ASGI server drives it: the events that each reader gets, and their order."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def read_frames(text: bytes) -> tuple[list[Seen], str]:
 
 
 class Client:
-    """One connection, as the server sees it: what is sent is kept; ``open`` false makes sends wait."""
+    """One connection as the server sees it: sent data is kept; ``open`` false makes sends wait."""
 
     def __init__(self, hub: Stream, **asked: Any) -> None:
         self.messages: list[Message] = []
@@ -135,7 +135,7 @@ class Client:
 
 
 async def turns(count: int = 5) -> None:
-    """Lets everything else that is ready run."""
+    """Run everything else that is ready."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -177,7 +177,7 @@ class Book:
         return self.put(Entry(Event.LATE, "mira", tool="t", outcome=Outcome.DONE))
 
     def renew(self) -> int:
-        """An entry that stands for no event."""
+        """Return an entry that makes no event."""
         return self.put(Entry(Event.RENEW, "mira", tool="t"))
 
     def ids(self, start: str = "", after: int = 0) -> list[str]:
@@ -389,7 +389,7 @@ STEPS = st.lists(
 
 
 class Journey(NamedTuple):
-    """What a reader that came and went got, how many events it was told that it lost, and the journal."""
+    """The events that a reader got over several connections, the counts of lost events, and the journal."""
 
     got: list[str]
     lost: int
@@ -415,7 +415,7 @@ async def come_and_go(kind: type[Stream], steps: list[Step], *, ring: int = 6) -
     got: list[str] = []
 
     async def leave(part: float = 1.0) -> None:
-        """Closes the connection; of what was sent, the last part may never arrive."""
+        """Close the connection; the last part of the sent data may never arrive."""
         nonlocal client, last, lost
         if client is None:
             return
@@ -474,7 +474,7 @@ def test_returning_reader_gets_every_event_once_and_in_order(steps: list[Step], 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 2**32))
 def test_disconnected_reader_misses_no_decision_when_the_buffer_overflows(steps: list[Step], seed: int) -> None:
-    """With a ring of six events a reader may lose others, while it is there and too slow: it is told how many."""
+    """With a buffer of six events a slow connected reader may lose events of others: it gets their number."""
     random.seed(seed)
 
     async def scenario() -> None:
@@ -517,7 +517,7 @@ def test_id_from_another_server_of_the_store_is_continued(book: Book) -> None:
         first = Client(slow)
         await first.until(lambda: len(first.messages) == 2)
         await turns()
-        seq = book.call()  # another server has shown it already; this one has not looked since
+        seq = book.call()  # another server has sent it already; this one has not polled since
         client = Client(slow, last=f"{seq}.0")
         await client.has(1)
         await first.has(2)
@@ -769,7 +769,7 @@ class Silent(Stream):
 
 
 async def away(kind: type[Stream], book: Book, missed: int, *, stays: bool, cut_off: bool) -> Client:
-    """A reader that is away, or was cut off, while so many events of each of two types are published."""
+    """Disconnect a reader, or cut it off, while ``count`` events of each of two types are published."""
     hub = kind(book.store, ring=6, stall=0.05, **QUICK)  # type: ignore[arg-type]
     other = Client(hub, types="safety.*")
     client = Client(hub, types="llm.*")
@@ -929,7 +929,7 @@ def test_published_event_is_a_copy_of_its_moment(book: Book) -> None:
 def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
     bursts: list[tuple[int, int, bool]], size: int
 ) -> None:
-    """Each burst: so many calls and published events, while the reader takes nothing, or as it may."""
+    """In each burst calls and published events come while the reader reads nothing, or as far as it may."""
 
     async def scenario() -> None:
         book = Book()

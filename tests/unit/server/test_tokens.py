@@ -180,10 +180,10 @@ def test_the_file_is_private_and_holds_no_secret(tokens: Tokens, path: Path) -> 
 
 
 def test_a_removed_token_stops_working_without_a_restart(path: Path, clock: Clock) -> None:
-    """Each of the two stands for a process of its own."""
+    """Each of the two stands in for a process of its own."""
     command, server = Tokens(path, clock=clock, ticks=clock), Tokens(path, clock=clock, ticks=clock)
     secret = command.add("mira")
-    assert server.find(secret) is None  # it looks only so often
+    assert server.find(secret) is None  # it reads the file only at intervals
     clock.goes(LOOK_EVERY)
     found = server.find(secret)
     assert found is not None
@@ -336,7 +336,7 @@ def test_simultaneous_commands_lose_nothing(path: Path) -> None:
 
 
 def test_without_the_lock_simultaneous_commands_lose_tokens(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: threads, each of which reads what was there before any of them wrote."""
+    """Negative control: threads that each read the file before any of them wrote."""
     both = Barrier(2)
     read = module._read
 

@@ -1,4 +1,4 @@
-"""The group commit: who is answered when."""
+"""The group commit: when each request is answered."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Slow(SqliteStore):
 def test_requests_are_answered_although_no_thread_can_be_started(
     kind: type[SqliteStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch, or a sync, that found no thread would never be answered, nor would any after it."""
+    """A batch or a sync without a thread would never be answered, nor would any after it."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

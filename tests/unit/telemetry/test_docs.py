@@ -27,7 +27,7 @@ def test_code_on_the_page_runs(code: str, tmp_path: Path) -> None:
         timeout=60,
         check=False,
         cwd=tmp_path,
-        # nobody is at the default address: nothing is to be sent there
+        # nothing listens at the default address: nothing may be sent there
         env={**clean, "PYTHONPATH": str(ROOT), "OTEL_METRICS_EXPORTER": "none"},
     )
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""Test that calls reach the server in their order of arrival, whatever happens to the calls in between."""
+"""Test that calls reach the server in their order of arrival, even if calls in between are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second"
 
 
 class Delayed(GateClient):
-    """Decide the first tool only when told to."""
+    """Delay the decision of the first tool until the test releases it."""
 
     go: threading.Event
 

@@ -1,4 +1,4 @@
-"""Test that a task of a server keeps its call open until its outcome is known, whoever asks for it."""
+"""Test that a task of a server keeps its call open until its outcome is known, for any requester."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT = 10.0
 
 
 class Reporting(GateClient):
-    """Lets every call run; what is reported is put into ``told``."""
+    """Allows every call and records reports in ``told``."""
 
     told: queue.Queue[Any]
 

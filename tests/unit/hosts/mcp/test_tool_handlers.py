@@ -1,4 +1,4 @@
-"""Test that keys written by an agent equal those of calls; otherwise a lease would block nobody."""
+"""Test that keys written by an agent equal those of calls; otherwise a lease would block no session."""
 
 from __future__ import annotations
 
