@@ -1,6 +1,6 @@
 """The contract of a gate as a test class: what every gate does, embedded or over a wire.
 
-The whole test of a gate::
+The complete test of a gate::
 
     class TestMyGate(GateContract):
         @pytest.fixture
@@ -8,9 +8,9 @@ The whole test of a gate::
             with my_gate(rules=RULES, clock=clock) as gate:
                 yield gate
 
-The gate judges by ``RULES`` (before any others) and lives by ``clock``.
+The gate applies ``RULES`` before all other rules and takes its time from ``clock``.
 """
-# ruff: noqa: S101  what asserts here is a test
+# ruff: noqa: S101 - tests assert
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RULES: Final = json.dumps(
 
 
 class GateContract:
-    """Inherit it and provide ``gate``."""
+    """The contract's tests. A subclass provides the fixture ``gate`` and nothing else."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -54,25 +54,25 @@ class GateContract:
 
     @pytest.fixture
     def gate(self, clock: ManualClock) -> Gate:
-        """Return the one fixture that a gate provides: it judges by ``RULES`` and lives by ``clock``."""
+        """Return the gate under test, which applies ``RULES`` and takes its time from ``clock``."""
         raise NotImplementedError("provide the fixture gate(clock) -> Gate")
 
     @pytest.fixture
     def ask(self, gate: Gate) -> Callable[..., Decision]:
-        """``ask(who, tool, on)``: one call, under a new call id unless one is given."""
+        """Return a function ``ask(session, tool, on)`` that makes a call, under a new call id unless it gets one."""
         count = iter(range(1_000_000))
 
-        def ask(who: str, tool: str, on: str | None = "plan", **more: Any) -> Decision:
+        def ask(session: str, tool: str, on: str | None = "plan", **more: Any) -> Decision:
             more.setdefault("call_id", f"call-{next(count)}")
             params: Mapping[str, Any] = more.pop("params", {})
-            named = params if on is None else {"on": on, **params}
-            return gate.intercept(Call(who, tool, named, **more))
+            all_params = params if on is None else {"on": on, **params}
+            return gate.intercept(Call(session, tool, all_params, **more))
 
         return ask
 
     # --- intercept -------------------------------------------------------------------------------
 
-    def test_a_decision_says_what_the_call_is(self, ask: Callable[..., Decision]) -> None:
+    def test_a_decision_has_the_classification_of_the_call(self, ask: Callable[..., Decision]) -> None:
         """Return tier, keys, rule, id and verdict in the decision."""
         decision = ask("mira", "mail", params={"also": "second"})
         assert (decision.proceed, decision.verdict, decision.tier) == (True, Verdict.ALLOW, 3)
@@ -101,9 +101,9 @@ class GateContract:
     ) -> None:
         """Pause an unread overwrite three times, then let it through; after a read, let it through at once."""
 
-        def write(who: str, path: str) -> Decision:
+        def write(session: str, path: str) -> Decision:
             clock.advance(2)
-            return ask(who, "Write", on=None, params={"file_path": path, "content": f"by {who}"}, pause=True)
+            return ask(session, "Write", on=None, params={"file_path": path, "content": f"by {session}"}, pause=True)
 
         def read(path: str) -> None:
             clock.advance(2)
@@ -123,9 +123,10 @@ class GateContract:
         decision = ask("mira", "bare", on=None)
         assert (decision.context_key, decision.context_keys) == (None, ())
 
-    def test_a_grave_call_without_a_key_says_so_once_for_each_tool_and_session(
+    def test_a_call_of_tier_3_without_a_key_is_pointed_out_once_for_each_tool_and_session(
         self, ask: Callable[..., Decision]
     ) -> None:
+        """Add a sentence to the first such decision of a session and tool, and let the call through."""
         first = ask("mira", "bare", on=None, params={"text": "one"})
         assert first.proceed
         assert first.verdict is Verdict.ALLOW
@@ -134,7 +135,7 @@ class GateContract:
         assert ask("doug", "bare", on=None, params={"text": "three"}).warning
         assert ask("doug", "mail", "plan").warning is None
 
-    def test_a_no_is_a_value(self, ask: Callable[..., Decision]) -> None:
+    def test_a_block_is_returned_as_a_decision(self, ask: Callable[..., Decision]) -> None:
         """Return a block as a decision with its conflicts and a sentence; raise nothing."""
         held = ask("doug", "wipe")
         decision = ask("mira", "wipe", params={"n": 2})
@@ -147,14 +148,14 @@ class GateContract:
         assert decision.warning is not None
         assert decision.warning.startswith("[Callosum] ")
 
-    def test_idempotent_by_call_id(self, ask: Callable[..., Decision]) -> None:
+    def test_calls_are_idempotent_by_call_id(self, ask: Callable[..., Decision]) -> None:
         """Repeat the first decision for a repeated call id; the same id with other params is a new call."""
         first = ask("mira", "mail", call_id="c")
         again = ask("mira", "mail", call_id="c")
         assert (again.id, again.proceed, again.repeated, again.lease) == (first.id, True, True, first.lease)
         assert ask("mira", "mail", call_id="c", params={"n": 1}).id != first.id
 
-    def test_all_keys_or_none(self, ask: Callable[..., Decision]) -> None:
+    def test_a_blocked_call_takes_no_key(self, ask: Callable[..., Decision]) -> None:
         """Take no lease on any key of a call that is blocked for one of its keys."""
         ask("doug", "wipe", "one")
         assert not ask("mira", "wipe", "two", params={"also": "one"}).proceed
@@ -171,7 +172,7 @@ class GateContract:
             clock.advance(-10)
         assert tokens == sorted(set(tokens))
 
-    def test_a_pause_is_answered_by_a_repeat(self, ask: Callable[..., Decision], clock: ManualClock) -> None:
+    def test_repeating_a_paused_call_confirms_it(self, ask: Callable[..., Decision], clock: ManualClock) -> None:
         """Let a paused call through if the session repeats it under another call id after it received the decision."""
         ask("doug", "post")
         clock.advance(30)
@@ -179,13 +180,13 @@ class GateContract:
         clock.advance(5)
         assert ask("mira", "mail", pause=True).proceed
 
-    def test_namespaces_are_apart(self, ask: Callable[..., Decision]) -> None:
+    def test_namespaces_are_separate(self, ask: Callable[..., Decision]) -> None:
         """Hide calls of one namespace from all others."""
         ask("doug", "wipe", namespace="one")
         assert ask("mira", "wipe", namespace="two").verdict is Verdict.ALLOW
         assert ask("mira", "wipe", namespace="one").verdict is Verdict.BLOCK
 
-    def test_a_session_is_an_actor_of_its_own(self, ask: Callable[..., Decision], gate: Gate) -> None:
+    def test_sessions_of_one_instance_are_separate_actors(self, ask: Callable[..., Decision], gate: Gate) -> None:
         """Keep sessions of one instance apart, in calls and in reports."""
         decision = ask("mira", "wipe", session="a")
         assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
@@ -237,63 +238,68 @@ class GateContract:
             (None, "unknown", State.UNKNOWN),
         ],
     )
-    def test_what_a_report_says(
+    def test_outcome_of_a_report(
         self, ask: Callable[..., Decision], gate: Gate, result: Any, outcome: str | None, state: State
     ) -> None:
         """Record ``failed`` if the result has an ``error``; otherwise record ``outcome``, by default ``done``."""
         decision = ask("mira", "mail")
         assert gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
 
-    def test_what_a_look_brought_back_was_looked_at(
+    def test_a_search_reads_the_things_in_its_result(
         self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
     ) -> None:
         """Raise ``stale`` for a session that found a thing by searching and changes it after another session did."""
-        found = {"orders": [{"id": "W1", "note": "a word of its text"}, {"id": "W2"}]}
-        for session, how in (("mira", "by id"), ("nora", "by call"), ("otto", "failed"), ("pia", "never")):
-            look = ask(session, "search_orders", None, params={"query": "late"})
-            if how == "by id":
-                assert gate.complete(session, id=look.id, result=found).ok
-            elif how == "by call":
-                assert gate.complete(session, tool="search_orders", params={"query": "late"}, result=found).ok
-            elif how == "failed":
-                assert gate.complete(session, id=look.id, result={"error": "no", **found}).ok
+        result_of_search = {"orders": [{"id": "W1", "note": "a word of its text"}, {"id": "W2"}]}
+        for session, report in (("mira", "by id"), ("nora", "by call"), ("otto", "failed"), ("pia", "never")):
+            read = ask(session, "search_orders", None, params={"query": "late"})
+            if report == "by id":
+                assert gate.complete(session, id=read.id, result=result_of_search).ok
+            elif report == "by call":
+                assert gate.complete(
+                    session, tool="search_orders", params={"query": "late"}, result=result_of_search
+                ).ok
+            elif report == "failed":
+                assert gate.complete(session, id=read.id, result={"error": "no", **result_of_search}).ok
         clock.advance(3600)
         change = ask("doug", "update_order", None, params={"order_id": "W1", "note": "x"})
         gate.complete("doug", id=change.id, outcome="done")
         clock.advance(3 * 3600)
 
-        def told(session: str, order: str) -> set[Kind]:
+        def kinds_of_conflict(session: str, order: str) -> set[Kind]:
             decision = ask(session, "update_order", None, params={"order_id": order, "note": session})
             gate.complete(session, id=decision.id, outcome="cancelled")
-            return {one.kind for one in decision.conflicts}
+            return {conflict.kind for conflict in decision.conflicts}
 
-        assert told("mira", "W1") == {Kind.STALE}
-        assert told("nora", "W1") == {Kind.STALE}
-        assert told("mira", "W2") == told("otto", "W1") == told("pia", "W1") == set()
+        assert kinds_of_conflict("mira", "W1") == {Kind.STALE}
+        assert kinds_of_conflict("nora", "W1") == {Kind.STALE}
+        assert (
+            kinds_of_conflict("mira", "W2")
+            == kinds_of_conflict("otto", "W1")
+            == kinds_of_conflict("pia", "W1")
+            == set()
+        )
 
-    def test_a_look_counts_from_when_it_began(
-        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
-    ) -> None:
+    def test_a_read_counts_from_its_start(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
         """Date a read from its start: its result may lack what changed while it ran. A newer read mark is kept."""
-        early = ask("mira", "search_orders", None, params={"query": "late"})
+        first = ask("mira", "search_orders", None, params={"query": "late"})
         clock.advance(10)
         change = ask("doug", "update_order", None, params={"order_id": "W1", "note": "x"})
         gate.complete("doug", id=change.id, outcome="done")
         clock.advance(10)
-        late = ask("nora", "search_orders", None, params={"query": "late"})
-        gate.complete("nora", id=late.id, result=[{"id": "W1"}])
-        gate.complete("mira", id=early.id, result=[{"id": "W1"}])
+        second = ask("nora", "search_orders", None, params={"query": "late"})
+        gate.complete("nora", id=second.id, result=[{"id": "W1"}])
+        gate.complete("mira", id=first.id, result=[{"id": "W1"}])
         clock.advance(3 * 3600)
         kinds = {
-            session: {one.kind for one in ask(session, "update_order", None, params={"order_id": "W1"}).conflicts}
+            session: {
+                conflict.kind for conflict in ask(session, "update_order", None, params={"order_id": "W1"}).conflicts
+            }
             for session in ("nora", "mira")
         }
         assert Kind.STALE in kinds["mira"]
         assert Kind.STALE not in kinds["nora"]
 
-    def test_a_late_report_says_that_it_was_late(
-        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
-    ) -> None:
+    def test_a_late_report_is_marked_late(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
         """Mark a report after the lease's expiry as late, and let it end the unknown state."""
         decision = ask("mira", "wipe")
         clock.advance(100_000)
@@ -304,7 +310,7 @@ class GateContract:
 
     # --- requests --------------------------------------------------------------------------------
 
-    def test_a_request_does_what_the_method_with_keywords_does(self, gate: Gate) -> None:
+    def test_handle_does_what_the_methods_do(self, gate: Gate) -> None:
         """Serve every operation that needs no person, except a brief, through ``handle``."""
         decision = gate.handle(Call("mira", "mail", {"on": "plan"}))
         assert decision.proceed
@@ -317,7 +323,7 @@ class GateContract:
         assert gate.handle(wire.ReleaseAt(instance="mira", context_key="k:1")).ok
         assert gate.lock("doug", "k:1").acquired
         asked = gate.handle(Call("mira", "asked", {"on": "plan"}))
-        assert [one.id for one in gate.handle(wire.ApprovalsQuery()).approvals] == [asked.id]
+        assert [approval.id for approval in gate.handle(wire.ApprovalsQuery()).approvals] == [asked.id]
         assert gate.handle(wire.JournalQuery(limit=1)).entries[0].seq == decision.id
 
     # --- leases ----------------------------------------------------------------------------------
@@ -338,7 +344,7 @@ class GateContract:
         assert third.lease is not None
         assert third.lease.token > first.lease.token
 
-    def test_a_lock_ends_by_itself(self, gate: Gate, clock: ManualClock) -> None:
+    def test_a_lock_ends_after_its_ttl(self, gate: Gate, clock: ManualClock) -> None:
         """End a lock after ``ttl`` seconds."""
         gate.lock("mira", "k:1", ttl=20)
         clock.advance(19)
@@ -346,14 +352,14 @@ class GateContract:
         clock.advance(2)
         assert gate.lock("doug", "k:1").acquired
 
-    def test_a_lock_of_tier_4_holds_calls_off(self, ask: Callable[..., Decision], gate: Gate) -> None:
+    def test_a_lock_of_tier_4_blocks_calls(self, ask: Callable[..., Decision], gate: Gate) -> None:
         """Block calls on a key locked at tier 4, and only warn them at tier 3."""
         gate.lock("doug", "doc:hard", 4)
         gate.lock("doug", "doc:soft", 3)
         assert ask("mira", "mail", "hard").verdict is Verdict.BLOCK
         assert ask("mira", "mail", "soft").verdict is Verdict.WARN
 
-    def test_a_key_that_is_named_has_one_spelling(self, ask: Callable[..., Decision], gate: Gate) -> None:
+    def test_keys_are_normalized_in_every_operation(self, ask: Callable[..., Decision], gate: Gate) -> None:
         """Normalize a key in locks, releases, reports and status queries as in calls, whatever its spelling."""
         assert gate.lock("doug", "Doc: plan ", 4).acquired
         assert not ask("mira", "mail").proceed
@@ -365,7 +371,9 @@ class GateContract:
             gate.lock("doug", "email:a@example.com, b@example.com")
         assert caught.value.at == "contextKey"
 
-    def test_a_lock_is_raised(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+    def test_locking_again_at_a_higher_tier_raises_the_lock(
+        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
+    ) -> None:
         """Replace the lease by a new one when its holder locks again at a higher tier."""
         first = gate.lock("mira", "doc:plan", tier=3)
         clock.advance(1)
@@ -454,7 +462,7 @@ class GateContract:
             ("origin", 5),
         ],
     )  # fmt: skip
-    def test_a_call_that_cannot_be_used_names_the_field(self, gate: Gate, field: str, value: Any) -> None:
+    def test_an_invalid_call_is_refused_with_the_field(self, gate: Gate, field: str, value: Any) -> None:
         """Name the invalid field in the error and record nothing."""
         facts: dict[str, Any] = {"instance": "mira", "tool": "post", "params": {"on": "x"}, field: value}
         with pytest.raises(ConfigError) as caught:
@@ -463,7 +471,7 @@ class GateContract:
         assert gate.status().recent_actions == ()
 
     @pytest.mark.parametrize("key", ["", "a\nb", "x" * (MAX_KEY + 1), "x" * 10_000, "a\x00b", "a\udc80"])
-    def test_a_key_that_cannot_be_used(self, gate: Gate, key: str) -> None:
+    def test_an_invalid_key_is_refused(self, gate: Gate, key: str) -> None:
         """Refuse an invalid key in a lock or a release."""
         for act in (gate.lock, gate.release):
             with pytest.raises(ConfigError) as caught:
@@ -471,21 +479,21 @@ class GateContract:
             assert caught.value.at == "contextKey"
 
     @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e9])
-    def test_a_ttl_that_cannot_be_used(self, gate: Gate, ttl: float) -> None:
+    def test_an_invalid_ttl_is_refused(self, gate: Gate, ttl: float) -> None:
         """Refuse an invalid ``ttl`` in a lock."""
         with pytest.raises(ConfigError) as caught:
             gate.lock("mira", "k:1", ttl=ttl)
         assert caught.value.at == "ttl"
 
     @pytest.mark.parametrize("tier", [-1, 5])
-    def test_a_tier_that_cannot_be_used(self, gate: Gate, tier: int) -> None:
+    def test_an_invalid_tier_is_refused(self, gate: Gate, tier: int) -> None:
         """Refuse an invalid tier in a lock."""
         with pytest.raises(ConfigError) as caught:
             gate.lock("mira", "k:1", tier)
         assert caught.value.at == "tier"
 
     @pytest.mark.parametrize("id", [0, -1, 2**63, 2**200])
-    def test_an_id_that_cannot_be_used(self, gate: Gate, id: int) -> None:
+    def test_an_invalid_id_is_refused(self, gate: Gate, id: int) -> None:
         """Refuse an invalid id in a report, a renewal, a resolution, an approval and a denial."""
         acts: tuple[Callable[[], object], ...] = (
             lambda: gate.complete("mira", id=id),
@@ -499,7 +507,7 @@ class GateContract:
                 act()
             assert caught.value.at == "id"
 
-    def test_an_outcome_that_cannot_be_used(self, ask: Callable[..., Decision], gate: Gate) -> None:
+    def test_an_invalid_outcome_is_refused(self, ask: Callable[..., Decision], gate: Gate) -> None:
         """Refuse an invalid outcome, and leave the action open."""
         decision = ask("mira", "mail")
         with pytest.raises(ConfigError) as caught:
@@ -514,7 +522,7 @@ class GateContract:
             ["list", {"deep": [[[[1]]]]}], {"on": "map"}, "", " ", "../..", "a/b/", "|", "=", "\u202e",
         ],
     )  # fmt: skip
-    def test_any_param_is_only_data(self, ask: Callable[..., Decision], gate: Gate, value: Any) -> None:
+    def test_params_of_any_content_are_accepted(self, ask: Callable[..., Decision], gate: Gate, value: Any) -> None:
         """Decide a call and accept its report whatever a model writes into the params."""
         decision = ask("mira", "post", on=None, params={"on": value, "text": value, "odd \n name": value})
         assert decision.proceed
@@ -525,7 +533,7 @@ class GateContract:
             assert len(key) <= MAX_KEY
         assert gate.complete("mira", id=decision.id, result={"text": value}).ok
 
-    def test_any_result_is_only_data(self, ask: Callable[..., Decision], gate: Gate) -> None:
+    def test_results_of_any_content_are_accepted(self, ask: Callable[..., Decision], gate: Gate) -> None:
         """Accept a report whatever the tool returns."""
         for result in ("lone \udc80 surrogate", {"text": "nul\x00"}, 2**80, [None], b"\xff", object()):
             decision = ask("mira", "mail")

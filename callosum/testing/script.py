@@ -1,4 +1,4 @@
-"""Short words for what tests do to a store: act, end, look, read, tell."""
+"""Short methods for what tests do with a store: open and end actions, set marks, return views."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from callosum.model import (
 from callosum.stores.base import Store
 
 LEASE = 5 * MINUTE
-"""Microseconds until a lease expires that a script takes."""
+"""Microseconds until the lease of an action that a script opens runs out."""
 
 
 def key_of(key: str | Key) -> Key:
@@ -43,14 +43,14 @@ def key_of(key: str | Key) -> Key:
 
 
 class StoreScript:
-    """Drives a store with small steps that assume nothing about any policy."""
+    """A driver for a store. Its steps are small and assume nothing about any policy."""
 
     def __init__(self, store: Store, namespace: str = DEFAULT_NAMESPACE) -> None:
         self.store = store
         self.namespace = namespace
 
     def run(self, scope: Scope, step: Callable[[View], Change]) -> Applied:
-        """Run one step; raise what the step or the store raised."""
+        """Run one step. Raises what the step or the store raised."""
         (applied,) = self.store.transact([(scope, step)])
         if isinstance(applied, Exception):
             raise applied
@@ -60,8 +60,8 @@ class StoreScript:
         """Return a scope in this script's namespace that includes live actions."""
         return Scope(self.namespace, session, tuple(key_of(key) for key in keys), **{"live": True, **more})
 
-    def look(self, session: str, *keys: str | Key, **more: Any) -> View:
-        """Return the view that a step of the session gets; change nothing."""
+    def view(self, session: str, *keys: str | Key, **more: Any) -> View:
+        """Return the view that a step of the session gets, without changing anything."""
         views: list[View] = []
 
         def step(view: View) -> Change:
@@ -71,12 +71,12 @@ class StoreScript:
         self.run(self.scope(session, keys, **more), step)
         return views[-1]
 
-    def place(self, session: str, key: str | Key, **more: Any) -> KeyView:
+    def key_view(self, session: str, key: str | Key, **more: Any) -> KeyView:
         """Return the view of one key that a step of the session gets."""
-        return self.look(session, key, **more).keys[0]
+        return self.view(session, key, **more).keys[0]
 
     def entry(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Entry:
-        """Return an entry such as a decision writes."""
+        """Return an entry like the one that a decision writes."""
         facts = {"tool": "tool", "tier": 2, "verdict": Verdict.ALLOW, **more}
         return Entry(
             facts.pop("event", Event.INTERCEPT),
@@ -86,7 +86,7 @@ class StoreScript:
             **facts,
         )
 
-    def act(  # noqa: PLR0913  what an action can have
+    def act(  # noqa: PLR0913 - an action has this many properties
         self,
         session: str,
         *keys: str | Key,
@@ -104,9 +104,9 @@ class StoreScript:
         lease: int = LEASE,
         **scope: Any,
     ) -> int:
-        """Open an action and return its id. The default state, ``done``, is that of a tier without a lease.
+        """Open an action and return its id. A key in read mode sets the session's read mark, as the policy does.
 
-        A key in read mode sets the session's read mark, as the policy does.
+        The default state, ``done``, is the one in which an action of a tier without a lease is opened.
         """
         wanted = tuple(key_of(key) for key in keys)
 
@@ -126,7 +126,9 @@ class StoreScript:
                 params=params,
             )
             moves = tuple(
-                Move(place.key.name, _read(place.mark, view.now)) for place in view.keys if place.key.mode is Mode.READ
+                Move(key_view.key.name, _read(key_view.mark, view.now))
+                for key_view in view.keys
+                if key_view.key.mode is Mode.READ
             )
             return Change((entry,), opening, moves=moves)
 
@@ -142,11 +144,11 @@ class StoreScript:
         return self.run(self.scope(session, keys), step).ids[-1]
 
     def read(self, session: str, key: str) -> int:
-        """Read a resource: an action of tier 0 that moves the session's read mark."""
+        """Open a read of tier 0, which moves the session's read mark, and return its id."""
         return self.act(session, Key(key, Mode.READ), tier=0)
 
     def end(self, session: str, id: int, state: State = State.DONE, **more: Any) -> int:
-        """Report an action's outcome and return the entry's id; ``unknown`` means that its lease ran out."""
+        """Report an action's outcome and return the entry's id. The state ``unknown`` means that its lease ran out."""
 
         def step(view: View) -> Change:
             action = view.found
@@ -180,13 +182,13 @@ class StoreScript:
 
         self.run(self.scope(session, (key,)), step)
 
-    def found(self, session: str, **how: Any) -> Action | None:
-        """Return the action that a report of the session would find."""
-        return self.look_for(session, Find(**how)).found
+    def find(self, session: str, **how: Any) -> Action | None:
+        """Return the action that a report of the session finds."""
+        return self.find_view(session, Find(**how)).found
 
-    def look_for(self, session: str, find: Find) -> View:
-        """Return the view of a step that looks for an action."""
-        return self.look(session, find=find, live=False)
+    def find_view(self, session: str, find: Find) -> View:
+        """Return the view of a step that finds an action."""
+        return self.view(session, find=find, live=False)
 
 
 def _read(mark: Mark, now: int) -> Mark:

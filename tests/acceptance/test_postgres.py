@@ -240,7 +240,7 @@ def test_newer_schema_is_used_if_it_declares_compatibility(postgres: Server, pos
         connection.execute(f"update {schema}.schema_version set version = 99, oldest = 1")  # noqa: S608
         other = _store(postgres_url)
         assert StoreScript(other).act("mira", "doc:1") > 0
-        assert StoreScript(store).place("doug", "doc:1").latest
+        assert StoreScript(store).key_view("doug", "doc:1").latest
         connection.execute(f"update {schema}.schema_version set oldest = 99")  # noqa: S608
     with pytest.raises(StoreError, match="newer Callosum"):
         _store(postgres_url)
@@ -465,9 +465,9 @@ def test_journal_without_statistics_is_read_with_few_rows(
         script.end("mira", held)
         script.act("anna", Key(key, Mode.READ), tier=0, call=b"again %d" % number, parent="mira", continues="s1")
     script.act("mira", "file:/repo/b", tier=3, state=State.OPEN, call=b"unreported")
-    assert script.look("mira", "doc:1", call=b"0").earlier is not None
-    assert script.found("mira", key="file:/repo/b") is not None
-    assert script.found("mira", digest="none") is None
+    assert script.view("mira", "doc:1", call=b"0").earlier is not None
+    assert script.find("mira", key="file:/repo/b") is not None
+    assert script.find("mira", digest="none") is None
     assert store.nearby("default", ["anna"], ["file:/repo/"])
     assert len(store.underway("default", ["mira"], 3)) == 1
     assert store.underway("default", ["nobody"], 4) == []
@@ -565,7 +565,7 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
     monkeypatch.undo()
     assert lost
     assert [entry.seq for entry in store.entries()] == [*before, told]
-    assert (held in ids(script.place("doug", "doc:1").live)) is not reports
+    assert (held in ids(script.key_view("doug", "doc:1").live)) is not reports
     store.close()
 
 

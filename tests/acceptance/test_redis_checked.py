@@ -34,7 +34,7 @@ def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisSto
 
     (id,) = script.run(script.scope("mira", [KEY]), step).ids
     assert seen == [[held], []]
-    assert ids(script.place("anna", KEY).live) == [id]
+    assert ids(script.key_view("anna", KEY).live) == [id]
     assert [entry.seq for entry in script.store.entries(namespace="default")] == [id]
 
 

@@ -74,9 +74,9 @@ def test_namespaces_are_spread_over_all_servers_each_on_one(store: RedisStore, s
         id = script.act(
             "mira", KEY, "file:/repo/", state=State.OPEN, tier=4, durable=True, call=b"one", prints=(b"same",)
         )
-        assert ids(script.place("doug", "file:/repo/a.py").live) == [id]
+        assert ids(script.key_view("doug", "file:/repo/a.py").live) == [id]
         script.end("mira", id)
-        assert ids(script.place("doug", KEY).latest) == [id]
+        assert ids(script.key_view("doug", KEY).latest) == [id]
     prefix = store.link.prefix
     holding = {
         name: sum(any(client.scan_iter(f"{prefix}:{{{name}}}:log")) for client in _clients(servers)) for name in SPACES
@@ -288,9 +288,9 @@ def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisSer
 
     _until(went_on, 30)
     assert [action.id for action in store.live(here, [State.OPEN])] == [kept]
-    assert ids(script.place("kim", KEY).live) == [kept]
+    assert ids(script.key_view("kim", KEY).live) == [kept]
     assert store.action(here, lost) is None
-    assert script.found("doug", id=lost) is None
+    assert script.find("doug", id=lost) is None
     entries = store.entries(namespace=here, limit=100)
     assert [entry.session for entry in entries] == ["mira", "mira", "kim"]
     assert entries[-1].seq > lost

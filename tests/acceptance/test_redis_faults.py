@@ -187,8 +187,8 @@ def test_emptied_server_causes_a_new_view(tmp_path: Path) -> None:
         server.start()
         first, id = script.act("mira", KEY), script.act("mira", KEY)
         assert [entry.seq for entry in store.entries()] == [first, id]
-        assert [action.id for action in script.place("doug", KEY).latest] == [id]
-        assert [action.id for action in script.place("doug", "doc:plan|x").latest] == [id]
+        assert [action.id for action in script.key_view("doug", KEY).latest] == [id]
+        assert [action.id for action in script.key_view("doug", "doc:plan|x").latest] == [id]
         store.close()
 
 

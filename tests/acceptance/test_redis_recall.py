@@ -106,7 +106,7 @@ def test_actions_of_another_process_are_seen(
     CHANGES[what](other, held)
     fresh = StoreScript(RedisStore(f"{link.url}?prefix={link.prefix}"))
     this = {"call": b"call", "prints": (b"print",)}
-    expected = fresh.look("mira", KEY, **this)
+    expected = fresh.view("mira", KEY, **this)
     view, times = noted(mine, **this)
     assert (without_now(view) == without_now(expected)) is not blind
     assert times == (1 if blind else 2), "it was not recalled in the first place"

@@ -55,7 +55,7 @@ def end_late(script: StoreScript, clock: ManualClock) -> int:
     script.end("doug", lost, State.UNKNOWN)
     clock.advance(30 * 86_400)
     upkeep(script, clock)
-    script.settle(lost, State.DONE, ended=script.look("x").now)
+    script.settle(lost, State.DONE, ended=script.view("x").now)
     return lost
 
 
@@ -63,7 +63,7 @@ def end_late(script: StoreScript, clock: ManualClock) -> int:
 def test_late_outcome_is_removed_eventually(script: StoreScript, clock: ManualClock, budget: int) -> None:
     lost = end_late(script, clock)
     upkeep(script, clock, budget)
-    assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
+    assert ids(script.key_view("mira", KEY).latest) == ids(script.view("mira", KEY, prints=(b"same",)).twins) == [lost]
     clock.advance(8 * 86_400)
     upkeep(script, clock, budget)
     assert kept(script) == set()
@@ -104,8 +104,8 @@ def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock
     clock.advance(30 * 86_400)
     space = store.spaces.of(script.namespace)
     store.link.client.delete(*(space.key(name) for name in kept(script)), space.key("seen"))
-    script.settle(lost, State.DONE, ended=script.look("x").now)
-    assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
+    script.settle(lost, State.DONE, ended=script.view("x").now)
+    assert ids(script.key_view("mira", KEY).latest) == ids(script.view("mira", KEY, prints=(b"same",)).twins) == [lost]
     assert kept(script) == {"m:doc:plan", "c:doc:plan", "p:doc:plan", "prints", "sk:doug", "names", "chg"}
     clock.advance(8 * 86_400)
     upkeep(script, clock)
@@ -139,7 +139,7 @@ def test_entry_whose_action_is_reported_during_the_removal_stays(
     meanwhile(script, monkeypatch, retention.DROP, lambda: script.end("doug", theirs))
     script.store.take(clock.now, horizon, delete=True)
     assert theirs in [entry.seq for entry in script.store.entries()]
-    assert ids(script.place("mira", KEY).latest) == [theirs]
+    assert ids(script.key_view("mira", KEY).latest) == [theirs]
 
 
 def test_session_that_returns_during_the_removal_stays(

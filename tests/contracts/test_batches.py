@@ -28,6 +28,6 @@ def test_who_comes_from_where_is_kept_though_another_of_the_batch_cannot_be_stor
     assert isinstance(again, Applied)
     assert isinstance(fault, Exception)
     assert script.store.kin("default", "child") == Ancestry("mira", "anna")
-    assert script.look("child", KEY).ancestors == ("mira",)
-    assert ids(script.place("doug", KEY).latest) == [*again.ids]
-    assert script.place("doug", KEY).live == ()
+    assert script.view("child", KEY).ancestors == ("mira",)
+    assert ids(script.key_view("doug", KEY).latest) == [*again.ids]
+    assert script.key_view("doug", KEY).live == ()

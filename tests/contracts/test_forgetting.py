@@ -25,10 +25,10 @@ def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: Sto
         script.store.maintain(clock.now - 7 * DAY)
     script.read("mira", KEY)
     clock.advance(60)
-    script.settle(lost, State.DONE, ended=script.look("x").now)
+    script.settle(lost, State.DONE, ended=script.view("x").now)
     for _ in range(3):
         script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.place("mira", KEY).latest) == [lost]
+    assert ids(script.key_view("mira", KEY).latest) == [lost]
 
 
 def test_the_content_of_what_is_unknown_is_kept(script: StoreScript, clock: ManualClock) -> None:
@@ -39,11 +39,11 @@ def test_the_content_of_what_is_unknown_is_kept(script: StoreScript, clock: Manu
     def twins() -> list[int]:
         for _ in range(5):
             script.store.maintain(clock.now - 7 * DAY)
-        return ids(script.look("mira", KEY, prints=(b"same",)).twins)
+        return ids(script.view("mira", KEY, prints=(b"same",)).twins)
 
     clock.advance(30 * 86_400)
     assert twins() == [lost]
-    script.settle(lost, State.DONE, ended=script.look("x").now)
+    script.settle(lost, State.DONE, ended=script.view("x").now)
     clock.advance(86_400)
     assert twins() == [lost]
     clock.advance(8 * 86_400)
@@ -56,7 +56,7 @@ def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: StoreScri
     lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
     script.end("doug", lost, State.UNKNOWN)
     weeks(script, clock, "mira")
-    assert ids(script.look("mira", KEY, prints=(b"same",), live=False).twins) == [lost]
+    assert ids(script.view("mira", KEY, prints=(b"same",), live=False).twins) == [lost]
 
 
 @pytest.mark.parametrize("reported", [True, False])
@@ -74,7 +74,7 @@ def test_a_change_that_was_looked_at_while_it_ran_is_kept(
         clock.advance(86_400)
         script.act("mira", "doc:other")
         script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.place("mira", KEY).latest) == [theirs]
+    assert ids(script.key_view("mira", KEY).latest) == [theirs]
 
 
 def test_taking_keeps_what_was_reported_of_late(script: StoreScript, clock: ManualClock) -> None:
@@ -83,7 +83,7 @@ def test_taking_keeps_what_was_reported_of_late(script: StoreScript, clock: Manu
     script.end("doug", late, State.UNKNOWN)
     script.act("doug", KEY)
     clock.advance(30 * 86_400)
-    script.settle(late, State.DONE, ended=script.look("x").now)
+    script.settle(late, State.DONE, ended=script.view("x").now)
     clock.advance(60)
     script.act("anna", "doc:other")
     script.store.maintain(clock.now - 7 * DAY)
@@ -109,8 +109,8 @@ def test_a_report_that_comes_very_late_is_a_change(script: StoreScript, clock: M
     weeks(script, clock, "mira")
     script.end("doug", theirs)
     script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.place("mira", KEY).latest) == [theirs]
-    assert script.place("mira", "doc:read").latest == ()
+    assert ids(script.key_view("mira", KEY).latest) == [theirs]
+    assert script.key_view("mira", "doc:read").latest == ()
 
 
 def test_a_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualClock) -> None:
@@ -118,7 +118,7 @@ def test_a_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualC
     script.end("mira", script.act("mira", KEY, tier=2))
     theirs = script.act("doug", KEY, tier=2)
     weeks(script, clock, "mira")
-    assert ids(script.place("mira", KEY).latest) == [theirs]
+    assert ids(script.key_view("mira", KEY).latest) == [theirs]
 
 
 @pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # memory keeps nothing for a change
@@ -134,8 +134,8 @@ def test_who_went_silent_keeps_nobody_s_change(script: StoreScript, clock: Manua
 def test_an_unknown_act_without_a_key_is_found_by_its_late_report(script: StoreScript, call: bytes | None) -> None:
     """By whoever names no id, as long as nothing else is open."""
     lost = script.act("mira", tier=1, call=call)
-    script.end("mira", lost, State.UNKNOWN, ended=script.look("x").now)
-    found = script.found("mira", key="")
+    script.end("mira", lost, State.UNKNOWN, ended=script.view("x").now)
+    found = script.find("mira", key="")
     assert found is not None
     assert (found.id, found.state) == (lost, State.UNKNOWN)
 
@@ -171,7 +171,7 @@ def rotate(script: StoreScript, clock: ManualClock, who: str) -> list[int]:
 
 def is_told(script: StoreScript, who: str, key: str, theirs: int) -> bool:
     """Whether a session that writes the key now sees a change of another's that it did not look at since."""
-    place = script.place(who, key)
+    place = script.key_view(who, key)
     return ids(place.latest) == [theirs] and 0 < last_read(place, HOUR) < theirs
 
 
@@ -216,7 +216,7 @@ def test_taking_keeps_it_below_a_tree(script: StoreScript, clock: ManualClock) -
     clock.advance(60)
     theirs = wrote(script, "doug", "file:/repo/a.py")
     rotate(script, clock, "mira")
-    assert ids(script.place("mira", "file:/repo/").stale) == [theirs]
+    assert ids(script.key_view("mira", "file:/repo/").stale) == [theirs]
 
 
 def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(
@@ -228,7 +228,7 @@ def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(
     lost = script.act("doug", KEY, state=State.OPEN, tier=3)
     script.end("doug", lost, State.UNKNOWN)
     assert mine not in rotate(script, clock, "mira")
-    script.settle(lost, State.DONE, ended=script.look("x").now)
+    script.settle(lost, State.DONE, ended=script.view("x").now)
     assert is_told(script, "mira", KEY, lost)
 
 
@@ -240,8 +240,8 @@ def test_taking_keeps_what_was_read_while_it_ran(script: StoreScript, clock: Man
     clock.advance(60)
     script.end("doug", theirs)
     assert not {mine, theirs} & set(rotate(script, clock, "mira"))
-    assert ids(script.place("mira", KEY).latest) == [theirs]
-    assert last_read(script.place("mira", KEY), HOUR) == mine
+    assert ids(script.key_view("mira", KEY).latest) == [theirs]
+    assert last_read(script.key_view("mira", KEY), HOUR) == mine
 
 
 def test_who_went_silent_keeps_nothing_from_leaving(script: StoreScript, clock: ManualClock) -> None:

@@ -288,7 +288,7 @@ def test_an_action_on_the_whole_is_seen_by_who_was_alone_on_a_facet(
     other = StoreScript(pair[1].store) if elsewhere else script
     state = State.OPEN if lock else State.DONE
     made = other.act("doug", WHOLE, lock=lock, state=state)
-    place = script.place("mira", FACET)
+    place = script.key_view("mira", FACET)
     assert [action.id for action in (*place.live, *place.latest)] == [made]
 
 
@@ -301,4 +301,4 @@ def test_a_change_ends_behind_one_that_began_after_it_on_any_key(
     first = script.act("mira", OTHER, FACET, state=State.OPEN)
     second = other.act("doug", FACET)
     script.end("mira", first)
-    assert [action.id for action in script.place("andy", FACET).latest] == [first, second]
+    assert [action.id for action in script.key_view("andy", FACET).latest] == [first, second]
