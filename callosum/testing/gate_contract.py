@@ -59,14 +59,14 @@ class GateContract:
 
     @pytest.fixture
     def ask(self, gate: Gate) -> Callable[..., Decision]:
-        """Return a function ``ask(session, tool, on)`` that makes a call, under a new call id unless it gets one."""
+        """Return a function ``ask(instance, tool, on)`` that makes a call, under a new call id unless it gets one."""
         count = iter(range(1_000_000))
 
-        def ask(session: str, tool: str, on: str | None = "plan", **more: Any) -> Decision:
+        def ask(instance: str, tool: str, on: str | None = "plan", **more: Any) -> Decision:
             more.setdefault("call_id", f"call-{next(count)}")
             params: Mapping[str, Any] = more.pop("params", {})
             all_params = params if on is None else {"on": on, **params}
-            return gate.intercept(Call(session, tool, all_params, **more))
+            return gate.intercept(Call(instance, tool, all_params, **more))
 
         return ask
 

@@ -1,14 +1,14 @@
-"""What the tests of all stores share."""
+"""Fixtures for the tests that run on every store."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# so that an assertion of the shipped suites that fails shows what it compared
+# show the compared values when an assertion in the shipped test classes fails
 pytest.register_assert_rewrite("callosum.testing.store_contract", "callosum.testing.gate_contract")
 
-# once the rewriting is registered; the servers are fixtures
+# imported after the rewriting is registered
 from callosum.stores.base import Store  # noqa: E402
 from callosum.stores.memory import MemoryStore  # noqa: E402
 from callosum.stores.postgres import PostgresStore  # noqa: E402
@@ -25,15 +25,15 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[StoreScript]:
-    """Steps on each of the stores, by a clock that is set by hand."""
-    made: Store
+    """Yield a script for each of the stores, which all take their time from ``clock``."""
+    store: Store
     if request.param == "memory":
-        made = MemoryStore(clock=clock)
+        store = MemoryStore(clock=clock)
     elif request.param == "redis":
-        made = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
+        store = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
     elif request.param == "postgres":
-        made = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
+        store = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
     else:
-        made = SqliteStore(tmp_path / "g.db", clock=clock)
-    yield StoreScript(made)
-    made.close()
+        store = SqliteStore(tmp_path / "g.db", clock=clock)
+    yield StoreScript(store)
+    store.close()

@@ -1,4 +1,4 @@
-"""What is left of a batch whose transaction had to be undone: all of those in it that can be stored, and all of each."""
+"""A batch whose transaction was undone: every request that can be stored is stored, and completely."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from callosum.testing.script import LEASE, StoreScript, ids
 KEY = "doc:plan"
 
 
-def test_who_comes_from_where_is_kept_though_another_of_the_batch_cannot_be_stored(
+def test_ancestry_is_stored_although_another_change_of_the_batch_cannot_be_stored(
     script: StoreScript, clock: ManualClock
 ) -> None:
-    """The store has looked at the session once more before it was undone: what it learnt then must be forgotten."""
+    """The store cached the session's ancestry in the transaction that was undone, so it must drop that cache."""
 
     def good(view: View) -> Change:
         return Change((script.entry("child", [KEY]),), Opening(State.DONE, view.now + LEASE))

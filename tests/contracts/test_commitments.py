@@ -29,15 +29,15 @@ ACCEPT, DECLINE = "accept_invitation", "decline_invitation"
 
 
 class Desk:
-    """Sessions at a gate over one store, with a clock that is set by hand."""
+    """Sessions of a gate on one store, with a clock that is set by hand."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.clock = clock
         self.store = store
         self.gate = LocalGate(settings=_SETTINGS, store=store, rules=RULES, sleep=clock.sleep)
 
-    def ask(self, who: str, tool: str, *, pause: bool = True, **params: Any) -> Decision:
-        instance, _, session = who.partition("/")
+    def ask(self, actor: str, tool: str, *, pause: bool = True, **params: Any) -> Decision:
+        instance, _, session = actor.partition("/")
         commits = params.pop("commits", None)
         namespace = params.pop("namespace", "default")
         self.clock.advance(2)
@@ -45,10 +45,10 @@ class Desk:
             Call(instance, tool, params, session=session, pause=pause, commits=commits, namespace=namespace)
         )
 
-    def do(self, who: str, tool: str, *, result: Any = None, outcome: str | None = None, **params: Any) -> Decision:
-        decision = self.ask(who, tool, **params)
+    def do(self, actor: str, tool: str, *, result: Any = None, outcome: str | None = None, **params: Any) -> Decision:
+        decision = self.ask(actor, tool, **params)
         assert decision.proceed, decision
-        instance, _, session = who.partition("/")
+        instance, _, session = actor.partition("/")
         report = self.gate.complete(
             instance, id=decision.id, session=session, result=result, outcome=outcome,
             namespace=params.get("namespace", "default"),
@@ -57,7 +57,7 @@ class Desk:
         return decision
 
     def days(self, number: float, *, rotates: bool = True) -> None:
-        """Days in which somebody works elsewhere, and upkeep and rotation run every night."""
+        """Let days pass in which another session works on another key, and upkeep and rotation run every night."""
         while number > 0:
             self.clock.advance(86_400 * min(number, 1))
             number -= 1
@@ -68,14 +68,14 @@ class Desk:
                     self.store.maintain(horizon)
                 self.store.take(until, horizon, delete=True)
 
-    def kept(self, *keys: str) -> list[int]:
+    def commitment_ids(self, *keys: str) -> list[int]:
         return [action.id for action in self.store.commitments("default", keys or None)]
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Store]]:
-    """Opens one and the same store, each time as a new process would."""
-    made: list[Store] = []
+    """Yield a function that opens the same store again, as a new process would."""
+    opened: list[Store] = []
     memory = MemoryStore(clock=clock)
     redis = request.getfixturevalue("redis_server").url() if request.param == "redis" else ""
 
@@ -89,11 +89,11 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) ->
             store = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
         else:
             store = SqliteStore(tmp_path / "g.db", clock=clock)
-        made.append(store)
+        opened.append(store)
         return store
 
     yield open_
-    for store in made:
+    for store in opened:
         store.close()
 
 
@@ -103,7 +103,7 @@ def desk(opens: Callable[[], Store], clock: ManualClock) -> Desk:
 
 
 def opposed(decision: Decision) -> list[int]:
-    return [one.id for one in decision.conflicts if one.kind is Kind.OPPOSED]
+    return [conflict.id for conflict in decision.conflicts if conflict.kind is Kind.OPPOSED]
 
 
 def test_a_side_taken_on_monday_pauses_the_contrary_on_tuesday(desk: Desk) -> None:
@@ -116,85 +116,85 @@ def test_a_side_taken_on_monday_pauses_the_contrary_on_tuesday(desk: Desk) -> No
     assert "; this call declines it" in (tuesday.warning or "")
 
 
-def test_within_the_rule_s_window_it_is_weighed_as_before(desk: Desk) -> None:
+def test_within_the_window_of_the_rule_a_commitment_changes_nothing(desk: Desk) -> None:
     desk.do("mira/chat", ACCEPT, event_id="e1")
     assert desk.ask("doug/mail", DECLINE, event_id="e1", pause=False).verdict is Verdict.WARN
 
 
-def test_the_repeat_goes_through_and_ends_the_commitment(desk: Desk) -> None:
+def test_repeat_proceeds_and_ends_the_commitment(desk: Desk) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(3)
     assert not desk.ask("doug/mail", DECLINE, event_id="e1").proceed
-    assert desk.kept() == [first.id]
+    assert desk.commitment_ids() == [first.id]
     second = desk.do("doug/mail", DECLINE, event_id="e1")
-    assert desk.kept() == [second.id]
+    assert desk.commitment_ids() == [second.id]
     desk.days(2)
     assert desk.ask("carl/desk", DECLINE, event_id="e1").proceed
-    told = opposed(desk.ask("dora/desk", ACCEPT, event_id="e1"))
-    assert second.id in told
-    assert first.id not in told
+    opposed_ids = opposed(desk.ask("dora/desk", ACCEPT, event_id="e1"))
+    assert second.id in opposed_ids
+    assert first.id not in opposed_ids
 
 
-def test_a_contrary_action_that_failed_ends_nothing(desk: Desk) -> None:
+def test_contrary_action_that_failed_does_not_end_the_commitment(desk: Desk) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(2)
     desk.ask("doug/mail", DECLINE, event_id="e1")
     desk.do("doug/mail", DECLINE, event_id="e1", outcome="failed")
-    assert desk.kept() == [first.id]
+    assert desk.commitment_ids() == [first.id]
     assert opposed(desk.ask("carl/desk", DECLINE, event_id="e1")) == [first.id]
 
 
-def test_an_owner_who_thinks_again_is_asked_nothing_and_ends_it(desk: Desk) -> None:
+def test_owner_may_reverse_its_commitment_without_a_conflict(desk: Desk) -> None:
     desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(2)
     again = desk.do("mira/chat", DECLINE, event_id="e1")
-    assert desk.kept() == [again.id]
+    assert desk.commitment_ids() == [again.id]
     desk.days(1)
     assert desk.ask("doug/mail", DECLINE, event_id="e1").proceed
 
 
 @pytest.mark.parametrize("days", [8, 20, 29])
-def test_rotation_and_upkeep_keep_what_counts(desk: Desk, days: int) -> None:
+def test_rotation_and_upkeep_keep_a_commitment_that_counts(desk: Desk, days: int) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(days)
     assert desk.store.action("default", first.id) is not None
-    assert desk.kept("event:e1") == [first.id]
+    assert desk.commitment_ids("event:e1") == [first.id]
     assert opposed(desk.ask("doug/mail", DECLINE, event_id="e1")) == [first.id]
 
 
-def test_after_thirty_days_it_is_over_and_leaves(desk: Desk) -> None:
+def test_commitment_ends_and_leaves_after_thirty_days(desk: Desk) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(40)
     assert desk.store.action("default", first.id) is None
-    assert desk.kept() == []
+    assert desk.commitment_ids() == []
     assert desk.ask("doug/mail", DECLINE, event_id="e1").verdict is Verdict.ALLOW
 
 
-def test_a_store_that_is_opened_again_knows_it(opens: Callable[[], Store], clock: ManualClock) -> None:
+def test_commitment_survives_opening_the_store_again(opens: Callable[[], Store], clock: ManualClock) -> None:
     first = Desk(opens(), clock).do("mira/chat", ACCEPT, event_id="e1")
     later = Desk(opens(), clock)
     later.days(2)
     assert opposed(later.ask("doug/mail", DECLINE, event_id="e1")) == [first.id]
 
 
-def test_a_date_in_the_call_says_when_it_is_over(desk: Desk) -> None:
+def test_date_in_the_call_ends_the_commitment(desk: Desk) -> None:
     soon, far = (desk.clock.now // SECOND + days * 86_400 for days in (3, 45))
     desk.do("mira/chat", "accept_event", event_id="soon", end=_iso(soon))
     first = desk.do("mira/chat", "accept_event", event_id="far", end=_iso(far))
     desk.days(40)
-    assert desk.kept() == [first.id]
+    assert desk.commitment_ids() == [first.id]
     assert desk.ask("doug/mail", "decline_event", event_id="soon").proceed
     assert opposed(desk.ask("doug/mail", "decline_event", event_id="far")) == [first.id]
     desk.days(6)
-    assert first.id not in desk.kept()
+    assert first.id not in desk.commitment_ids()
 
 
-def test_a_date_in_the_result_says_when_it_is_over(desk: Desk) -> None:
+def test_date_in_the_result_ends_the_commitment(desk: Desk) -> None:
     soon = _iso(desk.clock.now // SECOND + 2 * 86_400)
     first = desk.do("mira/chat", "accept_event", event_id="e1", result={"event": {"id": "e1", "end": soon}})
-    assert desk.kept() == [first.id]
+    assert desk.commitment_ids() == [first.id]
     desk.days(3)
-    assert desk.kept() == []
+    assert desk.commitment_ids() == []
     assert desk.ask("doug/mail", "decline_event", event_id="e1").proceed
 
 
@@ -207,18 +207,18 @@ def test_two_different_bookings_of_one_slot_are_opposed(desk: Desk) -> None:
     assert "this call books it for something else" in (second.warning or "")
 
 
-def test_what_was_made_is_found_by_the_id_in_its_result(desk: Desk) -> None:
+def test_created_thing_is_found_by_the_id_in_the_result(desk: Desk) -> None:
     at: dict[str, Any] = {"start": _iso(desk.clock.now // SECOND + 15 * 86_400)}
     first = desk.do("mira/chat", "create_event", title="Bank", result={"id": "new-1"}, **at)
     desk.days(9)
-    assert desk.kept("event:new-1") == [first.id]
+    assert desk.commitment_ids("event:new-1") == [first.id]
     assert opposed(desk.ask("doug/mail", "cancel_event", event_id="new-1")) == [first.id]
     desk.do("doug/mail", "cancel_event", event_id="new-1")
-    assert first.id not in desk.kept()
+    assert first.id not in desk.commitment_ids()
     assert desk.ask("carl/desk", "create_event", title="Dentist", **at).proceed
 
 
-def test_a_meeting_that_was_moved_leaves_its_slot_free(desk: Desk) -> None:
+def test_moving_a_meeting_frees_its_slot(desk: Desk) -> None:
     day = desk.clock.now // SECOND + 5 * 86_400
     desk.do("mira/chat", "create_event", title="Bank", start=_iso(day), result={"id": "new-1"})
     moved = desk.do("doug/mail", "update_event", event_id="new-1", start=_iso(day + 86_400))
@@ -227,7 +227,7 @@ def test_a_meeting_that_was_moved_leaves_its_slot_free(desk: Desk) -> None:
     assert opposed(desk.ask("dora/x", "create_event", title="Choir", start=_iso(day + 86_400))) == [moved.id]
 
 
-def test_once_its_session_has_ended_the_instance_owns_it(desk: Desk) -> None:
+def test_instance_owns_a_commitment_after_its_session_has_ended(desk: Desk) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.days(1)
     assert opposed(desk.ask("mira/other", DECLINE, event_id="e1")) == [first.id]
@@ -236,14 +236,14 @@ def test_once_its_session_has_ended_the_instance_owns_it(desk: Desk) -> None:
     assert desk.ask("mira/third", DECLINE, event_id="e1").verdict is Verdict.ALLOW
 
 
-def test_the_end_of_another_session_changes_nothing(desk: Desk) -> None:
+def test_end_of_another_session_does_not_hand_on_the_commitment(desk: Desk) -> None:
     first = desk.do("mira/chat", ACCEPT, event_id="e1")
     desk.gate.heard("mira", "SessionEnd", {}, session="mail")
     desk.days(1)
     assert opposed(desk.ask("mira/other", DECLINE, event_id="e1")) == [first.id]
 
 
-def test_a_call_of_tier_4_asks_where_the_host_pauses_and_never_blocks(desk: Desk) -> None:
+def test_contrary_call_of_tier_4_asks_if_the_host_can_pause_and_never_blocks(desk: Desk) -> None:
     first = desk.do("mira/chat", "accept_event", event_id="e1")
     desk.days(1)
     asked = desk.ask("doug/mail", "delete_event", event_id="e1")
@@ -254,26 +254,26 @@ def test_a_call_of_tier_4_asks_where_the_host_pauses_and_never_blocks(desk: Desk
 
 
 def test_a_declared_commitment_counts_on_any_key(desk: Desk) -> None:
-    says = Commits("approve", what="the offer's text", to="the bank")
-    first = desk.do("mira/chat", "update_document", document_id="d1", commits=says)
+    declared = Commits("approve", what="the offer's text", to="the bank")
+    first = desk.do("mira/chat", "update_document", document_id="d1", commits=declared)
     desk.days(9)
-    (kept,) = desk.store.commitments("default")
-    assert (kept.id, kept.content.commitment and kept.content.commitment.to) == (first.id, "the bank")
+    (commitment,) = desk.store.commitments("default")
+    assert (commitment.id, commitment.content.commitment and commitment.content.commitment.to) == (first.id, "the bank")
     contrary = desk.ask("doug/mail", "update_document", document_id="d1", commits=Commits("reject"))
     assert (contrary.verdict, opposed(contrary)) == (Verdict.CONFIRM, [first.id])
     assert '"the offer\'s text"' in (contrary.warning or "")
     assert desk.ask("doug/mail", "update_document", document_id="d1").verdict is not Verdict.CONFIRM
 
 
-def test_a_declared_end_is_kept_beyond_thirty_days(desk: Desk) -> None:
+def test_declared_commitment_may_last_longer_than_thirty_days(desk: Desk) -> None:
     until = (desk.clock.now + 2 * LASTS) / SECOND
     first = desk.do("mira/chat", "update_document", document_id="d1", commits=Commits("accept", until=until))
     desk.days(45)
-    assert desk.kept() == [first.id]
+    assert desk.commitment_ids() == [first.id]
 
 
 @pytest.mark.parametrize(
-    ("said", "at"),
+    ("declared", "at"),
     [
         (Commits("perhaps"), "commits.side"),
         (Commits(""), "commits.side"),
@@ -284,36 +284,38 @@ def test_a_declared_end_is_kept_beyond_thirty_days(desk: Desk) -> None:
         ({"side": "accept"}, "commits"),
     ],
 )
-def test_a_declaration_that_cannot_be_used_is_refused(clock: ManualClock, said: Any, at: str) -> None:
+def test_invalid_declaration_is_refused(clock: ManualClock, declared: Any, at: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Desk(MemoryStore(clock=clock), clock).ask("mira/chat", "update_document", document_id="d1", commits=said)
+        Desk(MemoryStore(clock=clock), clock).ask("mira/chat", "update_document", document_id="d1", commits=declared)
     assert error.value.at == at
 
 
 def test_commitments_are_listed_by_namespace_and_key(desk: Desk) -> None:
-    one = desk.do("mira/chat", ACCEPT, event_id="e1")
-    two = desk.do("mira/chat", "confirm_booking", booking_id="b1")
+    first = desk.do("mira/chat", ACCEPT, event_id="e1")
+    second = desk.do("mira/chat", "confirm_booking", booking_id="b1")
     other = desk.do("mira/chat", ACCEPT, event_id="e1", namespace="other")
     desk.do("mira/chat", "enable_feature", feature_id="f1")
 
-    def ids(found: list[Action]) -> list[int]:
-        return [action.id for action in found]
+    def ids(actions: list[Action]) -> list[int]:
+        return [action.id for action in actions]
 
-    assert ids(desk.store.commitments("default")) == [one.id, two.id]
-    assert ids(desk.store.commitments("default", ["booking:b1", "event:e9"])) == [two.id]
+    assert ids(desk.store.commitments("default")) == [first.id, second.id]
+    assert ids(desk.store.commitments("default", ["booking:b1", "event:e9"])) == [second.id]
     assert ids(desk.store.commitments("other", ["event:e1"])) == [other.id]
-    assert ids(desk.store.commitments(None)) == [one.id, two.id, other.id]
+    assert ids(desk.store.commitments(None)) == [first.id, second.id, other.id]
 
 
-def test_what_is_no_commitment_passes_after_the_window(desk: Desk) -> None:
-    """The negative control: the same sides on things that anybody may change."""
+def test_opposite_sides_without_a_commitment_are_allowed_after_the_window(desk: Desk) -> None:
+    """This is the negative control: opposite sides on a thing that everybody may change."""
     desk.do("mira/chat", "enable_feature", feature_id="f1")
     desk.days(1)
     assert desk.ask("doug/mail", "disable_feature", feature_id="f1").verdict is Verdict.ALLOW
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "redis", "postgres"])
-def test_a_copy_keeps_them(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, engine: str) -> None:
+def test_store_copy_keeps_commitments(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, engine: str
+) -> None:
     source = SqliteStore(tmp_path / "from" / "gate.db", clock=clock)
     desk = Desk(source, clock)
     at: dict[str, Any] = {"start": _iso(clock.now // SECOND + 15 * 86_400)}
@@ -334,7 +336,7 @@ def test_a_copy_keeps_them(request: pytest.FixtureRequest, tmp_path: Path, clock
         desk = Desk(store, clock)
         store.accept(proven=True)
         desk.days(10)
-        assert desk.kept() == [first.id, second.id]
+        assert desk.commitment_ids() == [first.id, second.id]
         assert opposed(desk.ask("doug/mail", DECLINE, event_id="e1")) == [first.id]
         assert opposed(desk.ask("doug/mail", "cancel_event", event_id="new-1")) == [second.id]
     finally:
@@ -350,5 +352,4 @@ def _opened(engine: str, settings: Settings, clock: ManualClock) -> Store:
 
 
 def _iso(seconds: int) -> str:
-
     return f"{datetime.fromtimestamp(seconds // 900 * 900, UTC):%Y-%m-%dT%H:%M:00Z}"

@@ -1,4 +1,4 @@
-"""What is forgotten after a long time, and what never: acts without an outcome, and what turned out late."""
+"""What upkeep and rotation keep after a long time: actions without an outcome, and actions reported late."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ KEY = "doc:plan"
 FIRST = "doc:first"
 
 
-def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: StoreScript, clock: ManualClock) -> None:
-    """What is unknown must not be forgotten: once it turns out to have happened, it is the newest change."""
-    lost = script.act("doug", KEY, state=State.OPEN, tier=3)
-    script.end("doug", lost, State.UNKNOWN)
+def test_unknown_action_of_an_inactive_session_is_kept(script: StoreScript, clock: ManualClock) -> None:
+    """It must be kept: if it turns out to have happened, it is the newest change."""
+    unknown = script.act("doug", KEY, state=State.OPEN, tier=3)
+    script.end("doug", unknown, State.UNKNOWN)
     for _ in range(10):
         clock.advance(86_400)
         script.act("mira", "doc:other")
         script.store.maintain(clock.now - 7 * DAY)
     script.read("mira", KEY)
     clock.advance(60)
-    script.settle(lost, State.DONE, ended=script.view("x").now)
+    script.settle(unknown, State.DONE, ended=script.view("x").now)
     for _ in range(3):
         script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.key_view("mira", KEY).latest) == [lost]
+    assert ids(script.key_view("mira", KEY).latest) == [unknown]
 
 
-def test_the_content_of_what_is_unknown_is_kept(script: StoreScript, clock: ManualClock) -> None:
-    """Its digests stand until it has an outcome, and from then on as long as those of any act."""
-    lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
-    script.end("doug", lost, State.UNKNOWN)
+def test_fingerprints_of_an_unknown_action_are_kept(script: StoreScript, clock: ManualClock) -> None:
+    """They are kept until the action has an outcome, and from then on as long as those of any action."""
+    unknown = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
+    script.end("doug", unknown, State.UNKNOWN)
 
     def twins() -> list[int]:
         for _ in range(5):
@@ -42,43 +42,43 @@ def test_the_content_of_what_is_unknown_is_kept(script: StoreScript, clock: Manu
         return ids(script.view("mira", KEY, prints=(b"same",)).twins)
 
     clock.advance(30 * 86_400)
-    assert twins() == [lost]
-    script.settle(lost, State.DONE, ended=script.view("x").now)
+    assert twins() == [unknown]
+    script.settle(unknown, State.DONE, ended=script.view("x").now)
     clock.advance(86_400)
-    assert twins() == [lost]
+    assert twins() == [unknown]
     clock.advance(8 * 86_400)
     script.act("anna", "doc:other")
     assert twins() == []
 
 
-def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: StoreScript, clock: ManualClock) -> None:
-    """By whoever does not look at what is live."""
-    lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
-    script.end("doug", lost, State.UNKNOWN)
-    weeks(script, clock, "mira")
-    assert ids(script.view("mira", KEY, prints=(b"same",), live=False).twins) == [lost]
+def test_unknown_action_is_found_by_its_digest(script: StoreScript, clock: ManualClock) -> None:
+    """A scope that does not ask for live actions finds it too."""
+    unknown = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
+    script.end("doug", unknown, State.UNKNOWN)
+    ten_days(script, clock, "mira")
+    assert ids(script.view("mira", KEY, prints=(b"same",), live=False).twins) == [unknown]
 
 
 @pytest.mark.parametrize("reported", [True, False])
-def test_a_change_that_was_looked_at_while_it_ran_is_kept(
+def test_change_of_a_key_that_was_read_while_it_ran_is_kept(
     script: StoreScript, clock: ManualClock, reported: bool
 ) -> None:
-    """Its moment is its report; without one, that at which it can no longer be running."""
-    theirs = script.act("doug", KEY, tier=1)
+    """A change has the time of its report; without a report, the time from which it can no longer be running."""
+    changed = script.act("doug", KEY, tier=1)
     clock.advance(60)
     script.read("mira", KEY)
     clock.advance(60)
     if reported:
-        script.end("doug", theirs)
+        script.end("doug", changed)
     for _ in range(10):
         clock.advance(86_400)
         script.act("mira", "doc:other")
         script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.key_view("mira", KEY).latest) == [theirs]
+    assert ids(script.key_view("mira", KEY).latest) == [changed]
 
 
-def test_taking_keeps_what_was_reported_of_late(script: StoreScript, clock: ManualClock) -> None:
-    """An act is evidence from its report on, however long ago it began."""
+def test_take_keeps_an_action_that_was_reported_recently(script: StoreScript, clock: ManualClock) -> None:
+    """An action is evidence from its report on, however long ago it began."""
     late = script.act("doug", KEY, state=State.OPEN, tier=3)
     script.end("doug", late, State.UNKNOWN)
     script.act("doug", KEY)
@@ -93,191 +93,192 @@ def test_taking_keeps_what_was_reported_of_late(script: StoreScript, clock: Manu
     assert late in [entry.seq for entry in script.store.take(clock.now, clock.now - 7 * DAY)]
 
 
-def weeks(script: StoreScript, clock: ManualClock, who: str) -> int:
-    """Time in which one session goes on elsewhere, and the others are silent; how much was forgotten."""
-    gone = 0
+def ten_days(script: StoreScript, clock: ManualClock, active: str) -> int:
+    """Let ``active`` act on another key each day and run upkeep. Return the number of deleted rows."""
+    deleted = 0
     for _ in range(10):
         clock.advance(86_400)
-        script.act(who, "doc:other")
-        gone += script.store.maintain(clock.now - 7 * DAY)
-    return gone
+        script.act(active, "doc:other")
+        deleted += script.store.maintain(clock.now - 7 * DAY)
+    return deleted
 
 
 def test_a_report_that_comes_very_late_is_a_change(script: StoreScript, clock: ManualClock) -> None:
-    """Of an act without a lease too, which counts as done meanwhile; but a read changes nothing."""
-    theirs = script.act("doug", KEY, Key("doc:read", Mode.READ), tier=2)
-    weeks(script, clock, "mira")
-    script.end("doug", theirs)
+    """That includes an action without a lease, which counts as done before its report. A read changes nothing."""
+    changed = script.act("doug", KEY, Key("doc:read", Mode.READ), tier=2)
+    ten_days(script, clock, "mira")
+    script.end("doug", changed)
     script.store.maintain(clock.now - 7 * DAY)
-    assert ids(script.key_view("mira", KEY).latest) == [theirs]
+    assert ids(script.key_view("mira", KEY).latest) == [changed]
     assert script.key_view("mira", "doc:read").latest == ()
 
 
-def test_a_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualClock) -> None:
-    """A finished write stands for a look, as long as its session goes on."""
+def test_change_after_an_own_write_is_kept(script: StoreScript, clock: ManualClock) -> None:
+    """A finished write counts as a read as long as its session is active."""
     script.end("mira", script.act("mira", KEY, tier=2))
-    theirs = script.act("doug", KEY, tier=2)
-    weeks(script, clock, "mira")
-    assert ids(script.key_view("mira", KEY).latest) == [theirs]
+    changed = script.act("doug", KEY, tier=2)
+    ten_days(script, clock, "mira")
+    assert ids(script.key_view("mira", KEY).latest) == [changed]
 
 
-@pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # memory keeps nothing for a change
-def test_who_went_silent_keeps_nobody_s_change(script: StoreScript, clock: ManualClock) -> None:
-    """Else a key that many short sessions write would remember all of them, each for the sake of the one before."""
-    for number in range(29, 9, -1):  # upkeep goes by their names: the last of them comes first
+@pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # the memory store keeps no rows
+def test_inactive_session_keeps_no_change_of_others(script: StoreScript, clock: ManualClock) -> None:
+    """Otherwise a key that many short sessions write would keep all their changes, each for the session before."""
+    for number in range(29, 9, -1):  # upkeep visits sessions by name, so the last one comes first
         script.end(f"s{number}", script.act(f"s{number}", KEY, tier=2))
         clock.advance(1)
-    assert weeks(script, clock, "mira") >= 20, "all of them"
+    assert ten_days(script, clock, "mira") >= 20, "the rows of all sessions are deleted"
 
 
 @pytest.mark.parametrize("call", [b"c", None])
-def test_an_unknown_act_without_a_key_is_found_by_its_late_report(script: StoreScript, call: bytes | None) -> None:
-    """By whoever names no id, as long as nothing else is open."""
-    lost = script.act("mira", tier=1, call=call)
-    script.end("mira", lost, State.UNKNOWN, ended=script.view("x").now)
+def test_unknown_action_without_a_key_is_found_by_a_late_report(script: StoreScript, call: bytes | None) -> None:
+    """A report without an id finds it as long as nothing else is open."""
+    unknown = script.act("mira", tier=1, call=call)
+    script.end("mira", unknown, State.UNKNOWN, ended=script.view("x").now)
     found = script.find("mira", key="")
     assert found is not None
-    assert (found.id, found.state) == (lost, State.UNKNOWN)
+    assert (found.id, found.state) == (unknown, State.UNKNOWN)
 
 
 # --- rotation ---------------------------------------------------------------------------------------------------------
 
 
-def wrote(script: StoreScript, who: str, *keys: str) -> int:
-    """A finished write, which counts as a look."""
-    script.end(who, id := script.act(who, *keys))
+def reported_write(script: StoreScript, session: str, *keys: str) -> int:
+    """Make a finished write, which counts as a read."""
+    script.end(session, id := script.act(session, *keys))
     return id
 
 
-def may_be_running(script: StoreScript, who: str, *keys: str) -> int:
-    """A write that nobody reported, which is none."""
-    return script.act(who, *keys)
+def unreported_write(script: StoreScript, session: str, *keys: str) -> int:
+    """Make a write without a report, which does not count as a read."""
+    return script.act(session, *keys)
 
 
-def looked(script: StoreScript, who: str, *keys: str) -> int:
-    """A look at all of these keys."""
-    return script.act(who, *[Key(key, Mode.READ) for key in keys], tier=0)
+def read(script: StoreScript, session: str, *keys: str) -> int:
+    """Read all of these keys in one action."""
+    return script.act(session, *[Key(key, Mode.READ) for key in keys], tier=0)
 
 
-def rotate(script: StoreScript, clock: ManualClock, who: str) -> list[int]:
-    """Weeks in which just ``who`` goes on, elsewhere, and then a rotation; what left."""
-    weeks(script, clock, who)
+def rotate(script: StoreScript, clock: ManualClock, active: str) -> list[int]:
+    """Let ten days pass in which only ``active`` acts, on another key, and rotate. Return the entries that left."""
+    ten_days(script, clock, active)
     until, horizon = clock.now, clock.now - 7 * DAY
-    gone = [entry.seq for entry in script.store.take(until, horizon)]
+    left = [entry.seq for entry in script.store.take(until, horizon)]
     script.store.take(until, horizon, delete=True)
-    assert not set(gone) & {entry.seq for entry in script.store.entries(limit=5000)}
-    return gone
+    assert not set(left) & {entry.seq for entry in script.store.entries(limit=5000)}
+    return left
 
 
-def is_told(script: StoreScript, who: str, key: str, theirs: int) -> bool:
-    """Whether a session that writes the key now sees a change of another's that it did not look at since."""
-    place = script.key_view(who, key)
-    return ids(place.latest) == [theirs] and 0 < last_read(place, HOUR) < theirs
+def sees_change(script: StoreScript, session: str, key: str, change: int) -> bool:
+    """Return True if a session that writes the key is shown the change, and its last read is older than the change."""
+    key_view = script.key_view(session, key)
+    return ids(key_view.latest) == [change] and 0 < last_read(key_view, HOUR) < change
 
 
 @pytest.mark.parametrize("tier", [1, 2])
-@pytest.mark.parametrize("change", [wrote, may_be_running])
-@pytest.mark.parametrize("look", [wrote, looked])
-def test_taking_keeps_a_change_since_a_look(
-    script: StoreScript, clock: ManualClock, look: Callable[..., int], change: Callable[..., int], tier: int
+@pytest.mark.parametrize("change", [reported_write, unreported_write])
+@pytest.mark.parametrize("see", [reported_write, read])
+def test_take_keeps_a_change_since_a_read(
+    script: StoreScript, clock: ManualClock, see: Callable[..., int], change: Callable[..., int], tier: int
 ) -> None:
-    """As long as whoever looked goes on: stale has no window. An own finished write is a look, and stays with it."""
-    look(script, "mira", KEY)
+    """The change stays while the reader is active, because ``stale`` has no time window.
+
+    An own finished write counts as a read, and stays with the change.
+    """
+    see(script, "mira", KEY)
     clock.advance(60)
-    theirs = script.act("doug", KEY, tier=tier)
-    if change is wrote:
-        script.end("doug", theirs)
-    gone = rotate(script, clock, "mira")
-    assert theirs not in gone
-    assert is_told(script, "mira", KEY, theirs)
+    changed = script.act("doug", KEY, tier=tier)
+    if change is reported_write:
+        script.end("doug", changed)
+    left = rotate(script, clock, "mira")
+    assert changed not in left
+    assert sees_change(script, "mira", KEY, changed)
 
 
 @pytest.mark.parametrize("namespace", ["default", "other"])
-@pytest.mark.parametrize("look", [wrote, looked])
-def test_taking_keeps_it_for_any_of_its_keys(
-    script: StoreScript, clock: ManualClock, look: Callable[..., int], namespace: str
+@pytest.mark.parametrize("see", [reported_write, read])
+def test_take_keeps_a_change_for_any_of_its_keys(
+    script: StoreScript, clock: ManualClock, see: Callable[..., int], namespace: str
 ) -> None:
-    """Of the change, and of the write that was the look."""
+    """The same holds for any key of the write that counts as a read."""
     script = StoreScript(script.store, namespace)
-    look(script, "mira", "doc:own", KEY)
+    see(script, "mira", "doc:own", KEY)
     clock.advance(60)
-    theirs = wrote(script, "doug", FIRST, KEY)
+    changed = reported_write(script, "doug", FIRST, KEY)
     clock.advance(60)
-    newer = wrote(script, "doug", FIRST)
-    gone = rotate(script, clock, "mira")
-    assert theirs not in gone
-    assert newer in gone
-    assert is_told(script, "mira", KEY, theirs)
+    newer = reported_write(script, "doug", FIRST)
+    left = rotate(script, clock, "mira")
+    assert changed not in left
+    assert newer in left
+    assert sees_change(script, "mira", KEY, changed)
 
 
-def test_taking_keeps_it_below_a_tree(script: StoreScript, clock: ManualClock) -> None:
-    """Who writes a tree is told of what was changed in it since an own write there."""
-    wrote(script, "mira", "file:/repo/a.py")
+def test_take_keeps_a_change_below_a_tree(script: StoreScript, clock: ManualClock) -> None:
+    """A session that writes a tree is notified of changes in it since its own write there."""
+    reported_write(script, "mira", "file:/repo/a.py")
     clock.advance(60)
-    theirs = wrote(script, "doug", "file:/repo/a.py")
+    changed = reported_write(script, "doug", "file:/repo/a.py")
     rotate(script, clock, "mira")
-    assert ids(script.key_view("mira", "file:/repo/").stale) == [theirs]
+    assert ids(script.key_view("mira", "file:/repo/").stale) == [changed]
 
 
-def test_taking_keeps_the_write_that_an_unknown_change_will_be_held_against(
-    script: StoreScript, clock: ManualClock
-) -> None:
-    """When its outcome comes, the session that wrote before is to be told."""
-    mine = wrote(script, "mira", KEY)
+def test_take_keeps_a_write_before_an_unknown_change(script: StoreScript, clock: ManualClock) -> None:
+    """When the change gets its outcome, the session that wrote before it must be notified."""
+    own = reported_write(script, "mira", KEY)
     clock.advance(60)
-    lost = script.act("doug", KEY, state=State.OPEN, tier=3)
-    script.end("doug", lost, State.UNKNOWN)
-    assert mine not in rotate(script, clock, "mira")
-    script.settle(lost, State.DONE, ended=script.view("x").now)
-    assert is_told(script, "mira", KEY, lost)
+    unknown = script.act("doug", KEY, state=State.OPEN, tier=3)
+    script.end("doug", unknown, State.UNKNOWN)
+    assert own not in rotate(script, clock, "mira")
+    script.settle(unknown, State.DONE, ended=script.view("x").now)
+    assert sees_change(script, "mira", KEY, unknown)
 
 
-def test_taking_keeps_what_was_read_while_it_ran(script: StoreScript, clock: ManualClock) -> None:
-    """A change has the moment of its report, whatever it is a look from."""
-    theirs = script.act("doug", KEY)
+def test_take_keeps_a_change_of_a_key_that_was_written_while_it_ran(script: StoreScript, clock: ManualClock) -> None:
+    """A change has the time of its report, although it counts as a read from its start."""
+    changed = script.act("doug", KEY)
     clock.advance(60)
-    mine = wrote(script, "mira", KEY)
+    own = reported_write(script, "mira", KEY)
     clock.advance(60)
-    script.end("doug", theirs)
-    assert not {mine, theirs} & set(rotate(script, clock, "mira"))
-    assert ids(script.key_view("mira", KEY).latest) == [theirs]
-    assert last_read(script.key_view("mira", KEY), HOUR) == mine
+    script.end("doug", changed)
+    assert not {own, changed} & set(rotate(script, clock, "mira"))
+    assert ids(script.key_view("mira", KEY).latest) == [changed]
+    assert last_read(script.key_view("mira", KEY), HOUR) == own
 
 
-def test_who_went_silent_keeps_nothing_from_leaving(script: StoreScript, clock: ManualClock) -> None:
-    """Else the sessions that write a key would keep one another's writes for ever."""
-    acts = [looked(script, "anna", KEY)]
+def test_inactive_sessions_keep_nothing_from_leaving(script: StoreScript, clock: ManualClock) -> None:
+    """Otherwise the sessions that write a key would keep one another's writes forever."""
+    actions = [read(script, "anna", KEY)]
     for number in range(10):
-        acts.append(wrote(script, f"s{number}", FIRST, KEY))
+        actions.append(reported_write(script, f"s{number}", FIRST, KEY))
         clock.advance(1)
-    assert set(acts) <= set(rotate(script, clock, "mira"))
+    assert set(actions) <= set(rotate(script, clock, "mira"))
 
 
-def test_what_is_no_news_leaves(script: StoreScript, clock: ManualClock) -> None:
-    """What was looked at since, one's own, and what a newer change of the same session stands for."""
-    mine = wrote(script, "mira", "doc:mine")
-    superseded = wrote(script, "doug", KEY)
-    before = wrote(script, "doug", FIRST)
+def test_changes_that_notify_nobody_leave(script: StoreScript, clock: ManualClock) -> None:
+    """These are changes read since, own changes, and changes replaced by a newer one of the same session."""
+    own = reported_write(script, "mira", "doc:mine")
+    superseded = reported_write(script, "doug", KEY)
+    before = reported_write(script, "doug", FIRST)
     clock.advance(60)
-    looked(script, "mira", FIRST)
+    read(script, "mira", FIRST)
     clock.advance(60)
-    other = wrote(script, "anna", "doc:theirs")
-    read = looked(script, "doug", KEY)
-    never = wrote(script, "doug", KEY)
-    gone = rotate(script, clock, "mira")
-    assert {mine, superseded, before, other, read, never} <= set(gone)
+    other = reported_write(script, "anna", "doc:theirs")
+    reading = read(script, "doug", KEY)
+    unread = reported_write(script, "doug", KEY)
+    left = rotate(script, clock, "mira")
+    assert {own, superseded, before, other, reading, unread} <= set(left)
 
 
-def test_taking_goes_past_what_stays(script: StoreScript, clock: ManualClock) -> None:
-    """However much of it there is, and again once the end was reached: it may be free by then."""
+def test_take_continues_behind_entries_that_stay(script: StoreScript, clock: ManualClock) -> None:
+    """It passes any number of them, and starts again after the end, because they may be free to leave by then."""
     for number in range(12):
-        wrote(script, "mira", f"doc:{number}")
+        reported_write(script, "mira", f"doc:{number}")
     clock.advance(60)
-    kept = [wrote(script, "doug", f"doc:{number}") for number in range(12)]
+    kept = [reported_write(script, "doug", f"doc:{number}") for number in range(12)]
     free = [script.refuse("doug", KEY) for _ in range(4)]
     assert set(free) <= set(rotate(script, clock, "mira"))
     for number in range(12):
-        looked(script, "mira", f"doc:{number}")
+        read(script, "mira", f"doc:{number}")
     assert script.store.take(clock.now, clock.now - 7 * DAY) == []
     clock.advance(60 * 86_400)
     script.act("anna", "doc:other")

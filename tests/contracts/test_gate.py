@@ -1,4 +1,4 @@
-"""The shipped gate contract over the embedded gate, with each store, and over the clients of a server."""
+"""The shipped gate contract on the embedded gate with each store, and on the clients of a server."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class TestOverPostgres(OverStore):
         return PostgresStore(postgres_url, clock=clock)
 
 
-class _WithAPerson:
-    """A client whose approvals are a person's, who has a token of her own."""
+class _WithApprover:
+    """An agent's client, with a second client for approvals that has a person's token."""
 
     def __init__(self, agent: Any, person: CallosumClient) -> None:
         self._agent, self._person = agent, person
@@ -88,7 +88,7 @@ class _WithAPerson:
 
 
 class _Awaited:
-    """The async client with its methods awaited, one after the other, on a loop of its own."""
+    """An async client whose methods are awaited one after another on an event loop of its own."""
 
     def __init__(self, client: AsyncCallosumClient) -> None:
         self._client = client
@@ -134,7 +134,7 @@ class OverServer(OverStore):
     @pytest.fixture
     def gate(self, address: str, agent: Any, token: str) -> Iterator[Gate]:
         with CallosumClient(address, token=token, deadline=10) as person:
-            yield cast("Gate", _WithAPerson(agent, person))
+            yield cast("Gate", _WithApprover(agent, person))
 
 
 class TestOverClient(OverServer):

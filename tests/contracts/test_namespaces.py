@@ -1,4 +1,4 @@
-"""A gate over each store: calls of different namespaces never see one another, whatever else they have in common."""
+"""Calls of different namespaces never meet, whatever else they have in common. A gate runs on each of the stores."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def world(script: StoreScript, clock: ManualClock, tmp_path: Path) -> World:
     return World(tmp_path / "gate", lambda *_: script.store, clock=clock)
 
 
-def test_one_call_in_two_namespaces_is_two(world: World) -> None:
-    """Even of one session, under one id, with the same params."""
+def test_one_call_in_two_namespaces_is_two_calls(world: World) -> None:
+    """That holds even for one session, one call id and the same params."""
     first = world.ask("mira", "send4", ON, params=SAME, call_id="c")
     second = world.ask("mira", "send4", ON, params=SAME, call_id="c", namespace="elsewhere")
     assert (second.id != first.id, second.repeated, second.verdict) == (True, False, Verdict.ALLOW)
@@ -31,17 +31,17 @@ def test_one_call_in_two_namespaces_is_two(world: World) -> None:
 
 
 @pytest.mark.parametrize("tool", ["send4", "free4", "tree4"])
-def test_nothing_of_another_namespace_is_in_the_way(world: World, tool: str) -> None:
-    """Neither a lease nor the same content nor a tree nor a place in the line; a control in the same namespace meets it."""
-    on = "/repo/" if tool == "tree4" else ON if tool == "send4" else None
-    below = "/repo/a.py" if tool == "tree4" else on
-    world.ask("doug", tool, on, params=SAME)
+def test_nothing_in_another_namespace_is_a_conflict(world: World, tool: str) -> None:
+    """No lease, equal content, tree or waiter conflicts; as a control, it does in the same namespace."""
+    target = "/repo/" if tool == "tree4" else ON if tool == "send4" else None
+    below = "/repo/a.py" if tool == "tree4" else target
+    world.ask("doug", tool, target, params=SAME)
     assert world.ask("mira", tool, below, params=SAME, namespace="elsewhere", wait=5).verdict is Verdict.ALLOW
     assert kinds(world.ask("anna", tool, below, params=SAME))
 
 
-def test_what_is_known_of_one_namespace_is_of_no_use_in_another(world: World) -> None:
-    """Reports, renewals, releases, answers and what is shown."""
+def test_operations_in_another_namespace_have_no_effect(world: World) -> None:
+    """That holds for reports, renewals, releases, approvals, resolutions, status and journal."""
     opened = world.ask("doug", "act4", ON)
     asked = world.ask("doug", "asked", "other")
     gate = world.gate
@@ -53,7 +53,7 @@ def test_what_is_known_of_one_namespace_is_of_no_use_in_another(world: World) ->
     assert not gate.approve(asked.id, namespace="elsewhere").ok
     world.after(400)
     assert not gate.resolve(opened.id, happened=False, namespace="elsewhere").ok
-    shown = gate.status(namespace="elsewhere")
-    assert shown.locks == shown.asked == shown.waiting == ()
+    status = gate.status(namespace="elsewhere")
+    assert status.locks == status.asked == status.waiting == ()
     assert gate.entries(namespace="elsewhere") == []
-    assert gate.resolve(opened.id, happened=False).ok, "the control: where it belongs it can be resolved"
+    assert gate.resolve(opened.id, happened=False).ok, "the control: it can be resolved in its own namespace"

@@ -1,4 +1,4 @@
-"""The shipped store contract over every store."""
+"""The shipped store contract on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a spool, taken in by a gate over each of the stores."""
+"""A gate on each of the stores takes in the records of a spool."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ def world(tmp_path: Path, script: StoreScript, clock: ManualClock) -> Iterator[W
 
 
 def at(world: World, seconds: float) -> float:
-    """A moment so many seconds from now, in Unix seconds."""
+    """Return the time ``seconds`` from now, in Unix seconds."""
     return world.clock.now / SECOND + seconds
 
 
 def late(world: World, call: Call, kind: str = "call", **more: Any) -> LateCall:
-    """A record as a client on the gate's machine writes it: classified, without raw params."""
-    found = world.gate.rules.current().classify(call)
-    shown = LateClassification(tier=found.tier, keys=found.keys, rule=found.rule, content=found.content)
+    """Return a record as a client on the gate's machine writes it: classified and without raw params."""
+    classification = world.gate.rules.current().classify(call)
+    found = LateClassification(
+        tier=classification.tier,
+        keys=classification.keys,
+        rule=classification.rule,
+        content=classification.content,
+    )
     fingerprint = more.pop("content_key", world.gate.rules.fingerprint)
-    bare = replace(call, params={"text": "(59 characters)"})
-    return LateCall(call=bare, kind=kind, v=2, found=shown, content_key=fingerprint, **more)
+    redacted = replace(call, params={"text": "(59 characters)"})
+    return LateCall(call=redacted, kind=kind, v=2, found=found, content_key=fingerprint, **more)
 
 
 def take_in(world: World, record: LateCall, now: float | None = None) -> None:
@@ -49,14 +54,14 @@ def state_of(world: World, id: int) -> State:
     return action.state
 
 
-def arrived(world: World) -> int:
-    """The id of the one action that was taken in."""
+def taken_in(world: World) -> int:
+    """Return the id of the only action that was taken in."""
     (entry,) = [entry for entry in world.gate.entries() if entry.event is Event.LATE]
     return entry.seq
 
 
 @pytest.mark.parametrize(("read_at", "stale"), [(0, True), (50, False)])
-def test_late_change_is_dated_by_the_moment_at_which_it_was_made(world: World, read_at: float, stale: bool) -> None:
+def test_late_change_has_the_time_at_which_it_was_made(world: World, read_at: float, stale: bool) -> None:
     made: dict[str, Any] = {"started": at(world, 10), "ended": at(world, 20)}
     world.after(read_at)
     world.do("doug", "look", "plan")
@@ -66,7 +71,9 @@ def test_late_change_is_dated_by_the_moment_at_which_it_was_made(world: World, r
 
 
 @pytest.mark.parametrize(("changed_at", "stale"), [(5, False), (30, True)])
-def test_late_write_counts_as_its_sessions_look_as_of_its_start(world: World, changed_at: float, stale: bool) -> None:
+def test_late_write_counts_as_a_read_of_its_session_from_its_start(
+    world: World, changed_at: float, stale: bool
+) -> None:
     world.do("mira", "look", "other")
     made: dict[str, Any] = {"started": at(world, 10), "ended": at(world, 20)}
     world.after(changed_at)
@@ -77,12 +84,14 @@ def test_late_write_counts_as_its_sessions_look_as_of_its_start(world: World, ch
     assert (Kind.STALE in kinds(world.ask("mira", "act1", "plan"))) is stale
 
 
-def test_late_read_marks_what_was_read(world: World) -> None:
+def test_late_read_sets_the_read_mark(world: World) -> None:
     world.do("doug", "act1", "plan")
     world.after(10)
     take_in(world, late(world, world.call("mira", "look", "plan"), started=at(world, -1), ended=at(world, 0)))
     assert world.ask("mira", "act1", "plan").verdict is Verdict.ALLOW
-    assert Kind.STALE in kinds(world.ask("anna", "act1", "plan")), "the control: who has not read it is told"
+    assert Kind.STALE in kinds(world.ask("anna", "act1", "plan")), (
+        "the control: a session that has not read it is notified"
+    )
 
 
 def test_same_message_is_a_duplicate_of_a_late_one(world: World) -> None:
@@ -94,48 +103,48 @@ def test_hashes_of_another_content_key_are_not_compared(world: World) -> None:
     record = late(world, world.call("mira", "send2", "plan", params=TEXT), content_key="0011223344556677")
     take_in(world, record)
     take_in(world, record)
-    assert arrived(world), "its digest still tells the record from others"
+    assert taken_in(world), "its digest still distinguishes the record from others"
     assert Kind.DUPLICATE not in kinds(world.ask("doug", "send2", "plan", params=TEXT))
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_record_that_is_taken_in_twice_has_effect_once(world: World, outcome: Outcome) -> None:
+def test_record_that_is_taken_in_twice_takes_effect_once(world: World, outcome: Outcome) -> None:
     record = late(world, world.call("mira", "act3", "plan"), outcome=outcome, started=at(world, 0), ended=at(world, 1))
     world.after(5)
     take_in(world, record)
-    once = world.gate.entries()
+    entries = world.gate.entries()
     world.after(5)
     take_in(world, record)
-    assert world.gate.entries() == once
-    assert state_of(world, arrived(world)) is State(outcome.value)
+    assert world.gate.entries() == entries
+    assert state_of(world, taken_in(world)) is State(outcome.value)
 
 
-def test_failed_late_call_is_no_evidence_and_an_unknown_one_is(world: World) -> None:
+def test_unknown_late_call_is_evidence_and_a_failed_one_is_not(world: World) -> None:
     take_in(world, late(world, world.call("mira", "act3", "one"), outcome=Outcome.FAILED))
     take_in(world, late(world, world.call("mira", "act3", "two"), outcome=Outcome.UNKNOWN))
     assert kinds(world.ask("doug", "act3", "one")) == set()
     assert Kind.UNKNOWN in kinds(world.ask("doug", "act3", "two"))
 
 
-def test_moments_are_clamped_between_the_last_answer_and_now(world: World) -> None:
-    seen = world.do("mira", "look", "plan")
+def test_times_are_clamped_between_the_last_decision_and_now(world: World) -> None:
+    read = world.do("mira", "look", "plan")
     world.after(10)
     record = late(world, world.call("mira", "act1", "plan"), started=at(world, -1000), ended=at(world, 1000))
     take_in(world, record)
     (entry,) = [entry for entry in world.gate.entries() if entry.event is Event.LATE]
-    assert entry.body["started"] == seen.id / SECOND
+    assert entry.body["started"] == read.id / SECOND
     action = world.store.action("default", entry.seq)
     assert action is not None
-    assert seen.id < action.ended <= world.store.now()
+    assert read.id < action.ended <= world.store.now()
 
 
-def test_clock_of_another_machine_is_compared_with_the_moment_of_sending(world: World) -> None:
+def test_clock_of_another_machine_is_corrected_by_the_time_of_sending(world: World) -> None:
     world.do("mira", "look", "plan")
     world.after(100)
     ahead = 3600.0
     record = late(world, world.call("mira", "act1", "plan"), started=at(world, ahead - 20), ended=at(world, ahead - 10))
     take_in(world, record, now=at(world, ahead))
-    action = world.store.action("default", arrived(world))
+    action = world.store.action("default", taken_in(world))
     assert action is not None
     assert action.ended == pytest.approx(world.clock.now - 10 * SECOND, abs=SECOND)
 
@@ -144,7 +153,7 @@ def test_clock_of_another_machine_is_compared_with_the_moment_of_sending(world: 
 
 
 @pytest.mark.parametrize("by", ["id", "call id", "call id alone", "content", "key"])
-def test_late_report_ends_what_became_unknown(world: World, by: str) -> None:
+def test_late_report_ends_an_unknown_action(world: World, by: str) -> None:
     call = world.call("mira", "act4", "plan")
     opened = world.gate.intercept(call)
     world.after(3600)
@@ -162,11 +171,13 @@ def test_late_report_ends_what_became_unknown(world: World, by: str) -> None:
     action = world.store.action("default", opened.id)
     assert action is not None
     assert action.state is State.DONE
-    assert action.ended == pytest.approx(opened.id + 100 * SECOND, abs=SECOND), "when it ended, not when that was told"
+    assert action.ended == pytest.approx(opened.id + 100 * SECOND, abs=SECOND), (
+        "the time when it ended, not when that was reported"
+    )
     assert "late" in world.gate.entries(newest=True, limit=1)[0].body["note"]
 
 
-def test_what_a_person_resolved_stands(world: World) -> None:
+def test_late_report_does_not_change_what_a_person_resolved(world: World) -> None:
     call = world.call("mira", "act4", "plan")
     opened = world.gate.intercept(call)
     world.after(3600)
@@ -182,34 +193,34 @@ def test_report_of_another_session_ends_nothing(world: World) -> None:
     assert state_of(world, opened.id) is State.OPEN
 
 
-def test_report_of_a_call_that_was_never_opened_enters_as_an_action(world: World) -> None:
+def test_report_of_a_call_that_was_never_opened_is_stored_as_an_action(world: World) -> None:
     world.do("doug", "look", "plan")
     world.after(10)
     take_in(world, late(world, world.call("mira", "act1", "plan"), "report", ended=at(world, -1)))
-    assert state_of(world, arrived(world)) is State.DONE
+    assert state_of(world, taken_in(world)) is State.DONE
     assert Kind.STALE in kinds(world.ask("doug", "act1", "plan"))
 
 
 # --- cancellations -------------------------------------------------------------------------------------------
 
 
-def gave_up(world: World, call: Call, seconds: float = 0) -> LateCall:
+def cancellation(world: World, call: Call, seconds: float = 0) -> LateCall:
     bare = Call(call.instance, "?", call_id=call.call_id)
     return LateCall(call=bare, kind="cancel", v=2, outcome=Outcome.CANCELLED, ended=at(world, seconds))
 
 
-def test_cancellation_settles_what_the_call_opened(world: World) -> None:
+def test_cancellation_ends_the_action_of_the_call(world: World) -> None:
     call = world.call("mira", "act4", "plan")
     opened = world.gate.intercept(call)
     world.after(2)
-    take_in(world, gave_up(world, call))
+    take_in(world, cancellation(world, call))
     assert state_of(world, opened.id) is State.CANCELLED
     assert world.ask("doug", "act4", "plan").verdict is Verdict.ALLOW
 
 
 def test_cancellation_leaves_other_calls_and_later_repeats_alone(world: World) -> None:
     call = world.call("mira", "act4", "plan")
-    record = gave_up(world, call)
+    record = cancellation(world, call)
     world.after(5)
     repeated = world.gate.intercept(call)
     other = world.ask("mira", "act4", "else")
@@ -224,16 +235,16 @@ def test_cancellation_does_not_undo_a_report(world: World) -> None:
     opened = world.gate.intercept(call)
     world.end("mira", opened)
     world.after(1)
-    take_in(world, gave_up(world, call))
+    take_in(world, cancellation(world, call))
     assert state_of(world, opened.id) is State.DONE
 
 
-def test_cancelled_call_that_is_asked_again_is_judged_afresh(world: World) -> None:
-    """The answer that opened it holds no lease any more, and somebody else may have opened meanwhile."""
+def test_cancelled_call_that_is_made_again_is_decided_again(world: World) -> None:
+    """The lease of its first decision has ended, and another session may have opened an action since."""
     call = world.call("mira", "act4", "plan")
     world.gate.intercept(call)
     world.after(2)
-    take_in(world, gave_up(world, call))
+    take_in(world, cancellation(world, call))
     held = world.ask("doug", "act4", "plan")
     assert world.gate.intercept(call).verdict is Verdict.BLOCK
     world.end("doug", held, "cancelled")
@@ -248,17 +259,17 @@ def test_late_call_replaces_the_cancellation_of_the_same_call(world: World) -> N
     world.do("doug", "look", "plan")
     opened = world.gate.intercept(call)
     world.after(2)
-    take_in(world, gave_up(world, call))
+    take_in(world, cancellation(world, call))
     take_in(world, late(world, call, ended=at(world, 0)))
     assert state_of(world, opened.id) is State.CANCELLED
-    assert state_of(world, arrived(world)) is State.DONE
+    assert state_of(world, taken_in(world)) is State.DONE
     assert Kind.STALE in kinds(world.ask("doug", "act1", "plan"))
 
 
 # --- records of other versions -------------------------------------------------------------------------------
 
 
-def test_record_of_an_earlier_version_enters_with_the_keys_of_its_summary(world: World) -> None:
+def test_record_of_an_earlier_version_is_stored_with_the_keys_of_its_summary(world: World) -> None:
     world.do("doug", "look", "plan")
     world.after(5)
     take_in(world, LateCall(call=world.call("mira", "act1", "plan")))

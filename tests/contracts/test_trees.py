@@ -1,4 +1,4 @@
-"""What a view shows below a tree and of the newest acts, where an older act of a session is not what it seems."""
+"""``stale`` and ``latest`` of a view, when a session has older actions behind its newest one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TREE = "file:/repo/"
 
 
 def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: StoreScript, clock: ManualClock) -> None:
-    """An older one without a report says nothing where the newest was seen."""
+    """An older write without a report is not stale if the session's newest change was read."""
     script.act("doug", KEY, tier=3)
     clock.advance(60)
     script.end("doug", script.act("doug", KEY, tier=2))
@@ -20,13 +20,13 @@ def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: StoreSc
     assert script.key_view("mira", TREE).stale == ()
     clock.advance(60)
     script.end("doug", newest := script.act("doug", KEY, tier=1))
-    script.end("anna", hers := script.act("anna", KEY, tier=2))
-    assert ids(script.key_view("mira", TREE).stale) == [hers, newest]
+    script.end("anna", annas := script.act("anna", KEY, tier=2))
+    assert ids(script.key_view("mira", TREE).stale) == [annas, newest]
 
 
-def test_without_a_floor_latest_is_just_the_newest_of_each_session(script: StoreScript) -> None:
-    """Floor 0 asks for no act that counts behind one that does not, as an append to one who appends."""
-    counts = script.act("doug", KEY)
+def test_latest_without_a_floor_has_only_the_newest_action_of_each_session(script: StoreScript) -> None:
+    """Floor 0 asks for no action behind the newest, also if that is an append, which never conflicts with an append."""
+    counted = script.act("doug", KEY)
     newest = script.act("doug", Key(KEY, Mode.APPEND))
     assert ids(script.key_view("mira", Key(KEY, Mode.APPEND), floor=0).latest) == [newest]
-    assert ids(script.key_view("mira", Key(KEY, Mode.APPEND), floor=1).latest) == [newest, counts]
+    assert ids(script.key_view("mira", Key(KEY, Mode.APPEND), floor=1).latest) == [newest, counted]

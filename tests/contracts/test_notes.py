@@ -1,4 +1,4 @@
-"""A person's word to the agent, told by a gate over each of the stores."""
+"""A person's note reaches the agent, with a gate on each of the stores."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def world(tmp_path: Path, script: StoreScript, clock: ManualClock) -> World:
     return World(tmp_path, lambda _clock, _probe: script.store, clock=clock)
 
 
-def test_who_is_refused_reads_what_the_person_said(world: World) -> None:
+def test_refused_session_reads_the_note_of_the_person(world: World) -> None:
     with gate_time(world.clock):
         asked = world.ask("mira", "asked", "plan")
         assert asked.verdict is Verdict.ASK
         assert world.gate.deny(asked.id, note="use the sandbox account").ok
         world.clock.advance(5)
         assert 'They say: "use the sandbox account".' in (world.ask("mira", "asked", "plan").warning or "")
-        assert "They say" not in (world.ask("doug", "asked", "plan").warning or ""), "it is said to this session alone"
+        assert "They say" not in (world.ask("doug", "asked", "plan").warning or ""), (
+            "only the refused session reads the note"
+        )
