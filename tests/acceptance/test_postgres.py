@@ -449,7 +449,7 @@ def test_journal_without_statistics_is_read_with_few_rows(
     def read_in_a_transaction(
         pool: connections.PostgresConnections, query: str, params: pipeline.Params = None
     ) -> list[Any]:
-        with pool.line() as sent:
+        with pool.pipeline() as sent:
             sent.begin()
             answer = sent.send(query, params)
             sent.send("commit")

@@ -48,16 +48,16 @@ def test_tree_cached_by_another_thread_is_not_used_early(
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("warm", "file:/else/b.py")) == [True]
     assert taken(other, take("anna", TREE)) == [True]
-    ask: Callable[[PostgresView], None] = PostgresView.ask
+    ask: Callable[[PostgresView], None] = PostgresView.send
     second: list[list[object]] = []
 
-    def late(look: PostgresView) -> None:
-        ask(look)
+    def late(reader: PostgresView) -> None:
+        ask(reader)
         if not second:
             second.append([])
             second[0] = taken(one, take("doug", "file:/repo/b.py"))
 
-    monkeypatch.setattr(PostgresView, "ask", late)
+    monkeypatch.setattr(PostgresView, "send", late)
     assert taken(one, take("mira", BELOW)) == [False]
     assert second == [[False]]
     one.close()

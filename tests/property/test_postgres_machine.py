@@ -54,7 +54,7 @@ class PostgresGates(Gates):
         """Another process goes on, which remembers only what it saw itself."""
         store = self.real.store
         assert isinstance(store, PostgresStore)
-        store._memory, self.other = self.other, store._memory
+        store._cache, self.other = self.other, store._cache
 
 
 @pytest.fixture(scope="module", autouse=True)

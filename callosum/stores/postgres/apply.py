@@ -31,7 +31,7 @@ from callosum.stores.postgres.view import PostgresCache, PostgresView
 from callosum.stores.rows import RareFields, as_json, encode, note_of, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
-_TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
+_UNDONE: Final = frozenset({State.FAILED, State.CANCELLED})
 
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(
     (
@@ -71,12 +71,12 @@ class PostgresWriter:
     """
 
     def __init__(
-        self, line: Pipeline, memory: PostgresCache, look: PostgresView, view: View, token: int, channel: str
+        self, pipeline: Pipeline, cache: PostgresCache, reader: PostgresView, view: View, token: int, channel: str
     ) -> None:
-        self._line = line
-        self._memory = memory
-        self._look = look
-        self._scope: Scope = look.scope
+        self._pipeline = pipeline
+        self._cache = cache
+        self._reader = reader
+        self._scope: Scope = reader.scope
         self._view = view
         self._token = token
         self._channel = channel
@@ -95,17 +95,17 @@ class PostgresWriter:
         for revision in change.revisions:
             self._revise(revision)
         if change.observe_until is not None:
-            self._line.send(SQL["set_fact"], ("observe", str(change.observe_until).encode()))
+            self._pipeline.send(SQL["set_fact"], ("observe", str(change.observe_until).encode()))
         for row in rows:
             if opening is not None and row["seq"] == last:
                 self._open(row, entries[-1], opening, change.moves)
             elif row["seq"] == last and change.content is not None:
-                self._line.send(SQL["add_entry"], {**row, "content": encode(change.content)})
+                self._pipeline.send(SQL["add_entry"], {**row, "content": encode(change.content)})
             else:
-                self._line.send(SQL["add_entry"], row)
+                self._pipeline.send(SQL["add_entry"], row)
         if opening is None and change.moves:
-            self._line.send(SQL["set_marks"], self._marks(change.moves, None, ()))
-        if not self._look.fresh and entries:
+            self._pipeline.send(SQL["set_marks"], self._marks(change.moves, None, ()))
+        if not self._reader.fresh and entries:
             self._note_session()
         return Applied(change, tuple(range(now, last + 1)), now)
 
@@ -141,25 +141,25 @@ class PostgresWriter:
     def _open(self, row: dict[str, Any], entry: Entry, opening: Opening, moves: Sequence[Move]) -> None:
         """Write an entry that opens an action, with the rows by which others find the action."""
         seq, state = row["seq"], opening.state
-        acts = state in (State.DONE, State.OPEN)
-        places = {place.key: place for place in self._view.keys}
+        is_action = state in (State.DONE, State.OPEN)
+        key_views = {key_view.key: key_view for key_view in self._view.keys}
         names = [scoped(entry.namespace, key.name) for key in entry.keys]
         stored: list[tuple[str, str, int]] = []
         writes: list[tuple[str, Mark]] = []
         for key, name in zip(entry.keys, names, strict=True):
-            place = places.get(key) or KeyView(key)
+            key_view = key_views.get(key) or KeyView(key)
             if key.mode is Mode.READ:
-                stored.append((key.name, key.mode.value, place.mark.read))
+                stored.append((key.name, key.mode.value, key_view.mark.read))
             else:
-                stored.append((key.name, key.mode.value, place.own.id if place.own is not None else 0))
-                writes.append((name, place.mark))
+                stored.append((key.name, key.mode.value, key_view.own.id if key_view.own is not None else 0))
+                writes.append((name, key_view.mark))
         extra = None
         if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
             extra = encode(RareFields(opening.limit, opening.host, opening.lock, opening.supersedes))
         row.update(
             action=seq,
             keys=as_json(stored) if stored else None,
-            call=self._scope.call if acts else None,
+            call=self._scope.call if is_action else None,
             state=state.value,
             ended=0,
             expires=opening.expires,
@@ -167,30 +167,30 @@ class PostgresWriter:
             content=encode(opening.content),
             extra=extra,
         )
-        acted = seq if acts and not opening.lock else None
-        row.update(self._marks(moves, acted, writes if acts else ()), open=openness(state), names=names)
-        row["prints"] = [print_ for print_ in opening.prints if print_] if acts else []
+        acted = seq if is_action and not opening.lock else None
+        row.update(self._marks(moves, acted, writes if is_action else ()), open=openness(state), names=names)
+        row["prints"] = [print_ for print_ in opening.prints if print_] if is_action else []
         row["print_names"] = [name for name, _ in writes]
         if row["prints"] and writes:
             row["names"] = names if state is not State.DONE else []
-            self._line.send(SQL["add_repeatable"], row)
+            self._pipeline.send(SQL["add_repeatable"], row)
         else:
-            self._line.send(SQL["add_act" if state is State.DONE else "add_lease"], row)
+            self._pipeline.send(SQL["add_action" if state is State.DONE else "add_lease"], row)
         if opening.params is not None:
-            self._line.send(SQL["set_fact"], (f"params:{seq}", opening.params))
-        if beneath := [over for name in names for over in covers(name) if over not in self._look.covers]:
-            self._line.send(SQL["add_covers"], (beneath,))
-            self.covers = frozenset(beneath)
+            self._pipeline.send(SQL["set_fact"], (f"params:{seq}", opening.params))
+        if new_covers := [cover for name in names for cover in covers(name) if cover not in self._reader.covers]:
+            self._pipeline.send(SQL["add_covers"], (new_covers,))
+            self.covers = frozenset(new_covers)
         if not opening.supersedes:  # its report also concerns superseded actions on other keys
-            self._memory.add_action(seq, tuple(names))
+            self._cache.add_action(seq, tuple(names))
 
     def _marks(self, moves: Iterable[Move], acted: int | None, writes: Iterable[tuple[str, Mark]]) -> dict[str, Any]:
         """Return the marks to write, one per key: what the session knows now and, for writes, its newest action."""
-        told = {scoped(self._scope.namespace, move.key): move.mark for move in moves}
+        marks = {scoped(self._scope.namespace, move.key): move.mark for move in moves}
         rows: dict[str, tuple[Mark, int | None]] = {}
         if acted is not None:
-            rows = {name: (told.pop(name, mark), acted) for name, mark in writes}
-        rows.update({name: (mark, None) for name, mark in told.items()})
+            rows = {name: (marks.pop(name, mark), acted) for name, mark in writes}
+        rows.update({name: (mark, None) for name, mark in marks.items()})
         order = sorted(rows.items())
         return {
             "session": self._scope.session,
@@ -205,66 +205,66 @@ class PostgresWriter:
     def _note_session(self) -> None:
         scope = self._scope
         params = (scope.namespace, scope.session, self._view.now, scope.parent or None, scope.continues or None)
-        self._line.send(SQL["set_session"], params)
-        self._memory.sessions.pop((scope.namespace, scope.session), None)
+        self._pipeline.send(SQL["set_session"], params)
+        self._cache.sessions.pop((scope.namespace, scope.session), None)
 
     def _revise(self, revision: Revision) -> None:
         action = revision.action
-        self._line.send(SQL["set_content"], (encode(revision.content), action.id))
+        self._pipeline.send(SQL["set_content"], (encode(revision.content), action.id))
         if revision.also:
             names = [scoped(action.namespace, revision.also)]
-            self._line.send(SQL["set_prints"], {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
+            self._pipeline.send(SQL["set_prints"], {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
 
     # --- States ---
 
     def _settle(self, settle: Settle, row: dict[str, Any] | None = None) -> None:
         """Change an action's state. ``row``: the entry to write with it, if it is the only one."""
         action, state = settle.action, settle.state
-        stays = state not in _ENDED
+        is_live = state not in _ENDED
         params = {**(row or {}), **settled(settle), "channel": self._channel}
         if state is State.DONE:
-            self._line.send(SQL["end" if row is None else "report"], params)
+            self._pipeline.send(SQL["end" if row is None else "report"], params)
             if settle.ended - action.id > HOUR and not action.lock:
-                self._late(action, settle.ended)
+                self._restore_marks(action, settle.ended)
         else:
             if row is not None:
-                self._line.send(SQL["add_entry"], row)
-            self._line.send(SQL["settle"], params)
-            if not (stays and state is action.state) or settle.approved is not None:
-                self._line.send(SQL["drop_live"], params)
-                if stays:
-                    there = {"names": params["its_names"], "open": openness(state), "seq": action.id}
-                    self._line.send(SQL["set_live"], there)
-        if action.state is State.ASKED and not stays:
-            self._line.send(SQL["drop_fact"], (f"params:{action.id}",))
-        if state in _TAKEN_BACK and action.state not in (State.QUEUED, State.ASKED):
-            self._take_back(action)
-        if state in _TAKEN_BACK or settle.approved is not None:
-            self._line.send(SQL["wake"], params)
+                self._pipeline.send(SQL["add_entry"], row)
+            self._pipeline.send(SQL["settle"], params)
+            if not (is_live and state is action.state) or settle.approved is not None:
+                self._pipeline.send(SQL["drop_live"], params)
+                if is_live:
+                    live_row = {"names": params["its_names"], "open": openness(state), "seq": action.id}
+                    self._pipeline.send(SQL["set_live"], live_row)
+        if action.state is State.ASKED and not is_live:
+            self._pipeline.send(SQL["drop_fact"], (f"params:{action.id}",))
+        if state in _UNDONE and action.state not in (State.QUEUED, State.ASKED):
+            self._undo(action)
+        if state in _UNDONE or settle.approved is not None:
+            self._pipeline.send(SQL["wake"], params)
 
-    def _late(self, action: Action, ended: int) -> None:
+    def _restore_marks(self, action: Action, ended: int) -> None:
         """Make a late-reported action findable on its keys again: upkeep may have deleted its marks."""
         keys = sorted(scoped(action.namespace, key.name) for key in action.keys if key.mode is not Mode.READ)
         if keys:
-            self._line.send(
+            self._pipeline.send(
                 SQL["set_late"], {"keys": keys, "session": action.session, "acted": action.id, "ended": ended}
             )
 
-    def _take_back(self, action: Action) -> None:
+    def _undo(self, action: Action) -> None:
         """Undo a failed or cancelled action: it is no session's newest action, and its reads do not count."""
-        rows = self._line.fetch(SQL["keys"], (action.id,))
+        rows = self._pipeline.fetch(SQL["keys"], (action.id,))
         for stored in stored_keys(rows[0][0]) if rows and rows[0][0] else ():
             name = scoped(action.namespace, stored.name)
             if stored.mode == "read":
-                before = standing_look(stored.before, stored.name, self._life)
+                before = standing_look(stored.before, stored.name, self._state_of)
                 params = {"before": before, "key": name, "session": action.session, "seq": action.id}
-                self._line.send(SQL["take_back_look"], params)
+                self._pipeline.send(SQL["undo_read"], params)
                 continue
-            stands, changed = standing(stored.before, stored.name, self._life)
-            self._line.send(SQL["take_back_act"], (stands, changed, name, action.session, action.id))
+            newest, changed = standing(stored.before, stored.name, self._state_of)
+            self._pipeline.send(SQL["undo_action"], (newest, changed, name, action.session, action.id))
 
-    def _life(self, seq: int) -> Any:
-        rows = self._line.fetch(SQL["life"], (seq,))
+    def _state_of(self, seq: int) -> Any:
+        rows = self._pipeline.fetch(SQL["life"], (seq,))
         return rows[0] if rows else None
 
 

@@ -222,7 +222,7 @@ class PostgresConnections:
             yield connection
 
     @contextmanager
-    def line(self) -> Iterator[Pipeline]:
+    def pipeline(self) -> Iterator[Pipeline]:
         """Open a pipeline on a pooled connection; on leaving, wait for the last statements and raise their first error.
 
         After an error the connection is reused only if it could be rolled back.
@@ -231,14 +231,14 @@ class PostgresConnections:
         connection = self._taken(pool)
         with self._lock:
             self._busy += 1
-        line = Pipeline(connection)
+        pipeline = Pipeline(connection)
         connection.limit(self._remaining())
         try:
-            line.enter()
-            yield line
-            line.leave()
+            pipeline.enter()
+            yield pipeline
+            pipeline.leave()
         except Exception:
-            if not line.give_up():
+            if not pipeline.give_up():
                 connection.close()
             raise
         except BaseException:
@@ -276,12 +276,12 @@ class PostgresConnections:
 
     def read(self, query: str, params: Params = None) -> list[Any]:
         """Return the rows of one statement outside a transaction; behind a pooler, in one of its own."""
-        with self.line() as line:
+        with self.pipeline() as pipeline:
             if not self.address.direct:
-                return line.fetch(query, params)
-            line.begin()
-            answer = line.send(query, params)
-            line.send("commit")
+                return pipeline.fetch(query, params)
+            pipeline.begin()
+            answer = pipeline.send(query, params)
+            pipeline.send("commit")
             return answer.fetchall()
 
     def purge(self) -> None:

@@ -13,7 +13,7 @@ from psycopg import sql
 from callosum.stores.notifications import Notifier
 from callosum.stores.postgres.connections import PostgresConnections
 
-_LOOK_UP: Final = 1.0
+_CHECK_STOP: Final = 1.0
 """Seconds after which the listener notices that it must stop."""
 _LONGEST: Final = 7900
 """Maximum number of bytes of a notification; PostgreSQL refuses 8000."""
@@ -22,11 +22,11 @@ _decode = msgspec.json.Decoder(list[str]).decode
 
 def notice(namespace: str, keys: Sequence[str]) -> str:
     """Encode where an action ended: namespace and keys, or only the namespace if the keys do not fit."""
-    said = msgspec.json.encode([namespace, *keys])
-    return (said if len(said) <= _LONGEST else msgspec.json.encode([namespace])).decode()
+    encoded = msgspec.json.encode([namespace, *keys])
+    return (encoded if len(encoded) <= _LONGEST else msgspec.json.encode([namespace])).decode()
 
 
-def _said(notice: str) -> tuple[str | None, tuple[str, ...]]:
+def _decoded(notice: str) -> tuple[str | None, tuple[str, ...]]:
     try:
         namespace, *keys = _decode(notice)
     except (msgspec.DecodeError, ValueError):
@@ -50,5 +50,5 @@ class PostgresNotifier(Notifier):
             connection.execute(sql.SQL("listen {}").format(sql.Identifier(self.channel)))
             self.begin()
             while not stop.is_set():
-                for told in connection.notifies(timeout=_LOOK_UP, stop_after=1):
-                    self.notify(*_said(told.payload))
+                for notification in connection.notifies(timeout=_CHECK_STOP, stop_after=1):
+                    self.notify(*_decoded(notification.payload))

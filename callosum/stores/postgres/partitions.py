@@ -50,13 +50,13 @@ class Partition(Struct, frozen=True, order=True):
 
 def partitions_of(rows: Iterable[Sequence[Any]]) -> list[Partition]:
     """Return the partitions in the rows of the statement ``parts``, oldest first."""
-    found = []
+    partitions = []
     for name, bounds in rows:
         bound = _BOUNDS.search(bounds or "")
         if bound is not None:
             low, high = bound.groups()
-            found.append(Partition(int(low) if low else -_END, int(high) if high else _END, name))
-    return sorted(found)
+            partitions.append(Partition(int(low) if low else -_END, int(high) if high else _END, name))
+    return sorted(partitions)
 
 
 def next_end(parts: Sequence[Partition], first: int, now: int) -> int | None:

@@ -45,20 +45,20 @@ def is_report(scope: Scope) -> bool:
 
 
 def predict(
-    opened: OpenedAction, memory: PostgresCache, scope: Scope, step: Step, clock: int | None, probe: Probe
+    opened: OpenedAction, cache: PostgresCache, scope: Scope, step: Step, clock: int | None, probe: Probe
 ) -> PredictedReport | None:
     """Return the report if it can be sent without reading a view, else None. ``clock`` replaces the server's clock."""
     action = opened.action
     gone = int((time.monotonic() - opened.since) * SECOND)
     first, latest = action.id + 1, (clock if clock is not None else action.id + gone) + _AHEAD
-    kin = memory.sessions.get((scope.namespace, scope.session))
+    kin = cache.sessions.get((scope.namespace, scope.session))
     if gone > _RECALL * SECOND or kin is None or not (first >= kin[0] > latest - MINUTE):
         return None
     if not 0 <= latest - kin[1] < HOUR:
         return None  # the session must be recorded again
     if action.host is not None and action.state is State.OPEN:
         action = replace(action, alive=probe(action.host))
-    view = View(first, found=action, observe_until=memory.observe)
+    view = View(first, found=action, observe_until=cache.observe)
     try:
         change, later = step(view), step(replace(view, now=latest))
     except Exception:  # noqa: BLE001 - if it is real, the step raises it again on a real view
@@ -75,7 +75,7 @@ def predict(
         "expires": action.expires,
         "first": first,
         "latest": latest,
-        "observe": str(memory.observe).encode(),
+        "observe": str(cache.observe).encode(),
         "event": entry.event.value,
         "namespace": entry.namespace,
         "session": entry.session,

@@ -1,7 +1,7 @@
 -- Version 1 of the tables. Names are compared byte by byte (collate "C"): a tree is a range of keys.
 
--- One row an entry, never changed but for the life of the action that it opened (state, ended, expires,
--- approved, call). seq is the entry's moment in microseconds. token tells the transaction that wrote it.
+-- One row for each entry. Only the columns on the state of the action that it opened change (state, ended, expires,
+-- approved, call). seq is the entry's moment in microseconds. token identifies the transaction that wrote it.
 create table journal(
     seq bigint primary key,
     token bigint not null,
@@ -26,11 +26,11 @@ create table journal(
     content bytea,
     extra bytea
 ) with (fillfactor = 90);
--- No index is over what a report changes, so that its update stays on the row's own page.
+-- No index covers a column that a report changes, so that the update stays on the row's page.
 create index journal_call on journal(call) where call is not null;
 create index journal_session on journal(session, seq);
 
--- What each session knows of a key, and its newest action there. changed: when that last changed it.
+-- What each session knows of a key, and its newest action on it. changed: when that action last changed the key.
 create table mark(
     key text collate "C" not null,
     session text collate "C" not null,
@@ -44,7 +44,7 @@ create table mark(
 ) with (fillfactor = 80);
 create index mark_changed on mark(key, changed) where acted is not null;
 
--- What is live, a row a key: open leases and questions (open = 1), waiters (2), unknown outcomes (0).
+-- Live actions, one row for each key: open leases and questions (open = 1), waiters (2), unknown outcomes (0).
 create table live(
     key text collate "C" not null,
     open int not null,
@@ -53,7 +53,7 @@ create table live(
 );
 create index live_waiting on live(id) where open = 2;
 
--- Digests of acts that happen again when they are repeated, of their origin and their stance.
+-- Fingerprints of actions that take effect again when repeated: of their content, their origin and their stance.
 create table print(
     key text collate "C" not null,
     print bytea not null,
@@ -61,7 +61,7 @@ create table print(
     primary key(key, print, id)
 );
 
--- Keys that cover others: trees (ending in /) and the part of a facet up to its bar.
+-- Keys that cover others: trees (ending in /) and the part of a facet key up to and including its bar.
 create table cover(key text collate "C" primary key);
 
 create table session(
@@ -73,8 +73,8 @@ create table session(
     primary key(namespace, name)
 );
 
--- observe: until when the gate only observes. params:<id>: what a question would run.
+-- observe: end of observing. params:<id>: the params of an open question.
 create table meta(name text collate "C" primary key, value bytea);
 
--- The rows that transactions take in turn: see locks.py. They hold nothing.
+-- The rows that transactions lock: see locks.py. They hold no data.
 create table turn(name text collate "C" primary key);

@@ -1,5 +1,5 @@
--- Version 2: the journal becomes partitions of a table by its own name (see partitions.py). What is there stays where it is,
--- as the first of them; a statement of a server of the version before finds all by the old name.
+-- Version 2: the journal becomes a partitioned table of the same name (see partitions.py). The existing table stays as it is
+-- and becomes the first partition; statements of servers of the previous version still find everything by the old name.
 
 alter table journal rename to journal_0;
 create table journal(like journal_0) partition by range(seq);

@@ -28,11 +28,11 @@ SQL: Final = load(
         "leaves": LEAVES,
         "left": LEFT,
         "most_body": MAX_KEPT,
-        "most_live": 250,  # live rows that `underway` looks at
+        "most_live": 250,  # live rows that `underway` reads
         "nearby": MAX_NEARBY_SESSIONS,
         "next": NEXT,
         "recent_asks": RECENT,
-        "searched": 20_000,  # actions without a report among which that of a report without an id is looked for
+        "searched": 20_000,  # unreported actions that are searched for the one that a report without an id means
         "shown_below": 24,
         "stays": STAYS,
     },

@@ -1,22 +1,22 @@
--- All that the PostgreSQL store asks and writes, beside what it sets when it connects (connections.py) and the making of parts
--- (partitions.py). schema1.sql and later describe the tables; statements.py says where the numbers come from. An array that
--- is a parameter says its type. Every statement is prepared once for each connection and planned once: see connections.py.
+-- The statements of the PostgreSQL store, except the settings of a connection (connections.py) and the creation of partitions
+-- (partitions.py). schema1.sql and later describe the tables; statements.py says where the numbers come from. A parameter
+-- that is an array states its type. Each connection prepares and plans a statement once: see connections.py.
 
 -- ======== A step's view: view.py =====================================================================
 
 -- name: now
 (extract(epoch from clock_timestamp()) * 1000000)::bigint
--- seq + 0: else the planner goes back through the journal by seq until it meets the call, which a new one never does,
--- wherever it thinks that many entries have it. It does so where it has no statistics: in a new store or part.
+-- seq + 0: otherwise the planner, if it expects many entries of the call, walks back through the journal by seq until it
+-- finds one, and for a new call there is none. Without statistics, in a new store or partition, it expects many.
 -- name: head
 select {now}, (select max(seq) from journal), (select value from meta where name = 'observe'),
 s.seen, s.parent, s.continues, (select max(seq + 0) from journal where call = %(call)s::bytea),
 array(select key from cover where key = any(%(above)s::text[]))
 from (values(1)) v left join session s on s.namespace = %(space)s and s.name = %(me)s
 
--- Rows of one width: what it is ('m' a mark, 'l' live, 'a' an act below, 's' a change below that is news), the key
--- through which it was found, the mark, the action, the params of an approved question.
--- The condition on changed makes the planner go through them by their last change, however many they are.
+-- All rows have the same columns: the sort ('m' a mark, 'l' a live action, 'a' an action below, 's' a stale change below),
+-- the key through which it was found, the mark, the action, the params of an approved question.
+-- The condition on changed makes the planner read the marks in order of their last change, however many there are.
 -- name: around
 select 'm', m.key, {mark}, {action}, null::bytea from (
 select * from mark where key = any(%(names)s::text[]) and session = %(me)s
@@ -43,8 +43,8 @@ select seq, coalesce(expires, 0), coalesce(approved, 0) from journal where seq =
 -- name: open_by_ids
 select {action}, {params} from journal j where j.seq = any(%(ids)s::bigint[])
 
--- Below a tree: what is live, what others did last, and what they changed after this session looked; there the mark
--- is the session's.
+-- Below a tree: live actions, the newest actions of others, and their changes after this session's read; the mark of
+-- those is the session's.
 -- name: live_below
 {living} from (select key, id from live where key >= %(low)s and key < %(high)s
 order by open desc, id desc limit 1000) l join journal j on j.seq = l.id
@@ -60,7 +60,7 @@ cross join lateral (select greatest(o.read, case when {w_looked} then w.seq else
 where o.key >= %(low)s and o.key < %(high)s and o.session = %(me)s and look.at > 0
 and (j.ended = 0 or j.ended > look.at) order by m.changed desc limit {latest}
 
--- The sessions that one descends from, and what those that it continues know of its keys.
+-- The session's ancestors, and what the sessions that it continues know of its keys.
 -- name: parents
 with recursive c(name, n) as (select coalesce(%(start)s, (select parent from session where namespace = %(space)s
 and name = %(me)s)), 1 union all select s.parent, c.n + 1 from c join session s on s.namespace = %(space)s
@@ -83,8 +83,8 @@ select {action}, j.event, j.verdict from journal j where j.seq = any(%s::bigint[
 select j.seq, j.body from journal j where j.seq = any(%s) and length(j.body) <= {most_body}
 -- name: bodies_of_namespace
 {bodies} and j.namespace = %s
--- What a report without an id can be about. What became unknown without a key is not among the live. A session's own
--- entries are found by its index.
+-- The actions that a report without an id can mean. An unknown action without a key has no live row, so the session's own
+-- entries are searched, through their index.
 -- name: unreported
 (select {action} from journal j where session = %(me)s and namespace = %(space)s
 and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done')))
@@ -92,7 +92,7 @@ order by seq desc limit {searched})
 union select {action} from live l join journal j on j.seq = l.id
 where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'
 
--- offset 0: else the planner may go through the journal and look for what is live, of which there is little.
+-- offset 0: otherwise the planner may scan the journal for the few live actions.
 -- name: queues
 select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state,
 expires from journal where seq = l.id offset 0) j where l.open > 0 and j.namespace = %(space)s
@@ -101,14 +101,14 @@ and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))
 select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state,
 expires from journal where seq = l.id offset 0) j where l.open = 1 and j.namespace = %(space)s
 and j.state = 'open' and j.session = any(%(sessions)s::text[])
--- Others' acts of the same content and its own apart, so that many of its own cannot hide another's.
+-- Own actions of the same content and those of others are limited separately, so that many own ones hide no other.
 -- name: twins
 select t.* from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own)
 cross join lateral (select p.key, {action} from print p join journal j on j.seq = p.id where p.key = k.name
 and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own
 and j.state in {acted_states} order by p.id desc limit 8) t
 
--- ======== Which rows a transaction takes: locks.py, store.py =========================================
+-- ======== The rows that a transaction locks: locks.py, store.py ======================================
 
 -- name: rows
 select name from turn where name = any(%s::text[]) order by name for
@@ -116,11 +116,11 @@ select name from turn where name = any(%s::text[]) order by name for
 select count(*) from ({rows} update) t
 -- name: share
 select count(*) from ({rows} share) t
--- The shared ones are counted, and so taken, first.
+-- The shared rows are counted first, so they are also locked first.
 -- name: share_and_take
 with s as materialized ({rows} share), t as materialized ({rows} update)
 select (select count(*) from s) + (select count(*) from t)
--- The same, but they fail if there are not as many as expected: the server passes over all that was sent behind.
+-- The same, but failing unless there are as many rows as expected: the server then skips all statements sent after it.
 -- name: take_all
 select 1 / (({take}) = %s)::int
 -- name: share_all
@@ -156,8 +156,8 @@ from unnest(%(names)s::text[]) k on conflict do nothing
 insert into print(key, print, id) select k, p, %(seq)s::bigint from unnest(%(print_names)s::text[]) k
 cross join unnest(%(prints)s::bytea[]) p on conflict do nothing
 
--- An act with its marks and, where it has a lease, its live rows: one statement, since most calls write just this.
--- name: add_act
+-- An action with its marks and, if it has a lease, its live rows: one statement, because most calls write only this.
+-- name: add_action
 with j as ({add_entry}), m as ({set_marks}) select 1
 -- name: add_lease
 with j as ({add_entry}), m as ({set_marks}), l as ({set_live}) select 1
@@ -185,23 +185,23 @@ delete from live where key = any(%(its_names)s::text[]) and id = %(its_seq)s
 -- name: set_changed
 update mark set changed = greatest(changed, %(its_ended)s) where key = any(%(its_names)s::text[])
 and session = %(its_session)s and acted is not null
--- Whoever waits looks again when something ends; where nobody waits nobody is told, since a notice makes all
--- commits of the database take turns.
+-- Waiters try again when an action ends. Without a waiter no notification is sent, because one makes all commits of the
+-- database run one after another.
 -- name: wake
 select pg_notify(%(channel)s, %(its_notice)s) where %(its_approved)s::bigint is not null
 or exists(select 1 from live where open = 2)
 -- name: end
 with s as ({settle}), l as ({drop_live}), m as ({set_changed}) {wake}
--- A report and its entry, which is all that most calls still write.
+-- A report and its entry: most calls write nothing else after their decision.
 -- name: report
 with j as ({add_entry}), s as ({settle}), l as ({drop_live}), m as ({set_changed}), w as ({wake}) select * from w
--- An action that was long ago changes its keys at its report: marks that were forgotten meanwhile come back.
+-- The late report of an old action changes its keys at the report: marks that upkeep deleted meanwhile are restored.
 -- name: set_late
 insert into mark(key, session, read, told, kind, acted, changed) select k, %(session)s, 0, 0, 0,
 %(acted)s::bigint, %(ended)s::bigint from unnest(%(keys)s::text[]) k on conflict(key, session) do update set
 acted = coalesce(mark.acted, excluded.acted), changed = greatest(mark.changed, excluded.changed)
 
--- The report of an action that this process opened: applied if all is as it was; its row is the moment that it got.
+-- The report of an action that this process opened: applied if nothing has changed. It returns the moment it got.
 -- name: report_if_same
 with c as materialized (select greatest(coalesce(%(clock)s::bigint, {now}), (select max(seq) from journal) + 1) as now),
 n as materialized (select c.now from c join journal a on a.seq = %(its_seq)s::bigint where a.state = %(was)s
@@ -217,24 +217,24 @@ m as (update mark set changed = greatest(changed, (select now from n)) where key
 and session = %(its_session)s and acted is not null and exists(select 1 from n)),
 w as ({wake})
 select now, (select count(*) from w) from n
--- The moment of a report that was applied: its entry's place.
+-- The moment of a report that was applied, which is its entry's seq.
 -- name: reported
 select e.seq from journal a join journal e on e.seq = a.ended where a.seq = %(its_seq)s and e.token = %(token)s
 
--- What failed or was cancelled is nobody's latest, and a read that failed was none.
+-- A failed or cancelled action is no session's newest action, and its reads do not count.
 -- name: keys
 select keys from journal where seq = %s
 -- name: life
 select state, ended, keys from journal where seq = %s
--- name: take_back_look
+-- name: undo_read
 update mark set read = %(before)s where key = %(key)s and session = %(session)s
 and read > %(before)s and read <= %(seq)s
--- name: take_back_act
+-- name: undo_action
 update mark set acted = %s, changed = %s where key = %s and session = %s and acted = %s
 
--- ======== What others do and did: neighbours.py ==========================================================
+-- ======== Actions of other sessions: neighbours.py ==========================================================
 
--- Without the content, which only the gate compares.
+-- Without the content, because only the gate compares it.
 -- name: bare
 {whose}, null::bytea, j.extra, j.approved
 -- name: others
@@ -257,7 +257,7 @@ join journal j on j.seq = m.acted
 select l.key, {bare} from (select key, id from live where key >= %(low)s and key < %(high)s limit {below}) l
 join journal j on j.seq = l.id where not (j.session = any(%(mine)s::text[]))
 order by j.seq desc limit {shown_below}
--- The condition that keeps a look to the newest entries.
+-- The condition that restricts a search to the newest entries.
 -- name: within
 j.seq > coalesce((select seq from journal order by seq desc limit 1 offset %(within)s), 0)
 -- name: late_below
@@ -272,7 +272,7 @@ select key from cover where key = any(%(names)s::text[])
 -- name: touched
 select {bare}, j.verdict from journal j where {within} and j.session = any(%(mine)s::text[])
 and j.namespace = %(space)s and j.keys is not null order by j.seq desc limit %(limit)s
--- offset 0: else the planner may go back through the journal until it has met all of these.
+-- offset 0: otherwise the planner may walk back through the journal until it has found all of them.
 -- name: underway
 select {bare}, j.verdict from (select distinct id from (select id from live limit {most_live}) i) l
 cross join lateral (select * from journal where seq = l.id offset 0) j
@@ -281,7 +281,7 @@ or (j.tier >= %(floor)s and j.state in ('open', 'queued'))) order by j.seq desc 
 
 -- ======== Reading: store.py ==========================================================================
 
--- Conditions that are there only if they are asked for, since a plan is made once and must find the index.
+-- Conditions are added only if they are needed, because a statement is planned once and must use the index.
 -- name: in_namespace
 and j.namespace = %(namespace)s
 -- name: of_session
@@ -306,7 +306,7 @@ and j.namespace = %(namespace)s and j.tier >= %(floor)s and not (j.session = any
 order by j.seq desc limit %(limit)s
 -- name: commitments
 select {action} from journal j where j.seq in (select p.id from print p where p.print = %(print)s {{}}) order by j.seq
--- With the transactions that are under way: whatever they are may still come before the last of these entries.
+-- With the running transactions: any of them may still add an entry before the last of these.
 -- name: entries_now
 select {entry}, array(select (x::text::numeric %% 4294967296)::bigint from pg_snapshot_xip(s) x)
 from pg_current_snapshot() s, {from_entry} where j.seq > %(after)s {{}}
@@ -324,7 +324,7 @@ on t.virtualtransaction = r.virtualtransaction and t.pid = r.pid where r.relatio
 and r.database = (select oid from pg_database where datname = current_database())
 and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock' and t.granted
 
--- May be farewells: records.is_farewell says which are.
+-- Candidates for farewells: records.is_farewell decides which are.
 -- name: farewells
 {entries} where {within} and j.event = 'host' and strpos(j.body, '"summary":') > 0 and j.namespace = %(space)s
 order by j.seq desc
@@ -363,7 +363,7 @@ select current_setting('server_version'), (select version from schema_version),
 
 -- ======== Upkeep: store.py, partitions.py =================================================================
 
--- The moment of an action as evidence: its report's; without one, that at which it can no longer be running.
+-- The moment of an action as evidence: its report's, or without one the moment when it can no longer be running.
 -- name: dated
 greatest(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))
 -- A mark m with its session s and the session's newest action j there.
@@ -372,11 +372,11 @@ left join journal j on j.seq = m.acted left join session s on s.name = m.session
 case when position(chr(31) in m.key) = 0 then %(default)s else split_part(m.key, chr(31), 1) end
 -- name: changed
 greatest(m.changed, {dated})
--- When the session last called, as far as that matters to what is kept of its mark.
+-- The moment of the session's last call, as far as its mark depends on it.
 -- name: last
 greatest(m.read, s.seen, {changed})
 
--- What an entry's row says of whether it may leave; the rest is in the marks on its keys.
+-- Whether an entry may leave, as far as its row says; the rest depends on the marks on its keys.
 -- name: says
 select j.seq, case when j.call is not null or j.state in {live_states}
 or a.call is not null or a.state in {live_states} then {stays} when j.state is null then {leaves}
@@ -391,14 +391,14 @@ and seq > %(after)s order by seq limit {at_once}) j {and_opener}
 -- name: says_only
 {says} from (select * from journal where seq <= %(until)s and seq < (select max(seq) from journal)
 and seq = any(%(only)s::bigint[])) j {and_opener}
--- name: newest_acts
+-- name: newest_actions
 select m.acted, m.key, m.session, {changed}, {looked} and {last} >= %(before)s
 from unnest(%(keys)s::text[], %(sessions)s::text[], %(seqs)s::bigint[], %(recent)s::int[])
 o(key, session, seq, recent) cross join lateral (select * from mark where key = o.key and session = o.session
 and acted = o.seq and (o.recent = 1 or exists (select 1 from mark other where other.key = o.key
 and other.session <> o.session)) offset 0) m {and_known}
--- The oldest look at each key by a session that goes on, and the oldest by another one.
--- name: oldest_looks
+-- The oldest read of each key by an active session, and the oldest by another active session.
+-- name: oldest_reads
 select k.key, l.session, l.look from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session,
 least(nullif(m.read, 0), case when {looked} then j.seq end) as look from mark m {and_known}
 where m.key = k.key and {last} >= %(before)s order by look limit 2) l where l.look is not null
@@ -406,13 +406,13 @@ where m.key = k.key and {last} >= %(before)s order by look limit 2) l where l.lo
 select k.key, l.session, l.change from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session,
 case when j.state in {live_states} then {forever} else {changed} end as change from mark m cross join lateral
 (select * from journal where seq = m.acted offset 0) j where m.key = k.key order by change desc limit 2) l
--- What was reported meanwhile stays.
+-- Entries whose actions were reported meanwhile stay.
 -- name: drop_entries
 delete from journal j using unnest(%s::bigint[], %s::text[], %s::bigint[]) o(seq, state, ended)
 where j.seq = o.seq and j.state is not distinct from o.state and j.ended is not distinct from o.ended
 and j.call is null returning 1
 
--- A round of forgetting goes on from a place; each row comes with whether it is to go.
+-- A round of deleting continues from a position; each row says whether it may be deleted.
 -- name: calls
 select seq, call is not null from journal where seq > %s and seq < %s order by seq limit %s
 -- name: forget_calls
@@ -473,16 +473,16 @@ select set_config('lock_timeout', %s, true)
 -- name: lock_journal
 lock table journal in access exclusive mode
 
--- ======== Carried elsewhere: export.py ================================================================
+-- ======== Export and import: export.py ================================================================
 
--- A page is found through an index, whatever the statistics of tables that are just being filled say.
+-- Pages are read through an index, whatever the statistics of tables that are being filled say.
 -- name: by_keys
 select set_config(name, 'off', false) from unnest(array['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin',
 'jit']) name
 -- name: sessions
 select namespace, name, seen, parent, continues from session where (namespace, name) > (%s, %s)
 order by namespace, name limit %s
--- For all looks of a page at once: one round trip.
+-- For all reads of a page at once, in one round trip.
 -- name: reads
 select o.session, o.moment, j.seq, j.keys from unnest(%s::text[], %s::bigint[]) as o(session, moment)
 join journal j on j.seq >= o.moment and j.seq < o.moment + {next} and j.session = o.session

@@ -1,14 +1,15 @@
-"""The store over a PostgreSQL database.
+"""The store on a PostgreSQL database.
 
-A transaction is two round trips: one takes the rows of its keys and looks, the other writes and commits. The report
-of an action that was opened here is one.
-Durability: a batch with a durable scope is answered once its commit is as safe as the server's
-``synchronous_commit`` makes it; any other commits with ``synchronous_commit = off``: it survives the death
-of every process here, and a crash of the server may take its last moments.
+A transaction takes two round trips: the first locks the rows of its keys and reads its view, the second writes and
+commits. The report of an action that this process opened takes one.
 
-Moments are the database's clock, made to grow: each is after everything that was committed when its
-transaction looked, so also after all that was done on its keys. Two that get the same moment on different keys
-at once collide on the journal's primary key, and the later one is run again.
+Durability: a batch with a durable scope is answered once its commit is as safe as the server's ``synchronous_commit``
+makes it. Any other batch commits with ``synchronous_commit = off``: it survives the death of every process here, but
+a crash of the server may lose its last moments.
+
+Moments are the database's clock, made to grow: each is later than everything that was committed when its transaction
+read its view, and so later than everything that was done on its keys. If two transactions on different keys get the
+same moment, they collide on the journal's primary key, and the later one runs again.
 """
 
 from __future__ import annotations
@@ -70,20 +71,20 @@ from callosum.stores.rows import OPENERS, action_of, answered, entry_of
 
 _COMMITTED: Final = SQL["committed"]
 _RERUNS: Final = 200
-"""How often a transaction is run again for others' sake before the store says that it is too busy."""
+"""Number of times that a transaction runs again because of other transactions, before the store raises an error."""
 
 _TAIL_PATIENCE: Final = 12.0
-"""For how many seconds a reader of the journal waits for a transaction; a stalled one is ended before that."""
+"""Seconds that a reader of the journal waits for a transaction; a stalled one is ended before that."""
 _INDEXED: Final = 1.6
-"""How much more an entry takes with its indexes."""
+"""Factor by which an entry's indexes increase its size."""
 
 T = TypeVar("T")
 
 
-class _Unsure(Struct):
+class _UnconfirmedCommit(Struct):
     """A run whose commit was sent and not confirmed.
 
-    ``query`` finds the place of an entry of it, if it was committed; ``answers`` makes its answers of that.
+    ``query`` returns the ``seq`` of one of its entries if it was committed; ``answers`` makes its answers from that.
     """
 
     query: str
@@ -91,40 +92,40 @@ class _Unsure(Struct):
     answers: Callable[[int], list[Applied | Exception]]
 
 
-class _Run(Struct):
-    """What is known of a batch from one run of its transaction to the next.
+class _Progress(Struct):
+    """What is carried from one run of a batch's transaction to the next.
 
-    ``more``: keys whose rows must be taken too. ``shift``: how far to keep from the moment that collided.
-    ``tried``: its report has been sent without a look, if it can be.
+    ``more``: keys whose rows must be locked too. ``shift``: distance to keep from the moment that collided.
+    ``tried``: True once the report, if it is one, was sent without reading a view.
     """
 
     more: frozenset[str] = frozenset()
     shift: int = 0
-    unsure: _Unsure | None = None
+    unconfirmed: _UnconfirmedCommit | None = None
     tried: bool = False
 
 
-class _Done(Struct):
-    """What one run of a transaction has done: ``first`` and ``last`` are the places of its entries, 0 for none.
+class _RunResult(Struct):
+    """What one run of a transaction has done. ``first`` and ``last``: ``seq`` of its entries, 0 if it has none.
 
-    ``covers``: those known when it began, and those it made. ``taken``: the rows were all there to be taken. ``wrote``:
-    something was sent that changes the store.
+    ``covers``: covering keys known when the run began, and those it added. ``locked``: all rows to lock existed.
+    ``wrote``: a statement was sent that changes the store.
     """
 
-    turns: Locks
+    locks: Locks
     token: int
     covers: frozenset[str]
     answers: list[Applied | Exception] = []
     first: int = 0
     last: int = 0
-    taken: bool = False
+    locked: bool = False
     wrote: bool = False
 
 
 class PostgresStore:
-    """A store in the schema of a PostgreSQL database that ``url`` names; it is made if it is absent.
+    """A store in the schema of a PostgreSQL database that ``url`` names. Missing tables are created.
 
-    The database's clock is the clock; ``clock`` and ``probe`` are for tests.
+    Time comes from the database's clock; ``clock`` and ``probe`` are for tests.
     """
 
     lanes = 4
@@ -136,9 +137,9 @@ class PostgresStore:
         self._clock = clock
         self._probe = probe
         self._connections = connections = PostgresConnections(self.address)
-        self._memory = PostgresCache()
+        self._cache = PostgresCache()
         self._notifier = PostgresNotifier(self._connections)
-        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
+        self._positions: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = RetentionPass()
         self._watched = WatchedStore(
             receipt_of(state, self.address.place),
@@ -210,196 +211,206 @@ class PostgresStore:
 
     def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Run the transaction until one run of it is committed."""
-        run = _Run()
+        progress = _Progress()
         reruns = 0
 
-        def once() -> list[Applied | Exception]:
+        def run_once() -> list[Applied | Exception]:
             nonlocal reruns
             while True:
                 try:
-                    return self._once(requests, run)
+                    return self._run_once(requests, progress)
                 except RunAgain as again:
-                    self._memory.crowds.forget()  # may hold what was just undone
-                    run.more |= again.names
+                    self._cache.crowds.forget()  # they may hold data of the run that was undone
+                    progress.more |= again.names
                     if reruns >= _RERUNS:
                         raise StoreUnavailable("the keys of a transaction change as fast as it runs") from again
                 except Exception as error:
-                    self._memory.crowds.forget()
+                    self._cache.crowds.forget()
                     if not to_repeat(error) or reruns >= _RERUNS:
                         raise
-                    run.shift = random.randrange(1, 1000)  # noqa: S311  it keeps apart, it hides nothing
+                    progress.shift = random.randrange(1, 1000)  # noqa: S311 - it only spreads retries
                     time.sleep(random.uniform(0, min(0.001 * reruns, 0.05)))  # noqa: S311
                 reruns += 1
 
         try:
-            return self._patiently(once)
+            return self._with_retries(run_once)
         except StoreUnavailable as error:
             cause = error.__cause__
-            if run.unsure is None or run.unsure.query is not _COMMITTED or not isinstance(cause, Exception):
+            if (
+                progress.unconfirmed is None
+                or progress.unconfirmed.query is not _COMMITTED
+                or not isinstance(cause, Exception)
+            ):
                 raise
             if not lost(cause):
-                raise  # the server said no, so nothing was committed
+                raise  # the server refused, so nothing was committed
             text = f"{error}; the commit was sent and never confirmed"
-            raise Unconfirmed(text, run.unsure.answers(0), reachable=False) from cause
+            raise Unconfirmed(text, progress.unconfirmed.answers(0), reachable=False) from cause
 
-    def _once(self, requests: Sequence[Request], run: _Run) -> list[Applied | Exception]:
-        """One transaction: takes the rows, looks, steps, writes and commits."""
-        if not run.tried:
-            run.tried = True
-            reported = self._report(requests, run)
+    def _run_once(self, requests: Sequence[Request], progress: _Progress) -> list[Applied | Exception]:
+        """Run one transaction: lock the rows, read the views, run the steps, write and commit."""
+        if not progress.tried:
+            progress.tried = True
+            reported = self._report(requests, progress)
             if reported is not None:
                 return [reported]
-        covers = self._memory.covers  # for all of this run: another thread may learn of more meanwhile
-        turns = [self._turns(request, run.more, covers) for request in requests]
-        done = _Done(merge_locks(turns), secrets.randbits(62), covers)
+        covers = self._cache.covers  # fixed for this run: another thread may add some meanwhile
+        locks = [self._locks_of(request, progress.more, covers) for request in requests]
+        result = _RunResult(merge_locks(locks), secrets.randbits(62), covers)
         again: RunAgain | None = None
-        with self._connections.line() as line:
-            self._make_shared(line, done.turns)
-            line.begin()
-            taken = self._take(line, done.turns)
-            if run.unsure is not None:
-                asked = line.send(run.unsure.query, run.unsure.params)
-                line.sync()
-                self._check_taken(taken, done)  # so it is over, one way or the other
-                if found := asked.fetchone():
-                    line.send("commit")
-                    return run.unsure.answers(found[0])
-            run.unsure = None
+        with self._connections.pipeline() as pipeline:
+            self._create_shared_rows(pipeline, result.locks)
+            pipeline.begin()
+            locked = self._lock_rows(pipeline, result.locks)
+            if progress.unconfirmed is not None:
+                pending = pipeline.send(progress.unconfirmed.query, progress.unconfirmed.params)
+                pipeline.sync()
+                self._check_locked(locked, result)  # with the rows locked, the unconfirmed run is over
+                if entry := pending.fetchone():
+                    pipeline.send("commit")
+                    return progress.unconfirmed.answers(entry[0])
+            progress.unconfirmed = None
             try:
-                for wave in _waves(requests, turns, self._memory.actions):
-                    self._wave(line, wave, taken, done, run.shift)
-            except RunAgain as lacking:
-                if done.wrote:
-                    raise  # which gives the connection up, and so everything of this run
-                again = lacking
+                for group in _groups(requests, locks, self._cache.actions):
+                    self._run_group(pipeline, group, locked, result, progress.shift)
+            except RunAgain as incomplete:
+                if result.wrote:
+                    raise  # leaving the pipeline rolls the run back
+                again = incomplete
             if again is not None or not any(scope.durable for scope, _ in requests):
-                line.send(SQL["lazy"])
-            if done.first:
-                run.unsure = _Unsure(_COMMITTED, {"seq": done.first, "token": done.token}, lambda _: done.answers)
-            line.send("commit")  # the end of the line waits for it
-        if done.taken:
-            self._memory.add_rows(done.turns)
+                pipeline.send(SQL["lazy"])
+            if result.first:
+                progress.unconfirmed = _UnconfirmedCommit(
+                    _COMMITTED, {"seq": result.first, "token": result.token}, lambda _: result.answers
+                )
+            pipeline.send("commit")  # leaving the pipeline waits for it
+        if result.locked:
+            self._cache.add_rows(result.locks)
         if again is not None:
             raise again
-        if done.covers is not covers:
-            self._memory.add_covers(done.covers)
-        for (scope, _), answer in zip(requests, done.answers, strict=True):
+        if result.covers is not covers:
+            self._cache.add_covers(result.covers)
+        for (scope, _), answer in zip(requests, result.answers, strict=True):
             if isinstance(answer, Applied):
-                self._memory.add_opened(scope, answer)
-        return done.answers
+                self._cache.add_opened(scope, answer)
+        return result.answers
 
-    def _report(self, requests: Sequence[Request], run: _Run) -> Applied | None:
-        """Send the report of an action that was opened here without a look; None where that cannot be done."""
+    def _report(self, requests: Sequence[Request], progress: _Progress) -> Applied | None:
+        """Report an action that this process opened without reading a view. Return None if that is impossible."""
         scope, step = requests[0]
         if len(requests) > 1 or scope.find is None or scope.find.id is None or not is_report(scope):
             return None
-        opened = self._memory.opened.pop((scope.namespace, scope.find.id), None)
+        opened = self._cache.opened.pop((scope.namespace, scope.find.id), None)
         if opened is None:
             return None
         clock = self._clock() if self._clock is not None else None
-        draft = predict(opened, self._memory, scope, step, clock, self._probe)
-        turns = self._turns(requests[0], keys_of((opened.action,))[scope.find.id], self._memory.covers)
-        if draft is None or not self._memory.rows.issuperset(turns):
+        draft = predict(opened, self._cache, scope, step, clock, self._probe)
+        locks = self._locks_of(requests[0], keys_of((opened.action,))[scope.find.id], self._cache.covers)
+        if draft is None or not self._cache.rows.issuperset(locks):
             return None
         params = {**draft.params, "token": secrets.randbits(62), "channel": self._notifier.channel}
         try:
-            with self._connections.line() as line:
-                line.begin()
+            with self._connections.pipeline() as pipeline:
+                pipeline.begin()
                 if not scope.durable:
-                    line.send(SQL["lazy"])
-                self._take(line, turns, sure=True)
-                answer = line.send(SQL["report_if_same"], params)
-                run.unsure = _Unsure(SQL["reported"], params, lambda now: [draft.applied(now)])
-                line.send("commit")
+                    pipeline.send(SQL["lazy"])
+                self._lock_rows(pipeline, locks, strict=True)
+                answer = pipeline.send(SQL["report_if_same"], params)
+                progress.unconfirmed = _UnconfirmedCommit(SQL["reported"], params, lambda now: [draft.applied(now)])
+                pipeline.send("commit")
         except DivisionByZero:
-            self._memory.rows.difference_update(turns)
-            run.unsure = None
+            self._cache.rows.difference_update(locks)
+            progress.unconfirmed = None
             return None
-        run.unsure = None
+        progress.unconfirmed = None
         row = answer.fetchone()
         return draft.applied(row[0]) if row is not None else None
 
-    def _wave(self, line: Pipeline, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
-        """Look for several requests at once, then run the step of each and send what it writes."""
-        looks = [PostgresView(line, scope, self._memory, self._probe, done.covers) for scope, _ in wave]
-        for look in looks:
-            look.ask()
-        line.sync()
-        self._check_taken(taken, done)
-        for look in looks:
-            look.head()
-        for look, (_, step) in zip(looks, wave, strict=True):
-            clock = self._clock() if self._clock is not None else look.clock
-            view = look.view(max(clock, max(done.last, look.last) + 1 + shift))
-            seen = (action for action in (view.found, view.earlier) if action is not None and not action.supersedes)
-            self._memory.actions.update(keys_of(seen))
-            self._must_hold(done.turns, (*view.superseded, *((view.found,) if view.found else ())))
+    def _run_group(
+        self, pipeline: Pipeline, group: Sequence[Request], locked: Iterable[Any], result: _RunResult, shift: int
+    ) -> None:
+        """Read the views of several requests together, then run the step of each and send its change."""
+        readers = [PostgresView(pipeline, scope, self._cache, self._probe, result.covers) for scope, _ in group]
+        for reader in readers:
+            reader.send()
+        pipeline.sync()
+        self._check_locked(locked, result)
+        for reader in readers:
+            reader.read_head()
+        for reader, (_, step) in zip(readers, group, strict=True):
+            clock = self._clock() if self._clock is not None else reader.clock
+            view = reader.view(max(clock, max(result.last, reader.last) + 1 + shift))
+            actions = (action for action in (view.found, view.earlier) if action is not None and not action.supersedes)
+            self._cache.actions.update(keys_of(actions))
+            self._require_locks(result.locks, (*view.superseded, *((view.found,) if view.found else ())))
             try:
                 change = step(view)
             except Exception as error:  # noqa: BLE001 - a step that raises fails alone
-                done.answers.append(error)
+                result.answers.append(error)
                 continue
-            wants = change.entries or change.settles or change.moves or change.revisions
-            if not wants and change.observe_until is None:
-                done.answers.append(Applied(change, (), view.now))
+            has_effect = change.entries or change.settles or change.moves or change.revisions
+            if not has_effect and change.observe_until is None:
+                result.answers.append(Applied(change, (), view.now))
                 continue
-            self._must_hold(done.turns, [settle.action for settle in change.settles])
-            done.wrote = True
-            apply = PostgresWriter(line, self._memory, look, view, done.token, self._notifier.channel)
-            applied = apply.write(change)
-            if apply.covers:
-                done.covers |= apply.covers
-            done.answers.append(applied)
-            done.first = done.first or (applied.ids[0] if applied.ids else 0)
-            done.last = applied.ids[-1] if applied.ids else view.now
+            self._require_locks(result.locks, [settle.action for settle in change.settles])
+            result.wrote = True
+            writer = PostgresWriter(pipeline, self._cache, reader, view, result.token, self._notifier.channel)
+            applied = writer.write(change)
+            if writer.covers:
+                result.covers |= writer.covers
+            result.answers.append(applied)
+            result.first = result.first or (applied.ids[0] if applied.ids else 0)
+            result.last = applied.ids[-1] if applied.ids else view.now
 
-    def _turns(self, request: Request, more: Iterable[str], covers: frozenset[str]) -> Locks:
+    def _locks_of(self, request: Request, more: Iterable[str], covers: frozenset[str]) -> Locks:
         scope = request[0]
         find = scope.find
-        known = self._memory.actions.get(find.id, ()) if find is not None and find.id is not None else ()
-        return locks_of_scope(scope, covers, (*known, *more))
+        names = self._cache.actions.get(find.id, ()) if find is not None and find.id is not None else ()
+        return locks_of_scope(scope, covers, (*names, *more))
 
-    def _make_shared(self, line: Pipeline, turns: Locks) -> None:
-        """Make rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
-        missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
+    def _create_shared_rows(self, pipeline: Pipeline, locks: Locks) -> None:
+        """Create shared rows in a separate transaction, so that the first user of one does not block others."""
+        missing = sorted(name for name, alone in locks.items() if not alone and name not in self._cache.rows)
         if missing:
-            line.begin()
-            line.send(SQL["make_rows"], (missing,))
-            line.send("commit")
-            line.sync()
-            self._memory.add_rows(missing)
+            pipeline.begin()
+            pipeline.send(SQL["make_rows"], (missing,))
+            pipeline.send("commit")
+            pipeline.sync()
+            self._cache.add_rows(missing)
 
-    def _take(self, line: Pipeline, turns: Locks, *, sure: bool = False) -> list[PendingResult]:
-        """Take the rows; ``sure``: what follows must not be done if one of them is not there."""
-        missing = sorted(name for name in turns if name not in self._memory.rows)
+    def _lock_rows(self, pipeline: Pipeline, locks: Locks, *, strict: bool = False) -> list[PendingResult]:
+        """Lock the rows. With ``strict`` the statements that follow fail if one of the rows does not exist."""
+        missing = sorted(name for name in locks if name not in self._cache.rows)
         if missing:
-            line.send(SQL["make_rows"], (missing,))
-        runs = list(lock_order(turns))
+            pipeline.send(SQL["make_rows"], (missing,))
+        runs = list(lock_order(locks))
         if [alone for alone, _ in runs] == [False, True]:
-            takes = [("share_and_take", [runs[0][1], runs[1][1]])]
+            statements = [("share_and_take", [runs[0][1], runs[1][1]])]
         else:
-            takes = [("take" if alone else "share", [names]) for alone, names in runs]
-        if sure:
-            return [line.send(SQL[query + "_all"], [*groups, sum(map(len, groups))]) for query, groups in takes]
-        return [line.send(SQL[query], groups) for query, groups in takes]
+            statements = [("take" if alone else "share", [names]) for alone, names in runs]
+        if strict:
+            return [
+                pipeline.send(SQL[query + "_all"], [*groups, sum(map(len, groups))]) for query, groups in statements
+            ]
+        return [pipeline.send(SQL[query], groups) for query, groups in statements]
 
-    def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
-        """Raise ``RunAgain`` where a row was missing that was there once: it has been forgotten since."""
-        if done.taken:
+    def _check_locked(self, locked: Iterable[Any], result: _RunResult) -> None:
+        """Raise ``RunAgain`` if a row did not exist that existed once: upkeep has deleted it since."""
+        if result.locked:
             return
-        if sum(cursor.fetchone()[0] for cursor in taken) < len(done.turns):
-            self._memory.rows.difference_update(done.turns)
+        if sum(cursor.fetchone()[0] for cursor in locked) < len(result.locks):
+            self._cache.rows.difference_update(result.locks)
             raise RunAgain
-        done.taken = True
+        result.locked = True
 
-    def _must_hold(self, turns: Locks, actions: Iterable[Action]) -> None:
-        """Raise ``RunAgain`` if a key of an action was not taken."""
-        lacking = {name for names in keys_of(actions).values() for name in names if not turns.get(name, False)}
-        if lacking:
-            raise RunAgain(lacking)
+    def _require_locks(self, locks: Locks, actions: Iterable[Action]) -> None:
+        """Raise ``RunAgain`` if a key of an action is not locked."""
+        missing = {name for names in keys_of(actions).values() for name in names if not locks.get(name, False)}
+        if missing:
+            raise RunAgain(missing)
 
-    def _patiently(self, work: Callable[[], T]) -> T:
-        """Try for a while where the database cannot be reached."""
+    def _with_retries(self, work: Callable[[], T]) -> T:
+        """Retry for a while if the database is unreachable."""
         pause = 0.01
         with self._connections.bounded() as until:
             while True:
@@ -412,7 +423,7 @@ class PostgresStore:
                         if type(error).__module__.startswith("psycopg"):
                             raise explain(error, self.address) from error
                         raise
-                    self._connections.purge()  # also before giving up: the next to come is not to wait for the same
+                    self._connections.purge()  # also before giving up, for the next caller
                     if time.monotonic() + pause > until:
                         raise explain(error, self.address) from error
                 time.sleep(pause)
@@ -421,7 +432,7 @@ class PostgresStore:
     # --- reading ---
 
     def _read(self, query: str, params: Any = None) -> list[Any]:
-        return self._patiently(lambda: self._connections.read(query, params))
+        return self._with_retries(lambda: self._connections.read(query, params))
 
     def action(self, namespace: str, id: int) -> Action | None:
         if not -(2**63) <= id < 2**63:
@@ -438,12 +449,12 @@ class PostgresStore:
             "namespace": namespace,
             "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
         }
-        found: dict[int, Action] = {}
-        for row in self._where("live_actions", {"in_namespace": namespace, "live_on_key": key}, params):
-            if row[1] not in found:
+        actions: dict[int, Action] = {}
+        for row in self._read_where("live_actions", {"in_namespace": namespace, "live_on_key": key}, params):
+            if row[1] not in actions:
                 action = action_of(row, 1, bare(row[0], row[2]) if key is not None else "", self._probe, row[15])
-                found[action.id] = answered(action, row[16])
-        return [found[id] for id in sorted(found)]
+                actions[action.id] = answered(action, row[16])
+        return [actions[id] for id in sorted(actions)]
 
     def recent(
         self,
@@ -463,7 +474,7 @@ class PostgresStore:
             "besides": list(besides),
             "limit": limit,
         }
-        rows = self._where("recent", {"on_first_key": key}, params)
+        rows = self._read_where("recent", {"on_first_key": key}, params)
         return [action_of(row, 0, key or "", self._probe) for row in rows]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
@@ -478,9 +489,9 @@ class PostgresStore:
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         names = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys or ()]
         params = {"print": COMMITTED, "keys": names}
-        rows, now = self._where("commitments", {"found_on_keys": keys}, params), self.now()
-        found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
-        return [action for action in found if is_in_force(action, now)]
+        rows, now = self._read_where("commitments", {"found_on_keys": keys}, params), self.now()
+        actions = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
+        return [action for action in actions if is_in_force(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         rows = self._read(SQL["bodies_of_namespace"], (list(ids), namespace))
@@ -495,7 +506,7 @@ class PostgresStore:
         return Ancestry(rows[0][0] or "", rows[0][1] or "") if rows else Ancestry()
 
     def _moments(self) -> tuple[int, int]:
-        """Return the clock, and the newest entry."""
+        """Return the clock's moment and the newest entry's."""
         ((clock, last),) = self._read(SQL["moments"])
         return (self._clock() if self._clock is not None else clock), last or 0
 
@@ -523,48 +534,50 @@ class PostgresStore:
             "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
             "limit": limit,
         }
-        asked = {"in_namespace": namespace, "of_session": session, "on_key": key}
+        conditions = {"in_namespace": namespace, "of_session": session, "on_key": key}
         order = "newest_first" if newest else "oldest_first"
-        rows = self._where("entries_now", asked, params, order)
+        rows = self._read_where("entries_now", conditions, params, order)
         if rows and rows[0][-1]:
-            # Whatever was under way at that look may still come before the last of these, nothing later can.
-            self._await(set(rows[0][-1]))
+            # Only a transaction that was running at this read may still add an entry before the last of these.
+            self._wait_for(set(rows[0][-1]))
             params["last"] = last = max(row[0] for row in rows)
-            rows = self._where("entries_then", {**asked, "up_to_last": last}, params, order)
-        found = [entry_of(row) for row in rows]
-        return found[::-1] if newest else found
+            rows = self._read_where("entries_then", {**conditions, "up_to_last": last}, params, order)
+        entries = [entry_of(row) for row in rows]
+        return entries[::-1] if newest else entries
 
-    def _where(self, query: str, asked: Mapping[str, object], params: Mapping[str, Any], order: str = "") -> list[Any]:
-        """Return the rows of a statement with those of its conditions that are asked for, which are not None."""
-        where = " ".join([SQL[name] for name, value in asked.items() if value is not None])
+    def _read_where(
+        self, query: str, conditions: Mapping[str, object], params: Mapping[str, Any], order: str = ""
+    ) -> list[Any]:
+        """Return the rows of a statement with the conditions whose values in ``conditions`` are not None."""
+        where = " ".join([SQL[name] for name, value in conditions.items() if value is not None])
         return self._read(f"{SQL[query].format(where)} {SQL[order] if order else ''}", params)
 
-    def _await(self, under_way: set[int]) -> None:
-        """Wait for those of these transactions that are steps."""
+    def _wait_for(self, transactions: set[int]) -> None:
+        """Wait until those of these transactions that run steps have ended."""
         until = time.monotonic() + _TAIL_PATIENCE
         pause = 0.001
         while True:
-            under_way &= {row[0] for row in self._read(SQL["under_way"])}
-            if not under_way:
+            transactions &= {row[0] for row in self._read(SQL["under_way"])}
+            if not transactions:
                 return
             if time.monotonic() > until:
                 raise StoreUnavailable("a transaction on the journal does not come to its end")
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
 
-    # --- upkeep: each part goes on from where it stopped, so that a round costs its budget and not the
-    # size of the table ---
+    # --- upkeep: each part continues from where it stopped, so that a round costs its budget and not the size of the
+    # table ---
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
-        gone = self._forget_calls(budget)
-        gone += self._forget_prints(horizon, budget)
-        gone += self._forget_marks(horizon, budget)
-        self._forget_turns(budget)
-        self._tend_parts()
-        return gone
+        deleted = self._delete_calls(budget)
+        deleted += self._delete_prints(horizon, budget)
+        deleted += self._delete_marks(horizon, budget)
+        self._delete_turns(budget)
+        self._maintain_partitions()
+        return deleted
 
-    def _tend_parts(self) -> None:
-        """Make the journal's next part ahead, and drop those that nothing is in any more."""
+    def _maintain_partitions(self) -> None:
+        """Create the journal's next partition ahead of time, and drop empty ones."""
         parts = partitions_of(self._read(SQL["parts"]))
         ((first, last),) = self._read(SQL["span"])
         clock, _ = self._moments()
@@ -579,62 +592,66 @@ class PostgresStore:
             for part in left:
                 drop(connection, part)
 
-    def _forget_calls(self, budget: int) -> int:
-        """In small steps along the journal; what was gone through stays gone through."""
+    def _delete_calls(self, budget: int) -> int:
+        """Forget call identities in small steps along the journal. No entry is examined twice."""
         clock, _ = self._moments()
-        rows = self._read(SQL["calls"], (self._swept["call"], clock - REMEMBERED, budget))
+        rows = self._read(SQL["calls"], (self._positions["call"], clock - REMEMBERED, budget))
         if rows:
-            self._swept["call"] = rows[-1][0]
+            self._positions["call"] = rows[-1][0]
         old = [seq for seq, remembered in rows if remembered]
         if old:
             self._read(SQL["forget_calls"], (old,))
         return len(old)
 
-    def _forget_prints(self, horizon: int, budget: int) -> int:
-        """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
-        key, print_, id = self._swept["print"]
+    def _delete_prints(self, horizon: int, budget: int) -> int:
+        """Delete fingerprints of actions that no window reaches; an action without an outcome keeps its own."""
+        key, print_, id = self._positions["print"]
         rows = self._read(SQL["prints"], {"key": key, "print": print_, "id": id, "horizon": horizon, "budget": budget})
-        self._swept["print"] = tuple(rows[-1][:3]) if len(rows) == budget else ("", b"", 0)
+        self._positions["print"] = tuple(rows[-1][:3]) if len(rows) == budget else ("", b"", 0)
         old = [row[:3] for row in rows if row[3]]
-        stays = self._counting([id for _, print_, id in old if bytes(print_) == COMMITTED])
-        old = [row for row in old if bytes(row[1]) != COMMITTED or row[2] not in stays]
+        in_force = self._in_force([id for _, print_, id in old if bytes(print_) == COMMITTED])
+        old = [row for row in old if bytes(row[1]) != COMMITTED or row[2] not in in_force]
         if old:
             self._read(SQL["forget_prints"], _columns(old))
         return len(old)
 
-    def _counting(self, ids: Collection[int]) -> frozenset[int]:
-        """Those of these actions whose commitments still count."""
+    def _in_force(self, ids: Collection[int]) -> frozenset[int]:
+        """Return those of these actions whose commitments still count."""
         if not ids:
             return frozenset()
         rows = self._read(SQL["contents"], (sorted(ids),))
         return counting(rows, self._moments()[0])
 
-    def _forget_marks(self, horizon: int, budget: int) -> int:
-        """Mark live as long as their session's last call plus the longest window.
+    def _delete_marks(self, horizon: int, budget: int) -> int:
+        """Delete the marks of sessions whose last call is older than the longest window.
 
-        A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
-        look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
-        What is moved while this runs stays; for the rest it is as if it had been forgotten at the first look.
+        A change outlives its session while another session is active that read the key before it, or whose write before
+        it counts as a read: ``stale`` has no window. It also stays while it has no outcome, because others must find it
+        when it gets one. Marks that change while this runs stay; the others are deleted as of the first read.
         """
         before = horizon - HOUR
-        key, session = self._swept["mark"]
+        key, session = self._positions["mark"]
         params = {"before": before, "default": DEFAULT_NAMESPACE}
         rows = self._read(SQL["next_marks"], {**params, "key": key, "session": session, "budget": budget})
         whole = len(rows) < budget
-        self._swept["mark"] = ("", "") if whole else tuple(rows[-1][:2])
+        self._positions["mark"] = ("", "") if whole else tuple(rows[-1][:2])
         old = [row[:6] for row in rows if row[6]]
         if old:
-            looks = self._moments_of(SQL["oldest_looks"], params, {row[0] for row in old})
-            old = [row for row in old if not any(by != row[1] and at < row[5] for by, at in looks.get(row[0], ()))]
-        gone = len(self._read(SQL["forget_marks"], _columns([row[:5] for row in old]))) if old else 0
+            reads = self._moments_of(SQL["oldest_reads"], params, {row[0] for row in old})
+            old = [
+                row
+                for row in old
+                if not any(reader != row[1] and moment < row[5] for reader, moment in reads.get(row[0], ()))
+            ]
+        deleted = len(self._read(SQL["forget_marks"], _columns([row[:5] for row in old]))) if old else 0
         if whole:
             self._read(SQL["forget_sessions"], (before,))
-        return gone
+        return deleted
 
-    def _forget_turns(self, budget: int) -> None:
-        """Rows of keys that nobody has a mark on; one that is taken just now stays."""
-        rows = self._read(SQL["next_turns"], (self._swept["turn"], budget))
-        self._swept["turn"] = rows[-1][0] if len(rows) == budget else ""
+    def _delete_turns(self, budget: int) -> None:
+        """Delete lock rows of keys on which no session has a mark. A row that is locked at the moment stays."""
+        rows = self._read(SQL["next_turns"], (self._positions["turn"], budget))
+        self._positions["turn"] = rows[-1][0] if len(rows) == budget else ""
         if rows:
             self._read(SQL["forget_turns"], ([row[0] for row in rows],))
 
@@ -652,11 +669,11 @@ class PostgresStore:
             seqs = [row[0] for row in rows]
             return [entry_of(row) for row in self._read(SQL["entries_by_ids"], (seqs,))]
         if rows:
-            self._read(SQL["drop_entries"], _columns(rows))  # what was reported meanwhile stays
+            self._read(SQL["drop_entries"], _columns(rows))  # entries reported meanwhile stay
             left = max(row[0] for row in rows)
             if left > int((self._read(SQL["fact"], (LEFT,)) or [(0,)])[0][0]):
                 self._keep(LEFT, left)
-        self._tend_parts()
+        self._maintain_partitions()
         return []
 
     def register(self, fingerprint: str) -> int:
@@ -665,60 +682,60 @@ class PostgresStore:
         if not rows or int(rows[0][0]) < now - REGISTRATION_INTERVAL:
             written = (GATE_PREFIX + fingerprint, str(now).encode())
             self._read(SQL["put_fact"], written)
-            old = [name for name, at in self._gates() if at < now - KEY_IN_USE]
+            old = [name for name, registered in self._gates() if registered < now - KEY_IN_USE]
             if old:
                 self._read(SQL["drop_facts"], (old,))
         return self._content_keys(now)
 
     def _gates(self) -> list[tuple[str, int]]:
         rows = self._read(SQL["facts_between"], (GATE_PREFIX, f"{GATE_PREFIX[:-1]};"))
-        return [(name, int(at)) for name, at in rows]
+        return [(name, int(registered)) for name, registered in rows]
 
     def _content_keys(self, now: int) -> int:
-        return sum(1 for _, at in self._gates() if at > now - KEY_IN_USE)
+        return sum(1 for _, registered in self._gates() if registered > now - KEY_IN_USE)
 
     def _leaving(
         self, until: int, horizon: int, limit: int, only: Collection[int] | None
     ) -> list[tuple[int, str | None, int | None]]:
-        """Return the oldest entries that may leave, or those of ``only``: place, state and moment of the report."""
+        """Return the oldest entries that may leave, or those of ``only``: ``seq``, state and moment of the report."""
         params = {"until": until, "horizon": horizon}
         if only is not None:
-            rows = self._needless(self._read(SQL["says_only"], {**params, "only": list(only)}), horizon)[:limit]
+            rows = self._unneeded(self._read(SQL["says_only"], {**params, "only": list(only)}), horizon)[:limit]
         else:
             rows = self._pass.oldest(
                 lambda after: self._read(SQL["says_next"], {**params, "after": after}),
-                lambda rows: self._needless(rows, horizon),
+                lambda rows: self._unneeded(rows, horizon),
                 until,
                 limit,
             )
         return [(row[0], row[5], row[6]) for row in rows]
 
-    def _needless(self, rows: Rows, horizon: int) -> Rows:
-        """Those of these entries that nobody needs."""
+    def _unneeded(self, rows: Rows, horizon: int) -> Rows:
+        """Return those of these entries that nothing needs."""
         params = {"before": horizon - HOUR, "default": DEFAULT_NAMESPACE}
         held: list[NewestAction] = []
-        if asked := places([row[:5] for row in rows]):
-            keys, sessions, seqs, recent = _columns(asked)
-            of = {**params, "keys": keys, "sessions": sessions, "seqs": seqs, "recent": recent}
-            held = [NewestAction(*row) for row in self._read(SQL["newest_acts"], of)]
-        looks = self._moments_of(SQL["oldest_looks"], params, {one.key for one in held})
-        changes = self._moments_of(SQL["newest_changes"], params, {one.key for one in held if one.looked})
-        free = leaving(rows, held, looks, changes)
-        stays = self._counting([row[0] for row in free if row[1] != LEAVES])
+        if wanted_marks := places([row[:5] for row in rows]):
+            keys, sessions, seqs, recent = _columns(wanted_marks)
+            columns = {**params, "keys": keys, "sessions": sessions, "seqs": seqs, "recent": recent}
+            held = [NewestAction(*row) for row in self._read(SQL["newest_actions"], columns)]
+        reads = self._moments_of(SQL["oldest_reads"], params, {mark.key for mark in held})
+        changes = self._moments_of(SQL["newest_changes"], params, {mark.key for mark in held if mark.looked})
+        free = leaving(rows, held, reads, changes)
+        stays = self._in_force([row[0] for row in free if row[1] != LEAVES])
         return [row for row in free if row[0] not in stays]
 
     def _moments_of(
         self, query: str, params: Mapping[str, Any], keys: Collection[str]
     ) -> dict[str, list[tuple[str, int]]]:
-        """Sessions with their moments on each of these keys."""
-        found: dict[str, list[tuple[str, int]]] = {}
-        for name, by, at in self._read(query, {**params, "keys": sorted(keys)}) if keys else ():
-            found.setdefault(name, []).append((by, at))
-        return found
+        """Return for each of these keys the sessions with their moments."""
+        moments: dict[str, list[tuple[str, int]]] = {}
+        for name, session, moment in self._read(query, {**params, "keys": sorted(keys)}) if keys else ():
+            moments.setdefault(name, []).append((session, moment))
+        return moments
 
     def size(self) -> int:
         ((whole, entries, width, others),) = self._read(SQL["sizes"])
-        # What was deleted leaves room in the table, which the server keeps.
+        # Deleted rows leave free space in the table, which the server keeps.
         used = int(entries * float(width) * _INDEXED) if entries and width else whole
         return int(min(whole, used) + others)
 
@@ -754,27 +771,27 @@ def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
     return tuple(list(column) for column in zip(*rows, strict=True))
 
 
-def _waves(
-    requests: Sequence[Request], turns: Sequence[Locks], known: Mapping[int, Collection[str]]
+def _groups(
+    requests: Sequence[Request], locks: Sequence[Locks], actions: Mapping[int, Collection[str]]
 ) -> list[list[Request]]:
-    """Return the requests in their order, in groups that can look at once because none can see what another changes.
+    """Return the requests in order, grouped so that no request's view depends on another's change in the same group.
 
-    ``known`` are the keys of actions; another thread may have learned them after the turns were made out.
+    ``actions`` holds the keys of actions. Another thread may have added some after the locks were computed.
     """
-    waves: list[list[Request]] = []
+    groups: list[list[Request]] = []
     held: list[Locks] = []
     sessions: set[tuple[str, str]] = set()
-    for request, mine in zip(requests, turns, strict=True):
+    for request, own in zip(requests, locks, strict=True):
         scope = request[0]
         session = (scope.namespace, scope.session)
-        # Another report may turn out to be about anything, and a session's kin are what its last call said.
-        about = known.get(scope.find.id) if scope.find is not None and scope.find.id is not None else None
-        anything = scope.find is not None and (about is None or not all(mine.get(name, False) for name in about))
-        alone = anything or session in sessions or any(would_wait(mine, other) for other in held)
-        if not waves or alone:
-            waves.append([])
+        # A report whose action is unknown may concern any key, and a session's ancestry is what its last call stated.
+        names = actions.get(scope.find.id) if scope.find is not None and scope.find.id is not None else None
+        anything = scope.find is not None and (names is None or not all(own.get(name, False) for name in names))
+        alone = anything or session in sessions or any(would_wait(own, other) for other in held)
+        if not groups or alone:
+            groups.append([])
             held, sessions = [], set()
-        waves[-1].append(request)
-        held.append(mine)
+        groups[-1].append(request)
+        held.append(own)
         sessions |= {session}
-    return waves
+    return groups

@@ -17,7 +17,7 @@ _LOOK_UP: Final = 0.5
 _decode = msgspec.msgpack.Decoder(list[str]).decode
 
 
-def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
+def _decoded(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
     """Return the namespace and the keys on which an action ended.
 
     The channel names the namespace; the message lists the changed names (``names.changed_by``), of which those
@@ -53,4 +53,4 @@ class RedisNotifier(Notifier):
                 if message["type"] == "psubscribe":
                     self.begin()
                 else:
-                    self.notify(*_said(message["channel"], message["data"]))
+                    self.notify(*_decoded(message["channel"], message["data"]))

@@ -17,27 +17,27 @@ KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com"
 
 
 def test_postgres_notification_names_namespace_and_keys() -> None:
-    assert postgres._said(postgres.notice("work", KEYS)) == ("work", KEYS)
+    assert postgres._decoded(postgres.notice("work", KEYS)) == ("work", KEYS)
 
 
 def test_notification_leaves_out_keys_that_do_not_fit() -> None:
     many = [f"file:/repo/{number:0200d}" for number in range(100)]
     said = postgres.notice("n" * 256, many)
     assert len(said.encode()) < 8000
-    assert postgres._said(said) == ("n" * 256, ())
+    assert postgres._decoded(said) == ("n" * 256, ())
 
 
 @pytest.mark.parametrize("notice", ["default", "", "[]", "{}", "[1]"])
 def test_notification_of_another_version_may_concern_everything(notice: str) -> None:
-    assert postgres._said(notice) == (None, ())
+    assert postgres._decoded(notice) == (None, ())
 
 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
 def test_redis_notification_names_namespace_and_keys(namespace: str) -> None:
     channel = NamespaceKeys("callosum", namespace).key("wake").encode()
     names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
-    assert redis._said(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
-    assert redis._said(channel, b"1795352944361458") == (namespace, ())
+    assert redis._decoded(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
+    assert redis._decoded(channel, b"1795352944361458") == (namespace, ())
 
 
 class Connected(Notifier):
