@@ -514,9 +514,9 @@ def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
     script = StoreScript(store)
     script.act("mira", KEY)
     from callosum.stores.redis.records import encode  # noqa: PLC0415
-    from callosum.stores.redis.transactions import TURN  # noqa: PLC0415
+    from callosum.stores.redis.transactions import TICKET  # noqa: PLC0415
 
-    store.spaces.run(TURN, store.spaces.of("default"), "dead", "", encode([KEY]), 300_000)
+    store.spaces.run(TICKET, store.spaces.of("default"), "dead", "", encode([KEY]), 300_000)
     began = time.monotonic()
     script.act("doug", "doc:other")
     assert time.monotonic() - began < 0.25

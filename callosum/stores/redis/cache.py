@@ -19,13 +19,13 @@ from callosum.stores.records import LIVE, Record
 from callosum.stores.redis.records import KeyKnowledge
 from callosum.stores.redis.view import ViewData
 
-KEPT: Final = 60.0
+MAX_AGE: Final = 60.0
 """Seconds for which a cached view is used, unless the server refuses it before."""
-_LOOKS: Final = 2_000
-_REPORTS: Final = 10_000
-_LARGE: Final = 32
+_MAX_VIEWS: Final = 2_000
+_MAX_ACTIONS: Final = 10_000
+_MAX_RECORDS: Final = 32
 """Maximum number of records in a cached view. Busier keys change before such a view is used again."""
-_STALE: Final = 10.0
+_MAX_ESTIMATE_AGE: Final = 10.0
 """Seconds after which an estimate of the server's time is replaced even by a worse one."""
 
 CacheKey = tuple[str, str, tuple[Key, ...], bool, str, str]
@@ -34,22 +34,25 @@ KnowledgeByKey = Mapping[tuple[str, str], KeyKnowledge]
 
 
 class CachedView(Struct):
-    """A cached view. ``names``: names it depends on. ``last``: moment up to which it is true. ``since``: its time."""
+    """A cached view. ``names``: names it depends on. ``last``: moment up to which it is true.
 
-    seen: ViewData
+    ``since``: when it was read or changed, by this process's monotonic clock.
+    """
+
+    data: ViewData
     names: frozenset[str]
     last: int
     since: float
 
 
 class CachedAction(Struct):
-    """An action that this process opened, kept for its report. ``place``: cache key of the view it was opened with."""
+    """An action that this process opened, kept for its report. ``cache_key``: key of the view it was opened with."""
 
     record: Record
-    known: KnowledgeByKey
+    knowledge: KnowledgeByKey
     last: int
     since: float
-    place: CacheKey
+    cache_key: CacheKey
 
 
 def cache_key_of(scope: Scope) -> CacheKey | None:
@@ -63,54 +66,54 @@ class RedisCache:
     """Cached views and opened actions of one process. Entries are replaced, never changed: threads need no lock."""
 
     def __init__(self) -> None:
-        self._looks: dict[CacheKey, CachedView] = {}
+        self._views: dict[CacheKey, CachedView] = {}
         self._opened: dict[tuple[str, int], CachedAction] = {}
 
     def clear(self) -> None:
         """Empty the cache."""
-        self._looks.clear()
+        self._views.clear()
         self._opened.clear()
 
-    def look(self, place: CacheKey | None) -> CachedView | None:
+    def view(self, cache_key: CacheKey | None) -> CachedView | None:
         """Return the cached view with this key, None if there is none or it is too old."""
-        found = self._looks.get(place) if place is not None else None
-        return found if found is not None and time.monotonic() - found.since < KEPT else None
+        cached = self._views.get(cache_key) if cache_key is not None else None
+        return cached if cached is not None and time.monotonic() - cached.since < MAX_AGE else None
 
-    def report(self, scope: Scope) -> CachedAction | None:
+    def take_action(self, scope: Scope) -> CachedAction | None:
         """Remove and return the action that a scope reports; None if the scope needs anything else too."""
         find = scope.find
         if find is None or find.id is None or scope.keys or scope.waits or scope.call is not None:
             return None
-        found = self._opened.pop((scope.namespace, find.id), None)
-        return found if found is not None and time.monotonic() - found.since < KEPT else None
+        cached = self._opened.pop((scope.namespace, find.id), None)
+        return cached if cached is not None and time.monotonic() - cached.since < MAX_AGE else None
 
     def keep_action(self, namespace: str, id: int, opened: CachedAction) -> None:
         """Cache an opened action."""
-        if len(self._opened) >= _REPORTS:
+        if len(self._opened) >= _MAX_ACTIONS:
             self._opened.clear()
         self._opened[namespace, id] = opened
 
-    def keep_look(self, place: CacheKey, found: CachedView) -> None:
+    def keep_view(self, cache_key: CacheKey, cached: CachedView) -> None:
         """Cache a view, unless it is too large."""
-        if len(found.seen.records) > _LARGE:
-            self._looks.pop(place, None)
+        if len(cached.data.records) > _MAX_RECORDS:
+            self._views.pop(cache_key, None)
             return
-        if len(self._looks) >= _LOOKS and place not in self._looks:
-            self._looks.clear()
-        self._looks[place] = found
+        if len(self._views) >= _MAX_VIEWS and cache_key not in self._views:
+            self._views.clear()
+        self._views[cache_key] = cached
 
-    def drop(self, place: CacheKey) -> None:
+    def drop(self, cache_key: CacheKey) -> None:
         """Remove a view that is no longer true."""
-        self._looks.pop(place, None)
+        self._views.pop(cache_key, None)
 
 
-def with_own_changes(seen: ViewData, docs: KnowledgeByKey, records: Mapping[int, Record]) -> ViewData:
+def with_own_changes(data: ViewData, changes: KnowledgeByKey, records: Mapping[int, Record]) -> ViewData:
     """Return view data with this process's own changes merged in, without what belongs to a single call."""
-    known = {**seen.known, **docs}
-    needed = {int(act.id) for one in known.values() for act in one.acts}
-    every = {**seen.records, **records}
-    kept = {id: one for id, one in every.items() if id in needed or one.action.state in LIVE}
-    return replace(seen, known=known, records=kept, earlier=None, answer=b"", unreported=[])
+    knowledge = {**data.knowledge, **changes}
+    needed = {int(action.id) for record in knowledge.values() for action in record.acts}
+    all_records = {**data.records, **records}
+    needed_records = {id: record for id, record in all_records.items() if id in needed or record.action.state in LIVE}
+    return replace(data, knowledge=knowledge, records=needed_records, earlier=None, answer=b"", unreported=[])
 
 
 class ServerTime:
@@ -123,16 +126,21 @@ class ServerTime:
         self._offset: float | None = None
         self._taken = 0.0
 
-    def heard(self, moment: int) -> None:
+    def update(self, moment: int) -> None:
         """Update the estimate with the moment in an answer that has just arrived. The best of recent ones is kept.
 
         The moment counts from the arrival, so a slow answer puts the estimate behind the server's clock, never
         ahead of it: an estimate ahead would make running leases look expired.
         """
-        came = time.monotonic()
-        offset, known = moment - came * SECOND, self._offset
-        if known is None or offset > known or known - offset > SECOND or came - self._taken > _STALE:
-            self._offset, self._taken = offset, came
+        arrived = time.monotonic()
+        offset, previous = moment - arrived * SECOND, self._offset
+        if (
+            previous is None
+            or offset > previous
+            or previous - offset > SECOND
+            or arrived - self._taken > _MAX_ESTIMATE_AGE
+        ):
+            self._offset, self._taken = offset, arrived
 
     def now(self) -> int | None:
         """Return the estimated moment in microseconds, None before the first answer."""

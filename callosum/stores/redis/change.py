@@ -37,19 +37,19 @@ Commands = list[Raw | str | int]
 """Commands in a row, each preceded by the number of its words. They are commands of Redis or of ``apply.lua``."""
 
 
-def missing(seen: ViewData, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
+def missing(data: ViewData, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
     """Return the ids and the (key, session) pairs that a change needs and its view data lacks."""
-    me = scope.session
-    acts = {settle.action.id for settle in change.settles} | {entry.action for entry in change.entries if entry.action}
-    places = {(move.key, me) for move in change.moves}
+    session = scope.session
+    ids = {settle.action.id for settle in change.settles} | {entry.action for entry in change.entries if entry.action}
+    marks = {(move.key, session) for move in change.moves}
     if change.open is not None:
-        places.update((key.name, me) for key in change.entries[-1].keys)
-    acts.update(revision.action.id for revision in change.revisions)
+        marks.update((key.name, session) for key in change.entries[-1].keys)
+    ids.update(revision.action.id for revision in change.revisions)
     for settle in change.settles:
         if settle.ended or settle.state in TAKEN_BACK:
-            places.update((key.name, settle.action.session) for key in settle.action.keys)
-    return acts.difference(seen.records), {
-        place for place in places if place not in seen.known and not (place[1] == me and place[0] in seen.names)
+            marks.update((key.name, settle.action.session) for key in settle.action.keys)
+    return ids.difference(data.records), {
+        mark for mark in marks if mark not in data.knowledge and not (mark[1] == session and mark[0] in data.names)
     }
 
 
@@ -58,16 +58,16 @@ class ChangeWriter:
 
     ``changed``: names under which others notice the change. ``depends``: names of the values it overwrites, which
     must not have changed meanwhile (see ``names``). ``opened``: the action it opens. ``settled``: actions whose state
-    it changes. ``docs``: what sessions know of keys afterwards. ``noted``: True if this process recorded the session
-    a short while ago.
+    it changes. ``knowledge``: what sessions know of keys afterwards. ``noted``: True if this process recorded the
+    session a short while ago.
     """
 
     def __init__(
-        self, space: NamespaceKeys, scope: Scope, seen: ViewData, own: OwnIds, first: int, *, noted: bool
+        self, space: NamespaceKeys, scope: Scope, data: ViewData, own: OwnIds, first: int, *, noted: bool
     ) -> None:
         self.space = space
         self.scope = scope
-        self.seen = seen
+        self.data = data
         self.own = own
         self.first = first
         self.commands: Commands = []
@@ -76,10 +76,10 @@ class ChangeWriter:
         self.depends: set[str] = set()
         self.noted = noted
         self.wakes = False
-        self.docs: dict[tuple[str, str], KeyKnowledge] = {}
+        self.knowledge: dict[tuple[str, str], KeyKnowledge] = {}
         self.settled: dict[int, Record] = {}
         self.late: set[tuple[str, str]] = set()
-        """Entries of ``docs`` whose action is reported so late that upkeep may have made it unfindable.
+        """Entries of ``knowledge`` whose action is reported so late that upkeep may have made it unfindable.
 
         Upkeep of an older version counts too.
         """
@@ -94,225 +94,229 @@ class ChangeWriter:
         last = self.first + len(change.entries) - 1
         opening = change.open
         for id, entry in enumerate(change.entries, self.first):
-            self._entry(id, entry, own=id == last and opening is not None)
+            self._write_entry(id, entry, own=id == last and opening is not None)
         if change.entries and (record := kept(last, change, self.scope)) is not None:
-            self._keep(record)
+            self._store_action(record)
             if record.opened:
-                self._open(record)
+                self._list_action(record)
         reading = {key.name for key in self.scope.keys if key.mode is Mode.READ}
         for move in change.moves:
-            by = self.own(last) if opening is not None and move.key in reading else _NOBODY
-            self._know(move.key, self.scope.session, self._known(move.key, self.scope.session).marked(move.mark, by))
+            reader = self.own(last) if opening is not None and move.key in reading else _NOBODY
+            self._set_knowledge(
+                move.key, self.scope.session, self._knowledge_of(move.key, self.scope.session).marked(move.mark, reader)
+            )
         if change.entries:
-            self._session()
-        for (name, session), known in self.docs.items():
-            self._doc(name, session, known)
+            self._record_session()
+        for (name, session), knowledge in self.knowledge.items():
+            self._write_knowledge(name, session, knowledge)
 
-    def _do(self, *command: Raw | str | int) -> None:
+    def _command(self, *command: Raw | str | int) -> None:
         self.commands.append(len(command))
         self.commands += command
 
     # --- entries ---
 
-    def _entry(self, id: int, entry: Entry, *, own: bool) -> None:
+    def _write_entry(self, id: int, entry: Entry, *, own: bool) -> None:
         if entry.action and not own:
-            entry = about(entry, self.seen.records.get(entry.action))
+            entry = about(entry, self.data.records.get(entry.action))
         line = line_of(replace(entry, seq=0, action=0 if own else entry.action))
-        self._do(
+        self._command(
             "XADD", self.space.key("log"), f"{self.own(id)}-0", "o" if own else "e", text_of(line), "n", self.own.name
         )
 
-    def _keep(self, record: Record) -> None:
+    def _store_action(self, record: Record) -> None:
         """Store the decision's own entry as an action, or as a refused call that a person may still approve."""
         action = record.action
-        at = self.own(action.id)
-        self._do("HSET", self.space.key("a"), at, text_of(blob_of(record, self.own)))
+        digits = self.own(action.id)
+        self._command("HSET", self.space.key("a"), digits, text_of(blob_of(record, self.own)))
         if action.keys:
-            self._do("ZADD", self.space.key("t", action.session), at, at)
+            self._command("ZADD", self.space.key("t", action.session), digits, digits)
         if record.opened:
-            self._do("ZADD", self.space.key("ids"), at, at)
+            self._command("ZADD", self.space.key("ids"), digits, digits)
 
-    def _open(self, record: Record) -> None:
+    def _list_action(self, record: Record) -> None:
         """Add an action to the lists that find it."""
         action = record.action
-        space, at, state, session = self.space, self.own(action.id), action.state, action.session
+        space, digits, state, session = self.space, self.own(action.id), action.state, action.session
         self.opened = record
         self.changed.add(of_reports(session))
         if record.call:
-            self._do("ZADD", space.key("calls"), at, record.call.hex())
+            self._command("ZADD", space.key("calls"), digits, record.call.hex())
             self.changed.add(of_call(record.call))
         if state is not State.DONE:
-            self._live(at, action.keys, state)
+            self._list_live(digits, action.keys, state)
         if state is State.OPEN:
-            self._do("ZADD", space.key("h", session), at, at)
+            self._command("ZADD", space.key("h", session), digits, digits)
         elif state is State.DONE:
-            self._do("ZADD", space.key("u", session), at, at)
+            self._command("ZADD", space.key("u", session), digits, digits)
             if action.id % _SELDOM == 0:
-                self._do("ZREMRANGEBYRANK", space.key("u", session), 0, -_UNREPORTED - 1)
+                self._command("ZREMRANGEBYRANK", space.key("u", session), 0, -_UNREPORTED - 1)
         for key in action.keys:
-            if beneath := covers(key.name):
-                self._do("SADD", space.key("cov"), *beneath)
+            if covering := covers(key.name):
+                self._command("SADD", space.key("cov"), *covering)
             if not happened(action) or key.mode is Mode.READ:
                 continue
-            known = self._known(key.name, session)
-            self._know(key.name, session, known.acted(KeyAction(at, action.tier, key.mode.value, at)))
+            knowledge = self._knowledge_of(key.name, session)
+            self._set_knowledge(
+                key.name, session, knowledge.acted(KeyAction(digits, action.tier, key.mode.value, digits))
+            )
             self.changed.update(changed_by(key.name))
-            self._print(at, record, key)
+            self._add_prints(digits, record, key)
 
-    def _print(self, at: str, record: Record, key: Key) -> None:
+    def _add_prints(self, digits: str, record: Record, key: Key) -> None:
         """Make an action findable by its fingerprints."""
         if record.prints:
-            members = [f"{print_.hex()}:{at}:{record.action.session}" for print_ in record.prints]
-            self._do("ZADD", self.space.key("p", key.name), *(part for one in members for part in (0, one)))
-            dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
-            self._do("ZADD", self.space.key("prints"), *dated)
+            members = [f"{print_.hex()}:{digits}:{record.action.session}" for print_ in record.prints]
+            self._command("ZADD", self.space.key("p", key.name), *(part for member in members for part in (0, member)))
+            by_moment = (part for member in members for part in (digits, f"{key.name}\0{member}"))
+            self._command("ZADD", self.space.key("prints"), *by_moment)
             if COMMITTED in record.prints:
-                self._commit(at, record, key.name)
+                self._add_commitment(digits, record, key.name)
 
-    def _commit(self, at: str, record: Record, name: str) -> None:
+    def _add_commitment(self, digits: str, record: Record, name: str) -> None:
         """Make a commitment findable on a key until it ends; upkeep removes fingerprints by the moment noted here."""
-        made = record.action.content.commitment
-        if made is not None:
-            member = f"{COMMITTED.hex()}:{at}:{record.action.session}"
-            self._do("ZADD", self.space.key("p", name), 0, member)
-            self._do("ZADD", self.space.key("prints"), made.until, f"{name}\0{member}")
+        commitment = record.action.content.commitment
+        if commitment is not None:
+            member = f"{COMMITTED.hex()}:{digits}:{record.action.session}"
+            self._command("ZADD", self.space.key("p", name), 0, member)
+            self._command("ZADD", self.space.key("prints"), commitment.until, f"{name}\0{member}")
 
     def _revise(self, revision: Revision) -> None:
         id = revision.action.id
-        after = revised(self._before(id), revision)
-        at = self._replace(after)
-        made = revision.content.commitment
+        after = revised(self._record_before(id), revision)
+        digits = self._replace(after)
+        commitment = revision.content.commitment
         action = after.action
         names = [key.name for key in action.keys if happened(action) and key.mode is not Mode.READ]
-        if made is not None and made.thing:
-            names.append(made.thing)
+        if commitment is not None and commitment.thing:
+            names.append(commitment.thing)
         for name in names:
             self.changed.update(changed_by(name))
-            self._commit(at, after, name)
+            self._add_commitment(digits, after, name)
 
-    def _before(self, id: int) -> Record:
-        return self.settled.get(id) or self.seen.records[id]
+    def _record_before(self, id: int) -> Record:
+        return self.settled.get(id) or self.data.records[id]
 
     def _replace(self, after: Record) -> str:
         """Overwrite a stored action; return its id as 16 digits."""
         action = after.action
-        at = f"{action.id:016d}"
-        self._do("HSET", self.space.key("a"), at, text_of(blob_of(after)))
+        digits = f"{action.id:016d}"
+        self._command("HSET", self.space.key("a"), digits, text_of(blob_of(after)))
         self.settled[action.id] = after
         self.changed.update((of_action(action.id), of_reports(action.session)))
         self.depends.add(of_action(action.id))
-        return at
+        return digits
 
     # --- settling ---
 
     def _settle(self, settle: Settle) -> None:
-        state, before = settle.state, self._before(settle.action.id)
-        was = before.action.state if before.opened else None
+        state, before = settle.state, self._record_before(settle.action.id)
+        state_before = before.action.state if before.opened else None
         after = settled(before, settle)
         action = after.action
-        at = self._replace(after)
+        digits = self._replace(after)
         if not before.opened:
-            self._do("ZADD", self.space.key("ids"), at, at)
-        if was is not state:
-            self._moves_on(at, action, was, state)
-        if action.ended and was is not State.OPEN:
-            self._do("ZREM", self.space.key("u", action.session), at)
+            self._command("ZADD", self.space.key("ids"), digits, digits)
+        if state_before is not state:
+            self._move_lists(digits, action, state_before, state)
+        if action.ended and state_before is not State.OPEN:
+            self._command("ZREM", self.space.key("u", action.session), digits)
         for key in action.keys:
             self.changed.update(changed_by(key.name))
             if takes_back(before, settle):
-                self._take_back(at, before, key)
+                self._undo(digits, before, key)
             elif state is State.DONE and action.ended and happened(action) and key.mode is not Mode.READ:
-                known = self._known(key.name, action.session)
-                act = KeyAction(at, action.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
-                self._know(key.name, action.session, known.reported(act))
+                knowledge = self._knowledge_of(key.name, action.session)
+                key_action = KeyAction(digits, action.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
+                self._set_knowledge(key.name, action.session, knowledge.reported(key_action))
                 if is_late(settle):
                     self.late.add((key.name, action.session))
-                    self._print(at, after, key)
-        self.wakes |= was is not state or settle.approved is not None
+                    self._add_prints(digits, after, key)
+        self.wakes |= state_before is not state or settle.approved is not None
 
-    def _moves_on(self, at: str, action: Action, was: State | None, state: State) -> None:
+    def _move_lists(self, digits: str, action: Action, state_before: State | None, state: State) -> None:
         """Move an action from one list of live actions to another."""
         space = self.space
-        if was in _WAITS or was is State.UNKNOWN:
-            self._do("ZREM", space.key("open"), at)
+        if state_before in _WAITS or state_before is State.UNKNOWN:
+            self._command("ZREM", space.key("open"), digits)
             for key in action.keys:
-                self._do("ZREM", space.key("n" if was is State.UNKNOWN else "l", key.name), at)
-        if was is State.QUEUED:
-            self._do("ZREM", space.key("q"), at)
+                self._command("ZREM", space.key("n" if state_before is State.UNKNOWN else "l", key.name), digits)
+        if state_before is State.QUEUED:
+            self._command("ZREM", space.key("q"), digits)
             self.changed.add(QUEUE)
-        if was in (State.OPEN, State.UNKNOWN) and state not in (State.OPEN, State.UNKNOWN):
-            self._do("ZREM", space.key("h", action.session), at)
+        if state_before in (State.OPEN, State.UNKNOWN) and state not in (State.OPEN, State.UNKNOWN):
+            self._command("ZREM", space.key("h", action.session), digits)
         if state in _WAITS or state is State.UNKNOWN:
-            self._live(at, action.keys, state)
+            self._list_live(digits, action.keys, state)
             if state in (State.OPEN, State.UNKNOWN):
-                self._do("ZADD", space.key("h", action.session), at, at)
+                self._command("ZADD", space.key("h", action.session), digits, digits)
         else:
             for key in action.keys:
-                self._do("?live", key.name)
+                self._command("?live", key.name)
 
-    def _live(self, at: str, keys: tuple[Key, ...], state: State) -> None:
+    def _list_live(self, digits: str, keys: tuple[Key, ...], state: State) -> None:
         space = self.space
-        self._do("ZADD", space.key("open"), at, at)
+        self._command("ZADD", space.key("open"), digits, digits)
         for key in keys:
-            self._do("ZADD", space.key("n" if state is State.UNKNOWN else "l", key.name), at, at)
-            self._do("ZADD", space.key("live"), 0, key.name)
+            self._command("ZADD", space.key("n" if state is State.UNKNOWN else "l", key.name), digits, digits)
+            self._command("ZADD", space.key("live"), 0, key.name)
             self.changed.update(changed_by(key.name))
         if state is State.QUEUED:
-            self._do("ZADD", space.key("q"), at, at)
+            self._command("ZADD", space.key("q"), digits, digits)
             self.changed.add(QUEUE)
 
-    def _take_back(self, at: str, record: Record, key: Key) -> None:
+    def _undo(self, digits: str, record: Record, key: Key) -> None:
         """Undo a failed or cancelled action: it is no session's newest action, and its read does not count."""
         session = record.action.session
-        known = self._known(key.name, session)
-        without = known.without(at)
-        if without != known:
-            self._know(key.name, session, without)
+        knowledge = self._knowledge_of(key.name, session)
+        without = knowledge.without(digits)
+        if without != knowledge:
+            self._set_knowledge(key.name, session, without)
         for print_ in record.prints:
-            member = f"{print_.hex()}:{at}:{session}"
-            self._do("ZREM", self.space.key("p", key.name), member)
-            self._do("ZREM", self.space.key("prints"), f"{key.name}\0{member}")
+            member = f"{print_.hex()}:{digits}:{session}"
+            self._command("ZREM", self.space.key("p", key.name), member)
+            self._command("ZREM", self.space.key("prints"), f"{key.name}\0{member}")
 
     # --- what sessions know ---
 
-    def _known(self, name: str, session: str) -> KeyKnowledge:
-        place = (name, session)
-        return self.docs.get(place) or self.seen.known.get(place, NOTHING)
+    def _knowledge_of(self, name: str, session: str) -> KeyKnowledge:
+        mark = (name, session)
+        return self.knowledge.get(mark) or self.data.knowledge.get(mark, NOTHING)
 
-    def _know(self, name: str, session: str, known: KeyKnowledge) -> None:
-        self.docs[name, session] = known
+    def _set_knowledge(self, name: str, session: str, knowledge: KeyKnowledge) -> None:
+        self.knowledge[name, session] = knowledge
 
-    def _doc(self, name: str, session: str, known: KeyKnowledge) -> None:
-        space, before = self.space, self.seen.known.get((name, session))
-        self._do("HSET", space.key("m", name), session, text_of(known.blob()))
+    def _write_knowledge(self, name: str, session: str, knowledge: KeyKnowledge) -> None:
+        space, before = self.space, self.data.knowledge.get((name, session))
+        self._command("HSET", space.key("m", name), session, text_of(knowledge.blob()))
         self.changed.update(learnt_by(name, session))
         self.depends.add(known_by(name, session))
         late = (name, session) in self.late
         if late:
-            self._do("ZADD", space.key("seen"), "NX", self.own(self.first), session)
+            self._command("ZADD", space.key("seen"), "NX", self.own(self.first), session)
         if late or before is None or before is NOTHING:
-            self._do("ZADD", space.key("sk", session), 0, name)
-            if beneath := covers(name):
-                self._do("SADD", space.key("cov"), *beneath)
-        had = before is not None and bool(before.acts)
-        if known.acts:
-            changed = known.changed
-            if late or not had:
-                self._do("ZADD", space.key("names"), 0, name)
+            self._command("ZADD", space.key("sk", session), 0, name)
+            if covering := covers(name):
+                self._command("SADD", space.key("cov"), *covering)
+        had_actions = before is not None and bool(before.acts)
+        if knowledge.acts:
+            changed = knowledge.changed
+            if late or not had_actions:
+                self._command("ZADD", space.key("names"), 0, name)
             if late or before is None or before.changed != changed:
-                self._do("ZADD", space.key("c", name), changed, session)
-                self._do("ZADD", space.key("chg"), "GT", changed, name)
-        elif had:
-            self._do("ZREM", space.key("c", name), session)
-            self._do("?names", name)
+                self._command("ZADD", space.key("c", name), changed, session)
+                self._command("ZADD", space.key("chg"), "GT", changed, name)
+        elif had_actions:
+            self._command("ZREM", space.key("c", name), session)
+            self._command("?names", name)
 
-    def _session(self) -> None:
+    def _record_session(self) -> None:
         scope, space = self.scope, self.space
         if not self.noted:
-            self._do("ZADD", space.key("seen"), self.own(self.first), scope.session)
+            self._command("ZADD", space.key("seen"), self.own(self.first), scope.session)
         origin = {"parent": scope.parent, "continues": scope.continues}
         if any(origin.values()):
             fields = [part for name, value in origin.items() if value for part in (name, value)]
-            self._do("HSET", space.key("s", scope.session), *fields)
+            self._command("HSET", space.key("s", scope.session), *fields)
             if not self.noted:
                 self.changed.add(of_kin(scope.session))

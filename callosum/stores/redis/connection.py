@@ -314,9 +314,9 @@ class RedisConnection:
         try:
             yield
         except (faults.RedisError, faults.RedisClusterException) as error:
-            raise self.told(error) from error
+            raise self.error_of(error) from error
 
-    def told(self, error: Exception) -> StoreError | StoreUnavailable:
+    def error_of(self, error: Exception) -> StoreError | StoreUnavailable:
         """Return the store's error for an error of the driver."""
         if isinstance(error, PoolExhausted):
             return StoreUnavailable(f"{self.place}: {error}")

@@ -16,7 +16,7 @@ from callosum.stores.crowd import Crowds
 from callosum.stores.redis.bodies import BodyReader
 from callosum.stores.redis.cache import CachedView, CacheKey
 from callosum.stores.redis.change import ChangeWriter, Commands, missing
-from callosum.stores.redis.names import QUEUE, NamespaceKeys, looked_at, of_action, of_call, of_kin, of_reports
+from callosum.stores.redis.names import QUEUE, NamespaceKeys, names_of_view, of_action, of_call, of_kin, of_reports
 from callosum.stores.redis.records import NOTHING, OwnIds, known_of, record_of
 from callosum.stores.redis.spaces import Namespaces
 from callosum.stores.redis.view import RedisView, ViewData
@@ -29,22 +29,22 @@ Origin = tuple[str, str, str, str]
 
 
 class Basis(Struct):
-    """The data that one request's step runs on. ``last``: the moment up to which ``seen`` is known to be true.
+    """The data that one request's step runs on. ``last``: the moment up to which ``data`` is known to be true.
 
-    ``recalled``: True if ``seen`` comes from the cache. ``names``: names that a cached view depends on. ``place`` and
-    ``look``: its key in the cache, and the cached view; for a report, the view with which the action was opened.
+    ``cached``: True if ``data`` comes from the cache. ``names``: names that a cached view depends on. ``cache_key`` and
+    ``cached_view``: its key in the cache, and the cached view; for a report, the view that the action was opened with.
     """
 
-    seen: ViewData
+    data: ViewData
     last: int
-    recalled: bool = False
+    cached: bool = False
     names: frozenset[str] | None = None
-    place: CacheKey | None = None
-    look: CachedView | None = None
+    cache_key: CacheKey | None = None
+    cached_view: CachedView | None = None
 
 
 class Draft(Struct):
-    """The combined changes of a round's steps. ``looks``: names that must not have changed since a moment.
+    """The combined changes of a round's steps. ``conditions``: names that must not have changed since a moment.
 
     ``taken``: number of requests that it covers. ``span``: number of moments that it uses.
     """
@@ -55,7 +55,7 @@ class Draft(Struct):
     writes: list[ChangeWriter | None]
     depends: list[set[str]]
     commands: Commands
-    looks: dict[int, set[str]]
+    conditions: dict[int, set[str]]
     changed: set[str]
     span: int = 0
     taken: int = 0
@@ -83,62 +83,62 @@ class Drafter:
             if not draft.changed.isdisjoint(depends):
                 break  # it must see the change of an earlier request
             draft.taken += 1
-            at = own.base + draft.span
+            moment = own.base + draft.span
             view: View | None = None
-            write: ChangeWriter | None = None
+            writer: ChangeWriter | None = None
             answer: Applied | Exception
             try:
-                look = RedisView(basis.seen, scope, at, self._probe, self._crowds)
-                opened = BodyReader(self._link.client, space)
-                view = look.view(observe, opened, opened.lately)
+                view_reader = RedisView(basis.data, scope, moment, self._probe, self._crowds)
+                body_reader = BodyReader(self._link.client, space)
+                view = view_reader.view(observe, body_reader, body_reader.lately)
                 change = step(view)
-                noted = at - self._noted.get(origin_of(scope), 0) < MINUTE
-                write = ChangeWriter(space, scope, basis.seen, own, at, noted=noted)
-                self._fetch(space, basis.seen, *missing(basis.seen, scope, change))
-                write.write(change)
-                answer = Applied(change, tuple(range(at, at + len(change.entries))), at)
+                noted = moment - self._noted.get(origin_of(scope), 0) < MINUTE
+                writer = ChangeWriter(space, scope, basis.data, own, moment, noted=noted)
+                self._fetch(space, basis.data, *missing(basis.data, scope, change))
+                writer.write(change)
+                answer = Applied(change, tuple(range(moment, moment + len(change.entries))), moment)
             except (StoreUnavailable, RedisError):
                 raise
             except Exception as error:  # noqa: BLE001 - the request fails alone; its caller gets the error
-                answer, view, write = error, None, None
+                answer, view, writer = error, None, None
             draft.answers.append(answer)
             draft.views.append(view)
-            draft.writes.append(write)
+            draft.writes.append(writer)
             draft.depends.append(depends)
-            if basis.recalled or (write is not None and write.commands):
-                must = draft.looks.setdefault(basis.last, set())
-                must |= depends
-                if write is not None:
-                    must |= write.depends
-            if write is None or isinstance(answer, Exception):
+            if basis.cached or (writer is not None and writer.commands):
+                conditions = draft.conditions.setdefault(basis.last, set())
+                conditions |= depends
+                if writer is not None:
+                    conditions |= writer.depends
+            if writer is None or isinstance(answer, Exception):
                 continue
             if answer.change.observe_until is not None:
                 draft.observe = answer.change.observe_until
-            if not write.commands:
+            if not writer.commands:
                 continue
-            draft.commands += write.commands
-            draft.changed |= write.changed
-            draft.wakes |= write.wakes
+            draft.commands += writer.commands
+            draft.changed |= writer.changed
+            draft.wakes |= writer.wakes
             draft.durable |= scope.durable
             draft.span += max(len(answer.ids), 1)
         return draft
 
-    def _fetch(self, space: NamespaceKeys, seen: ViewData, ids: set[int], places: set[tuple[str, str]]) -> None:
+    def _fetch(self, space: NamespaceKeys, data: ViewData, ids: set[int], marks: set[tuple[str, str]]) -> None:
         """Fetch the records and marks that a change needs and the view data lacks."""
-        if not (ids or places):
+        if not (ids or marks):
             return
-        wanted = sorted(places)
+        wanted = sorted(marks)
         with self._link.client.pipeline(transaction=False) as pipe:
             for id in sorted(ids):
                 pipe.hget(space.key("a"), f"{id:016d}")
             for name, session in wanted:
                 pipe.hget(space.key("m", name), session)
-            found = pipe.execute()
-        for id, record in zip(sorted(ids), found, strict=False):
+            answers = pipe.execute()
+        for id, record in zip(sorted(ids), answers, strict=False):
             if record is not None:
-                seen.records[id] = record_of(id, space.namespace, record)
-        for place, blob in zip(wanted, found[len(ids) :], strict=True):
-            seen.known[place] = known_of(blob) if blob is not None else NOTHING
+                data.records[id] = record_of(id, space.namespace, record)
+        for mark, blob in zip(wanted, answers[len(ids) :], strict=True):
+            data.knowledge[mark] = known_of(blob) if blob is not None else NOTHING
 
     def alike(self, requests: Sequence[Request], draft: Draft) -> bool:
         """Return True if the steps would decide the same a little later, so that their moment may move."""
@@ -171,9 +171,9 @@ def _depends(scope: Scope, basis: Basis) -> set[str]:
     if basis.names is not None:  # a cached view
         names = set(basis.names)
     else:
-        seen = basis.seen
-        names = looked_at(scope.keys, (scope.session, *seen.before))
-        names.update([of_kin(session) for session in (scope.session, *seen.parents, *seen.before)])
+        data = basis.data
+        names = names_of_view(scope.keys, (scope.session, *data.before))
+        names.update([of_kin(session) for session in (scope.session, *data.parents, *data.before)])
     if scope.call is not None:
         names.add(of_call(scope.call))
     find = scope.find

@@ -41,7 +41,7 @@ def _written(namespace: str) -> str:
 # begin with \1.
 
 
-def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
+def names_of_view(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
     """Return the names that a view of these keys depends on, for the first of ``sessions`` and those it continues."""
     found: set[str] = set()
     who = list(sessions)

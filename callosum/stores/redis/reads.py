@@ -14,12 +14,12 @@ from callosum.stores.records import LIVE, Record, is_farewell, probed
 from callosum.stores.redis.names import NamespaceKeys
 from callosum.stores.redis.records import KeyKnowledge, encode, entry_of, known_of, record_of
 from callosum.stores.redis.spaces import Namespaces
-from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
-from callosum.stores.redis.view import RedisView, asked, parse_view_data
+from callosum.stores.redis.transactions import LATEST_SHOWN, READ_VIEW
+from callosum.stores.redis.view import RedisView, parse_view_data, scope_fields
 
 PAGE: Final = 500
 """Number of rows fetched at a time."""
-_LIVE_LOOK: Final = 250
+_MAX_LIVE: Final = 250
 
 
 class RedisReads:
@@ -34,10 +34,10 @@ class RedisReads:
         """Return the stored records of these actions and refused calls; missing ones are left out."""
         if not ids:
             return {}
-        found = self._link.client.hmget(space.key("a"), ids)
+        blobs = self._link.client.hmget(space.key("a"), ids)
         return {
             int(id): record_of(int(id), space.namespace, blob)
-            for id, blob in zip(ids, found, strict=True)
+            for id, blob in zip(ids, blobs, strict=True)
             if blob is not None
         }
 
@@ -54,16 +54,16 @@ class RedisReads:
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
         wanted = LIVE.intersection(states)
-        found: list[Action] = []
+        actions: list[Action] = []
         with self._link.explained():
             for space in self._spaces.all(namespace):
                 ids = self._link.client.zrange(space.key("open"), 0, -1)
-                found += [
+                actions += [
                     action
                     for action in self._opened_of(space, ids)
                     if action.state in wanted and (key is None or any(own.name == key for own in action.keys))
                 ]
-        return sorted(found, key=lambda action: action.id)
+        return sorted(actions, key=lambda action: action.id)
 
     def recent(
         self,
@@ -91,24 +91,24 @@ class RedisReads:
         with self._link.explained():
             space = self._spaces.of(namespace)
             since = self._floor(space, SEARCHED_ENTRIES)
-            found = []
+            actions = []
             for session in dict.fromkeys(sessions):
                 ids = self._link.client.zrevrangebyscore(space.key("t", session), "+inf", since, 0, limit)
-                found += [probed(record.action, self._probe) for record in self.records(space, ids).values()]
-        return sorted(found, key=lambda action: -action.id)[:limit]
+                actions += [probed(record.action, self._probe) for record in self.records(space, ids).values()]
+        return sorted(actions, key=lambda action: -action.id)[:limit]
 
     def _newest(
         self, space: NamespaceKeys, among: str, since: int, limit: int, wanted: Callable[[Action], bool]
     ) -> list[Action]:
-        found: list[Action] = []
-        at = 0
-        while len(found) < limit:
-            ids = self._link.client.zrevrangebyscore(among, "+inf", since, at, PAGE)
-            found += [action for action in self._opened_of(space, ids) if wanted(action)]
-            at += len(ids)
+        actions: list[Action] = []
+        start = 0
+        while len(actions) < limit:
+            ids = self._link.client.zrevrangebyscore(among, "+inf", since, start, PAGE)
+            actions += [action for action in self._opened_of(space, ids) if wanted(action)]
+            start += len(ids)
             if len(ids) < PAGE:
                 break
-        return found[:limit]
+        return actions[:limit]
 
     def _floor(self, space: NamespaceKeys, within: int) -> int:
         """Return the moment of the ``within``-th newest entry, or of a slightly newer one; 0 if there are fewer."""
@@ -116,26 +116,31 @@ class RedisReads:
         if client.xlen(space.key("log")) <= within:
             return 0
         if within <= PAGE:
-            found = client.xrevrange(space.key("log"), count=within)
-            return int(found[-1][0].partition(b"-")[0])
+            rows = client.xrevrange(space.key("log"), count=within)
+            return int(rows[-1][0].partition(b"-")[0])
         count = int(client.get(space.key("count")) or 0)
-        stones = client.zrangebyscore(space.key("stones"), count - within, "+inf", 0, 1, withscores=True)
-        return int(stones[0][0]) if stones else 0
+        marks = client.zrangebyscore(space.key("stones"), count - within, "+inf", 0, 1, withscores=True)
+        return int(marks[0][0]) if marks else 0
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
         space = self._spaces.of(namespace)
-        mine = tuple(sessions)
-        scope = Scope(namespace, mine[0] if mine else "", tuple(Key(key) for key in dict.fromkeys(keys)), live=True)
+        own_sessions = tuple(sessions)
+        scope = Scope(
+            namespace,
+            own_sessions[0] if own_sessions else "",
+            tuple(Key(key) for key in dict.fromkeys(keys)),
+            live=True,
+        )
         with self._link.explained():
-            ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope)]))
-            _, _, found_there = self._link.run(LOOK, self._spaces.clock_of(space), ask)
-            met = RedisView(parse_view_data(found_there, namespace), scope, 0, self._probe).fetched()
-            found = around(met, (key.name for key in scope.keys), mine)
-            looks = self._looks(space, mine, {action.key for action in found})
-        near = [Nearby(action, looks.get(action.key, 0)) for action in found]
-        return sorted(near, key=lambda one: -(one.action.ended or one.action.started))
+            request = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [scope_fields(scope)]))
+            _, _, answer = self._link.run(READ_VIEW, self._spaces.clock_of(space), request)
+            fetched = RedisView(parse_view_data(answer, namespace), scope, 0, self._probe).fetched()
+            actions = around(fetched, (key.name for key in scope.keys), own_sessions)
+            last_seen = self._last_seen(space, own_sessions, {action.key for action in actions})
+        result = [Nearby(action, last_seen.get(action.key, 0)) for action in actions]
+        return sorted(result, key=lambda near: -(near.action.ended or near.action.started))
 
-    def _looks(self, space: NamespaceKeys, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
+    def _last_seen(self, space: NamespaceKeys, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
         """Return, for each key, when one of these sessions last read it or acted on it, directly or through a tree."""
         covers = {key: covering(key) for key in keys}
         names = sorted({name for group in covers.values() for name in group})
@@ -145,16 +150,16 @@ class RedisReads:
             for name in names:
                 pipe.hmget(space.key("m", name), list(sessions))
             answers = pipe.execute()
-        seen: dict[str, int] = {}
+        seen_at: dict[str, int] = {}
         for name, blobs in zip(names, answers, strict=True):
-            known = [known_of(blob) for blob in blobs if blob is not None]
-            seen[name] = max((_last_look(one) for one in known), default=0)
-        return {key: max(seen[name] for name in group) for key, group in covers.items()}
+            knowledge = [known_of(blob) for blob in blobs if blob is not None]
+            seen_at[name] = max((_seen_at(key_knowledge) for key_knowledge in knowledge), default=0)
+        return {key: max(seen_at[name] for name in group) for key, group in covers.items()}
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._link.explained():
             space = self._spaces.of(namespace)
-            ids = self._link.client.zrevrange(space.key("open"), 0, _LIVE_LOOK - 1)
+            ids = self._link.client.zrevrange(space.key("open"), 0, _MAX_LIVE - 1)
             return [
                 action
                 for action in self._opened_of(space, ids)
@@ -163,23 +168,23 @@ class RedisReads:
 
     def commitments(self, namespace: str | None, now: int, keys: Sequence[str] | None = None) -> list[Action]:
         client = self._link.client
-        found: dict[int, Action] = {}
+        actions: dict[int, Action] = {}
         with self._link.explained():
             spaces = self._spaces.all() if namespace is None else [self._spaces.of(namespace)]
             for space in spaces:
-                mark = f"{COMMITTED.hex()}:".encode()
+                prefix = f"{COMMITTED.hex()}:".encode()
                 if keys is None:
-                    places = client.zrangebyscore(space.key("prints"), now, "+inf")
-                    members = [place.partition(b"\0")[2] for place in places]
+                    fingerprints = client.zrangebyscore(space.key("prints"), now, "+inf")
+                    members = [fingerprint.partition(b"\0")[2] for fingerprint in fingerprints]
                 else:
-                    ends = b"[" + mark, b"(" + mark[:-1] + b";"
-                    members = [one for key in keys for one in client.zrangebylex(space.key("p", key), *ends)]
-                ids = {member.split(b":", 2)[1] for member in members if member.startswith(mark)}
+                    ends = b"[" + prefix, b"(" + prefix[:-1] + b";"
+                    members = [member for key in keys for member in client.zrangebylex(space.key("p", key), *ends)]
+                ids = {member.split(b":", 2)[1] for member in members if member.startswith(prefix)}
                 for id, record in self.records(space, sorted(ids)).items():
                     action = probed(record.action, self._probe)
                     if is_in_force(action, now):
-                        found[id] = action
-        return [found[id] for id in sorted(found)]
+                        actions[id] = action
+        return [actions[id] for id in sorted(actions)]
 
     def farewells(self, namespace: str, limit: int) -> list[Entry]:
         """Return farewells among the newest ``PAGE`` entries; no more, because each is transferred to be examined."""
@@ -190,12 +195,12 @@ class RedisReads:
 
     def kin(self, namespace: str, session: str) -> Ancestry:
         with self._link.explained():
-            found = self._link.client.hmget(self._spaces.of(namespace).key("s", session), ["parent", "continues"])
-        return Ancestry(*[(name or b"").decode() for name in found])
+            names = self._link.client.hmget(self._spaces.of(namespace).key("s", session), ["parent", "continues"])
+        return Ancestry(*[(name or b"").decode() for name in names])
 
 
 # --- Helpers --------------------------------------------------------------------------------------
 
 
-def _last_look(known: KeyKnowledge) -> int:
-    return max(known.read, int(known.acts[0].id) if known.acts else 0)
+def _seen_at(knowledge: KeyKnowledge) -> int:
+    return max(knowledge.read, int(knowledge.acts[0].id) if knowledge.acts else 0)

@@ -56,7 +56,7 @@ class OwnIds:
         at = id - self.base
         return f"{self.mark}{at:06d}" if self.mark and 0 <= at < self.count else f"{id:016d}"
 
-    def told(self, text: bytes, moment: int) -> bytes:
+    def with_real_ids(self, text: bytes, moment: int) -> bytes:
         """Return a written text with the real ids, of which the first is ``moment``."""
         if self.mark:
             for at in range(self.count):
@@ -129,7 +129,7 @@ def record_of(id: int, namespace: str, blob: bytes) -> Record:
 
 
 def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> bytes:
-    """Encode a record. In front stand session, keys and superseded actions, for ``look.lua``."""
+    """Encode a record. In front stand session, keys and superseded actions, for ``read_view.lua``."""
     action = record.action
     supersedes = tuple([own(other) for other in action.supersedes])
     host = action.host

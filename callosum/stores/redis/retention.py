@@ -14,10 +14,10 @@ from callosum.stores.redis.names import NamespaceKeys
 from callosum.stores.redis.reads import PAGE, RedisReads
 from callosum.stores.redis.spaces import Namespaces
 
-PRINTS: Final = Script("acts", "prints")
-FORGET: Final = Script("acts", "looks", "forget")
-NEEDED: Final = Script("acts", "looks", "needed")
-DROP: Final = Script("acts", "drop")
+PRINTS: Final = Script("evidence", "fingerprints")
+FORGET: Final = Script("evidence", "reads", "forget")
+NEEDED: Final = Script("evidence", "reads", "needed")
+DROP: Final = Script("evidence", "drop")
 _AT_ONCE: Final = 200
 """Number of fingerprints or keys that one script run examines, so that other clients are not kept waiting."""
 _ACTS_AT_ONCE: Final = 50

@@ -1,4 +1,4 @@
-"""Build a step's view from the answer of ``look.lua``.
+"""Build a step's view from the answer of ``read_view.lua``.
 
 The script returns everything that can matter to a scope, and a little more; the view is selected from it here.
 """
@@ -38,7 +38,7 @@ class ViewData(Struct):
 
     parents: list[str]
     before: list[str]
-    known: dict[tuple[str, str], KeyKnowledge]
+    knowledge: dict[tuple[str, str], KeyKnowledge]
     records: dict[int, Record]
     earlier: int | None
     answer: bytes
@@ -48,8 +48,8 @@ class ViewData(Struct):
     more: dict[str, tuple[More, ...]] = {}
 
 
-def asked(scope: Scope) -> list[Any]:
-    """Return a scope in the form that ``look.lua`` reads."""
+def scope_fields(scope: Scope) -> list[Any]:
+    """Return a scope in the form that ``read_view.lua`` reads."""
     names = [key.name for key in scope.keys]
     related = dict.fromkeys(name for key in names for name in above(key))
     related.update((name[: name.index("|")], None) for name in names if "|" in name)
@@ -71,19 +71,19 @@ def asked(scope: Scope) -> list[Any]:
     ]
 
 
-def packed(scopes: Iterable[Scope]) -> bytes:
-    """Encode scopes for ``look.lua``."""
-    return encode([asked(scope) for scope in scopes])
+def encode_scopes(scopes: Iterable[Scope]) -> bytes:
+    """Encode scopes for ``read_view.lua``."""
+    return encode([scope_fields(scope) for scope in scopes])
 
 
 def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:
-    """Parse the answer of ``look.lua`` for one scope."""
-    parents, before, docs, acts, earlier, line, unreported, names, crowds = answer
+    """Parse the answer of ``read_view.lua`` for one scope."""
+    parents, before, docs, actions, earlier, line, unreported, names, crowds = answer
     return ViewData(
         [name.decode() for name in parents],
         [name.decode() for name in before],
         {(docs[i].decode(), docs[i + 1].decode()): known_of(docs[i + 2]) for i in range(0, len(docs), 3)},
-        {id: record_of(id, namespace, acts[i + 1]) for i in range(0, len(acts), 2) if (id := int(acts[i]))},
+        {id: record_of(id, namespace, actions[i + 1]) for i in range(0, len(actions), 2) if (id := int(actions[i]))},
         int(earlier) if earlier else None,
         answer_in(line) if line else b"",
         [int(id) for id in unreported],
@@ -95,29 +95,29 @@ def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:
 class RedisView:
     """Select one scope's view from consistent data."""
 
-    def __init__(self, seen: ViewData, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
-        self.seen = seen
+    def __init__(self, data: ViewData, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
+        self.data = data
         self.crowds = crowds
         self.scope = scope
         self.now = now
         self.probe = probe
-        self.all = {id: probed(record.action, probe) for id, record in seen.records.items()}
-        self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if seen.records[id].opened]
+        self.all = {id: probed(record.action, probe) for id, record in data.records.items()}
+        self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if data.records[id].opened]
         """Newest first."""
 
     def view(self, observe: int, bodies: Bodies | None = None, lately: Lately | None = None) -> View:
         """Return the view. ``observe``: moment until which the whole gate only observes."""
-        scope, seen = self.scope, self.seen
-        found = self._found(scope.find) if scope.find is not None else None
-        repeated = found.supersedes if found is not None else ()
+        scope, data = self.scope, self.data
+        found_action = self._found(scope.find) if scope.find is not None else None
+        repeated = found_action.supersedes if found_action is not None else ()
         waiting = self.waiting() if scope.waits else ()
         return View(
             self.now,
             views(self._by_sort(waiting), scope) if scope.keys else (),
             self._earlier(),
-            found,
-            twins(((action, seen.records[action.id].prints) for action in self.actions), scope) if scope.prints else (),
-            tuple(seen.parents),
+            found_action,
+            twins(((action, data.records[action.id].prints) for action in self.actions), scope) if scope.prints else (),
+            tuple(data.parents),
             waiting,
             tuple([action for action in self.actions if action.id in repeated]) if repeated else (),
             observe,
@@ -129,26 +129,26 @@ class RedisView:
         """Return the actions on keys, with open actions grouped by kind if the scope says for whom."""
         fetched, scope = self.fetched(), self.scope
         if scope.asks is not None and scope.live and self.crowds is not None:
-            asker = AskingCall(scope.session, scope.asks, self.now, self.seen.parents, waiting, self.probe)
+            asker = AskingCall(scope.session, scope.asks, self.now, self.data.parents, waiting, self.probe)
             hold_by_sort(fetched, scope, asker, self.crowds, f"{scope.namespace}\0")
         return fetched
 
     def fetched(self) -> Fetched:
         """Return the actions and marks on keys."""
-        seen, me = self.seen, self.scope.session
-        who = (me, *seen.before)
-        marks = {place: known.mark for place, known in seen.known.items() if place[1] in who}
-        fetched = Fetched({}, marks, seen.before, dict(seen.more))
+        data, own = self.data, self.scope.session
+        sessions = (own, *data.before)
+        marks = {mark: knowledge.mark for mark, knowledge in data.knowledge.items() if mark[1] in sessions}
+        fetched = Fetched({}, marks, data.before, dict(data.more))
         for action in self.actions:
-            if action.approved > 0 and action.session == me:  # an approved call brings the params it may run with
-                action = replace(action, answer=seen.records[action.id].params)  # noqa: PLW2901 - the same action
+            if action.approved > 0 and action.session == own:  # an approved call brings the params it may run with
+                action = replace(action, answer=data.records[action.id].params)  # noqa: PLW2901 - the same action
             for key in action.keys:
                 fetched.add(replace(action, key=key.name, mode=key.mode) if key.name != action.key else action)
         return fetched
 
     def _earlier(self) -> Action | None:
-        action = self.all.get(self.seen.earlier) if self.seen.earlier is not None else None
-        return replace(action, answer=self.seen.answer) if action is not None else None
+        action = self.all.get(self.data.earlier) if self.data.earlier is not None else None
+        return replace(action, answer=self.data.answer) if action is not None else None
 
     def waiting(self) -> tuple[str, ...]:
         """Return the sessions that wait for something this one holds."""
@@ -164,4 +164,4 @@ class RedisView:
     def _found(self, find: Find) -> Action | None:
         if find.id is not None:
             return self.all.get(find.id)
-        return meant((self.all[id] for id in self.seen.unreported if id in self.all), find)
+        return meant((self.all[id] for id in self.data.unreported if id in self.all), find)
