@@ -1,22 +1,22 @@
--- Forgets what a session that is gone knew and did on keys, unless it matters still: it has no outcome yet, others may
--- look back so far, or somebody who goes on looked before it. Who has nothing left to forget is forgotten too.
--- KEYS[1] the clock. ARGV: tag, session, the moment before which nothing counts, keys ..., 1 or 0 last. Answers how many
--- keys went.
-local tag, session, horizon, gone = ARGV[1], ARGV[2], tonumber(ARGV[3]), 0
+-- Delete what an inactive session knew of keys and did on them, unless it can still matter: an action without an outcome, an
+-- action within a window, or a change of a key that an active session read before. A session with nothing left is deleted.
+-- KEYS[1]: the clock's key. ARGV: tag, session, the moment before which nothing counts, keys ...; last, 1 or 0. Return the
+-- number of keys that were deleted.
+local tag, session, horizon, deleted = ARGV[1], ARGV[2], tonumber(ARGV[3]), 0
 
-local held = {}  -- the keys of what has no outcome
+local held = {}  -- the keys of actions without an outcome
 local waiting = redis.call('ZRANGE', tag .. 'h:' .. session, 0, -1)
 for _, blob in ipairs(records(tag, waiting)) do
   if blob then
-    local mine = cmsgpack.unpack(string.sub(blob, 7, 6 + tonumber(string.sub(blob, 1, 6))))
-    for _, name in ipairs(mine[2]) do held[name] = true end
+    local action = cmsgpack.unpack(string.sub(blob, 7, 6 + tonumber(string.sub(blob, 1, 6))))
+    for _, name in ipairs(action[2]) do held[name] = true end
   end
 end
 
--- Whether another session that goes on looked before a change.
-local function looked(name, changed)
-  local looks = oldest_looks(tag, marks(tag, name), horizon)
-  return another(looks, session, function(at) return at < changed end)
+-- Return whether another active session read a key before a change.
+local function read_before(name, changed)
+  local reads = oldest_reads(tag, marks(tag, name), horizon)
+  return another(reads, session, function(at) return at < changed end)
 end
 
 for i = 4, #ARGV - 1 do
@@ -30,10 +30,10 @@ for i = 4, #ARGV - 1 do
     for at, blob in ipairs(records(tag, ids)) do
       if blob then changed = math.max(changed, dated(ids[at], blob)) end
     end
-    kept = changed >= horizon or looked(name, changed)
+    kept = changed >= horizon or read_before(name, changed)
   end
   if not kept then
-    gone = gone + 1
+    deleted = deleted + 1
     redis.call('HDEL', tag .. 'm:' .. name, session)
     redis.call('ZREM', tag .. 'c:' .. name, session)
     redis.call('ZREM', tag .. 'sk:' .. session, name)
@@ -43,8 +43,8 @@ for i = 4, #ARGV - 1 do
     end
   end
 end
-if redis.call('EXISTS', tag .. 'sk:' .. session) == 0 and not goes_on(tag, session, horizon) then
+if redis.call('EXISTS', tag .. 'sk:' .. session) == 0 and not is_active(tag, session, horizon) then
   redis.call('ZREM', tag .. 'seen', session)
   redis.call('DEL', tag .. 's:' .. session, tag .. 'u:' .. session)
 end
-return gone
+return deleted

@@ -1,6 +1,6 @@
--- Who looked at a key and who changed it: functions for the scripts that forget, behind acts.lua.
+-- Which sessions read a key and which changed it: functions for the scripts that delete. They need evidence.lua.
 
--- The actions with these ids, false for one that is gone.
+-- Return the records of these actions, false for a missing one.
 local function records(tag, ids)
   local found = {}
   for from = 1, #ids, 1000 do
@@ -11,48 +11,50 @@ local function records(tag, ids)
   return found
 end
 
-local function goes_on(tag, who, horizon)
-  return tonumber(redis.call('ZSCORE', tag .. 'seen', who) or '0') >= horizon
+local function is_active(tag, session, horizon)
+  return tonumber(redis.call('ZSCORE', tag .. 'seen', session) or '0') >= horizon
 end
 
 local function finished(blob)
-  local state, ended, expires = act(blob)
+  local state, ended, expires = state_of(blob)
   return state == 'done' and ended > 0 and ended <= expires
 end
 
--- What all sessions know of a key: {who, the last look, the newest act's id, its record} each, 0 and '' for none.
+-- Return for each session that knows a key {session, its last read, its newest action's id, that action's record}; 0, ''
+-- and false for none.
 local function marks(tag, name)
-  local all, found, acts, ids = redis.call('HGETALL', tag .. 'm:' .. name), {}, {}, {}
+  local all, found, with_action, ids = redis.call('HGETALL', tag .. 'm:' .. name), {}, {}, {}
   for at = 1, #all, 2 do
     local newest, read = string.match(all[at + 1], '^(%d*)[%d,]*;(%d+);')
     local mark = {all[at], tonumber(read or '0'), newest or '', false}
     found[#found + 1] = mark
-    if mark[3] ~= '' then acts[#acts + 1] = mark; ids[#ids + 1] = mark[3] end
+    if mark[3] ~= '' then with_action[#with_action + 1] = mark; ids[#ids + 1] = mark[3] end
   end
-  for i, blob in ipairs(records(tag, ids)) do acts[i][4] = blob end
+  for i, blob in ipairs(records(tag, ids)) do with_action[i][4] = blob end
   return found
 end
 
--- The oldest looks at a key by sessions that go on, {moment, who} of two at most: enough to tell whether another one's
--- is older than something. An own write that was finished in time is a look too, as of its intercept.
-local function oldest_looks(tag, marks, horizon)
-  local looks, found = {}, {}
+-- Return the oldest reads of a key by active sessions, as {moment, session} of two at most: with two, one of them is always
+-- another session's. A write that was finished in time counts as a read, from its start.
+local function oldest_reads(tag, marks, horizon)
+  local reads, found = {}, {}
   for _, mark in ipairs(marks) do
     local at = mark[2]
     if mark[4] and finished(mark[4]) and (at == 0 or tonumber(mark[3]) < at) then at = tonumber(mark[3]) end
-    if at > 0 then looks[#looks + 1] = {at, mark[1]} end
+    if at > 0 then reads[#reads + 1] = {at, mark[1]} end
   end
-  table.sort(looks, function(a, b) return a[1] < b[1] end)
-  for _, look in ipairs(looks) do
-    if goes_on(tag, look[2], horizon) then found[#found + 1] = look end
+  table.sort(reads, function(a, b) return a[1] < b[1] end)
+  for _, read in ipairs(reads) do
+    if is_active(tag, read[2], horizon) then found[#found + 1] = read end
     if #found == 2 then break end
   end
   return found
 end
 
+-- Return whether another session has a moment that passes a test.
 local function another(moments, session, passes)
-  for _, one in ipairs(moments) do
-    if one[2] ~= session and passes(one[1]) then return true end
+  for _, item in ipairs(moments) do
+    if item[2] ~= session and passes(item[1]) then return true end
   end
   return false
 end

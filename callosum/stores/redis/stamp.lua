@@ -1,3 +1,3 @@
--- Writes what is known of a copy. KEYS[1] where it stands. ARGV: what.
+-- Store the stamp of a copy. KEYS[1]: its key. ARGV: the stamp.
 redis.call('SET', KEYS[1], ARGV[1])
 return 1

@@ -1,5 +1,5 @@
--- Journal entries of a namespace, the moment that an entry could get now, and the last that was taken.
--- KEYS[1] the clock. ARGV: tag, now ("" for the server's clock), from, to, how many, 1 for newest first.
+-- Return the moment that an entry would get now, the last moment that was used, and journal entries of a namespace.
+-- KEYS[1]: the clock's key. ARGV: tag, now ("" for the server's clock), from, to, number of entries, 1 for newest first.
 local now = tonumber(ARGV[2])
 if not now then
   local t = redis.call('TIME')
@@ -7,10 +7,10 @@ if not now then
 end
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
 if now <= last then now = last + 1 end
-local found
+local entries
 if ARGV[6] == '1' then
-  found = redis.call('XREVRANGE', ARGV[1] .. 'log', ARGV[4], ARGV[3], 'COUNT', ARGV[5])
+  entries = redis.call('XREVRANGE', ARGV[1] .. 'log', ARGV[4], ARGV[3], 'COUNT', ARGV[5])
 else
-  found = redis.call('XRANGE', ARGV[1] .. 'log', ARGV[3], ARGV[4], 'COUNT', ARGV[5])
+  entries = redis.call('XRANGE', ARGV[1] .. 'log', ARGV[3], ARGV[4], 'COUNT', ARGV[5])
 end
-return {string.format('%016.0f', now), string.format('%016.0f', last), found}
+return {string.format('%016.0f', now), string.format('%016.0f', last), entries}

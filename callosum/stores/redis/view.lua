@@ -1,8 +1,8 @@
--- What some scopes can depend on: a function for the scripts that look. It changes nothing.
--- tag, the clock's key, now ("" for the server's clock), how many newest a key shows, the scopes: each is
+-- Return everything that some scopes can depend on, without changing anything: a function for the scripts that read.
+-- Parameters: tag, the clock's key, now ("" for the server's clock), number of newest actions per key, the scopes; each is
 -- {me, keys, above, below {{low, high, stale}}, prints, call, find, unreported, waits, live, parent, continues, bound}.
--- With more open actions than bound (0: none) on a key, most of them come as a text of their ids.
--- Answers {the moment that a change could get now, the last that was taken, what was found for each scope ...}.
+-- If a key has more open actions than bound (0: no bound), most of them are returned as a text of their ids.
+-- Return {the moment that a change would get now, the last moment that was used, the data of each scope ...}.
 local function views(tag, clock, given, latest, scopes)
   local BELOW, LIVE_BELOW, TWINS = 5000, 1000, 8
 
@@ -24,7 +24,7 @@ local function views(tag, clock, given, latest, scopes)
     return found
   end
 
-  local function look(scope)
+  local function read(scope)
     local me, alive, bound = scope[1], scope[10], scope[13]
     local crowds = {}
     local kin = redis.call('HMGET', tag .. 's:' .. me, 'parent', 'continues')
@@ -34,7 +34,7 @@ local function views(tag, clock, given, latest, scopes)
     local parents, before = chain(parent, 'parent'), chain(continues, 'continues')
     local wanted, order = {}, {}
     local docs, have = {}, {}
-    local places, placed, lived = {}, {}, {}
+    local names_read, loaded, live_loaded = {}, {}, {}
 
     local function want(id)
       if not wanted[id] then wanted[id] = true; order[#order + 1] = id end
@@ -47,12 +47,12 @@ local function views(tag, clock, given, latest, scopes)
       docs[#docs + 1] = name; docs[#docs + 1] = session; docs[#docs + 1] = blob
       for id in string.gmatch(string.match(blob, '^([%d,]*);'), '%d+') do want(id) end
     end
-    local who = {me}
-    for _, session in ipairs(before) do who[#who + 1] = session end
+    local sessions = {me}
+    for _, session in ipairs(before) do sessions[#sessions + 1] = session end
 
     local function live(name)
-      if not alive or lived[name] then return end
-      lived[name] = true
+      if not alive or live_loaded[name] then return end
+      live_loaded[name] = true
       local open = redis.call('ZRANGE', tag .. 'l:' .. name, 0, -1)
       if bound > 0 and #open > bound then
         crowds[#crowds + 1] = name
@@ -61,18 +61,18 @@ local function views(tag, clock, given, latest, scopes)
         for i = #open - latest + 1, #open do few[#few + 1] = open[i] end
         open = few
       end
-      local lost = redis.call('ZREVRANGE', tag .. 'n:' .. name, 0, latest - 1)
+      local unknown = redis.call('ZREVRANGE', tag .. 'n:' .. name, 0, latest - 1)
       for _, id in ipairs(open) do want(id) end
-      for _, id in ipairs(lost) do want(id) end
+      for _, id in ipairs(unknown) do want(id) end
     end
     local function marks(name)
-      local blobs = redis.call('HMGET', tag .. 'm:' .. name, unpack(who))
-      for i, session in ipairs(who) do doc(name, session, blobs[i]) end
+      local blobs = redis.call('HMGET', tag .. 'm:' .. name, unpack(sessions))
+      for i, session in ipairs(sessions) do doc(name, session, blobs[i]) end
     end
     local function load(name)
-      if placed[name] then return end
-      placed[name] = true
-      places[#places + 1] = name
+      if loaded[name] then return end
+      loaded[name] = true
+      names_read[#names_read + 1] = name
       marks(name)
       local bar = string.find(name, '|', 1, true)
       if bar then marks(string.sub(name, 1, bar - 1)) end
@@ -100,7 +100,7 @@ local function views(tag, clock, given, latest, scopes)
         live(name)
       end
       local names = redis.call('ZRANGEBYLEX', tag .. 'names', range[1], range[2], 'LIMIT', 0, BELOW)
-      if #names == BELOW then  -- too many to look at one by one: what changed last, as far as it shows
+      if #names == BELOW then  -- too many to read one by one: only the keys that changed last
         names = {}
         for _, name in ipairs(redis.call('ZREVRANGE', tag .. 'chg', 0, BELOW - 1)) do
           if name >= low and name < high then names[#names + 1] = name end
@@ -131,17 +131,17 @@ local function views(tag, clock, given, latest, scopes)
     end
     for _, range in ipairs(scope[4]) do below(range[1], range[2], range[3]) end
 
-    local function twins(name, print)  -- one's own and others' apart, so that many of one's own cannot hide another's
-      local mine, others = 0, 0
+    local function twins(name, print)  -- own and others' are limited separately, so that many own ones hide no other
+      local own, others = 0, 0
       for from = 0, 255, 32 do
         local range = {'[' .. print .. ';', '[' .. print .. ':'}
         local found = redis.call('ZREVRANGEBYLEX', tag .. 'p:' .. name, range[1], range[2], 'LIMIT', from, 32)
         for _, member in ipairs(found) do
           local id, session = string.match(member, '^%x*:(%d+):(.*)$')
-          if session == me then mine = mine + 1 else others = others + 1 end
-          if (session == me and mine <= TWINS) or (session ~= me and others <= TWINS) then want(id) end
+          if session == me then own = own + 1 else others = others + 1 end
+          if (session == me and own <= TWINS) or (session ~= me and others <= TWINS) then want(id) end
         end
-        if #found < 32 or (mine >= TWINS and others >= TWINS) then return end
+        if #found < 32 or (own >= TWINS and others >= TWINS) then return end
       end
     end
     for _, print in ipairs(scope[5]) do
@@ -162,15 +162,15 @@ local function views(tag, clock, given, latest, scopes)
       local record = redis.call('HGET', tag .. 'a', scope[7])
       if record then
         want(scope[7])
-        local act = cmsgpack.unpack(string.sub(record, 7, 6 + tonumber(string.sub(record, 1, 6))))
-        for _, name in ipairs(act[2]) do doc(name, act[1], redis.call('HGET', tag .. 'm:' .. name, act[1])) end
-        for _, id in ipairs(act[3]) do want(id) end
+        local action = cmsgpack.unpack(string.sub(record, 7, 6 + tonumber(string.sub(record, 1, 6))))
+        for _, name in ipairs(action[2]) do doc(name, action[1], redis.call('HGET', tag .. 'm:' .. name, action[1])) end
+        for _, id in ipairs(action[3]) do want(id) end
       end
     end
     local unreported, queued = {}, {}
     if scope[8] or scope[9] then
-      for _, place in ipairs({'h:', 'u:'}) do
-        for _, id in ipairs(redis.call('ZRANGE', tag .. place .. me, 0, -1)) do
+      for _, list in ipairs({'h:', 'u:'}) do
+        for _, id in ipairs(redis.call('ZRANGE', tag .. list .. me, 0, -1)) do
           unreported[#unreported + 1] = id
         end
       end
@@ -178,31 +178,31 @@ local function views(tag, clock, given, latest, scopes)
         if scope[9] then queued = redis.call('ZRANGE', tag .. 'q', 0, -1) end
         for _, id in ipairs(unreported) do want(id) end
         local held = {}
-        for _, id in ipairs(queued) do  -- and what those who wait hold: others may wait for it
+        for _, id in ipairs(queued) do  -- and what the waiters hold, because others may wait for it
           want(id)
           local record = redis.call('HGET', tag .. 'a', id)
-          local who = record and cmsgpack.unpack(string.sub(record, 7, 6 + tonumber(string.sub(record, 1, 6))))[1]
-          if who and not held[who] then
-            held[who] = true
-            for _, other in ipairs(redis.call('ZRANGE', tag .. 'h:' .. who, 0, -1)) do want(other) end
+          local waiter = record and cmsgpack.unpack(string.sub(record, 7, 6 + tonumber(string.sub(record, 1, 6))))[1]
+          if waiter and not held[waiter] then
+            held[waiter] = true
+            for _, other in ipairs(redis.call('ZRANGE', tag .. 'h:' .. waiter, 0, -1)) do want(other) end
           end
         end
       end
     end
 
-    local acts = {}
+    local actions = {}
     for from = 1, #order, 1000 do
       local some = {}
       for i = from, math.min(#order, from + 999) do some[#some + 1] = order[i] end
       local blobs = redis.call('HMGET', tag .. 'a', unpack(some))
       for i, id in ipairs(some) do
-        if blobs[i] then acts[#acts + 1] = id; acts[#acts + 1] = blobs[i] end
+        if blobs[i] then actions[#actions + 1] = id; actions[#actions + 1] = blobs[i] end
       end
     end
-    return {parents, before, docs, acts, earlier, answer, unreported, places, crowds}
+    return {parents, before, docs, actions, earlier, answer, unreported, names_read, crowds}
   end
 
   local answers = {string.format('%016.0f', now), string.format('%016.0f', last)}
-  for _, scope in ipairs(scopes) do answers[#answers + 1] = look(scope) end
+  for _, scope in ipairs(scopes) do answers[#answers + 1] = read(scope) end
   return answers
 end
