@@ -102,7 +102,7 @@ def test_actions_of_another_process_are_seen(
     noted(mine)
     if blind:
         monkeypatch.setattr(draft, "_depends", lambda _scope, _basis: {"nothing"})
-        monkeypatch.setattr(transactions, "_strange", lambda _scope: None)
+        monkeypatch.setattr(transactions, "_uncached_parts", lambda _scope: None)
     CHANGES[what](other, held)
     fresh = StoreScript(RedisStore(f"{link.url}?prefix={link.prefix}"))
     this = {"call": b"call", "prints": (b"print",)}
