@@ -465,7 +465,7 @@ class Scope(Struct, frozen=True, gc=False):
     keys: they find actions of the same content or origin, or with the contrary side. ``floor`` is the lowest tier that
     counts in ``KeyView.latest``; 0 means only the newest action. ``live`` asks for open, queued and unknown actions,
     and ``waits`` for ``View.wanted``. ``durable`` means that the change must survive a power loss before ``transact``
-    returns. If ``asks`` is set, ``KeyView.more`` holds open actions in groups.
+    returns. If ``asks`` is set, ``KeyView.groups`` holds open actions in groups.
     """
 
     namespace: str
@@ -483,7 +483,7 @@ class Scope(Struct, frozen=True, gc=False):
     asks: Asks | None = None
 
 
-class More(Struct, frozen=True, gc=False):
+class ActionGroup(Struct, frozen=True, gc=False):
     """A group of open actions that all conflict with the call in the same way as ``action``, which represents them.
 
     ``ids`` and ``actions`` list the group, oldest first. ``related`` is True if their content is related to the call's.
@@ -499,7 +499,7 @@ class KeyView(Struct, frozen=True, gc=False):
     """One key of the scope, with all actions on keys that cover it or that it covers.
 
     ``mark`` is this session's mark. ``live`` holds the queued, asked and open actions of every session except those in
-    ``more``, and at least the newest ``LATEST`` unknown ones, oldest first. ``more`` holds open actions in groups,
+    ``groups``, and at least the newest ``LATEST`` unknown ones, oldest first. ``groups`` holds open actions in groups,
     which appear in neither ``live`` nor ``latest``.
 
     ``latest`` holds, for each other session, its newest action that neither failed nor was cancelled. If that one does
@@ -519,7 +519,7 @@ class KeyView(Struct, frozen=True, gc=False):
     own: Action | None = None
     stale: tuple[Action, ...] = ()
     above: bool = False
-    more: tuple[More, ...] = ()
+    groups: tuple[ActionGroup, ...] = ()
 
 
 LATEST: Final = 12

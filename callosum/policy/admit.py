@@ -143,11 +143,11 @@ def _unreported(decided: Decided, view: View) -> set[int]:
     shown = {conflict.id for conflict in decided.decision.conflicts}
     actions = [action for key_view in view.keys for action in (*key_view.live, *key_view.latest, *key_view.stale)]
     left = set(shown)
-    for more in (more for key_view in view.keys for more in key_view.more):
+    for group in (group for key_view in view.keys for group in key_view.groups):
         if decided.queued:
-            actions += more.actions
-        elif met := left.intersection(more.ids):
-            actions += [more.actions[bisect_left(more.ids, id)] for id in met]
+            actions += group.actions
+        elif met := left.intersection(group.ids):
+            actions += [group.actions[bisect_left(group.ids, id)] for id in met]
             left -= met
     own = [key_view.own for key_view in view.keys if key_view.own is not None]
     earlier = [view.earlier] if view.earlier is not None else []
@@ -167,7 +167,7 @@ def _alone(view: View) -> bool:
     if view.twins or view.earlier is not None:
         return False
     for key_view in view.keys:  # noqa: SIM110 - on the way of every call
-        if key_view.live or key_view.latest or key_view.stale or key_view.more:
+        if key_view.live or key_view.latest or key_view.stale or key_view.groups:
             return False
     return True
 
@@ -322,7 +322,7 @@ def _required(classification: Classification, verdict: Verdict) -> str:
 def _has_groups(view: View) -> bool:
     """Return True if the view holds open actions in groups."""
     for key_view in view.keys:  # noqa: SIM110 - on the way of most calls
-        if key_view.more:
+        if key_view.groups:
             return True
     return False
 

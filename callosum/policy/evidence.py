@@ -26,12 +26,12 @@ from callosum.model import (
     MINUTE,
     NO_KEY,
     Action,
+    ActionGroup,
     Classification,
     Host,
     KeyView,
     Kind,
     Mode,
-    More,
     State,
     Tier,
     Verdict,
@@ -270,8 +270,8 @@ def gather_groups(
     """Return the evidence from the groups in a view, without actions that are already in ``evidence``."""
     groups: list[EvidenceGroup] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
-    for item, more in _of_each_sort(context, view, waiter):
-        ids, actions = more.ids, more.actions
+    for item, group in _of_each_sort(context, view, waiter):
+        ids, actions = group.ids, group.actions
         counted_ids = counted.get((item.kind, item.key_index))
         if counted_ids is None:
             same = [e.action.id for e in evidence if e.kind is item.kind and e.key_index == item.key_index]
@@ -285,23 +285,23 @@ def gather_groups(
     return groups
 
 
-def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
+def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tuple[Evidence, ActionGroup]]:
     """Yield each group with the evidence from the action that represents it."""
-    bare = [replace(key_view, live=(), latest=(), stale=(), more=()) for key_view in view.keys]
+    bare = [replace(key_view, live=(), latest=(), stale=(), groups=()) for key_view in view.keys]
     sorts = {
-        (more.action.id, key_index): more for key_index, key_view in enumerate(view.keys) for more in key_view.more
+        (group.action.id, key_index): group for key_index, key_view in enumerate(view.keys) for group in key_view.groups
     }
     keys = list(bare)
-    for (_, key_index), more in sorts.items():
-        if not more.related:  # it conflicts on its own key only, so weigh all of these at once
-            keys[key_index] = replace(keys[key_index], live=(*keys[key_index].live, more.action))
+    for (_, key_index), group in sorts.items():
+        if not group.related:  # it conflicts on its own key only, so weigh all of these at once
+            keys[key_index] = replace(keys[key_index], live=(*keys[key_index].live, group.action))
     for item in gather_evidence(context, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
         yield item, sorts[item.action.id, item.key_index]
-    for (_, key_index), more in sorts.items():
-        if more.related:
-            of = (*bare[:key_index], replace(bare[key_index], live=(more.action,)), *bare[key_index + 1 :])
+    for (_, key_index), group in sorts.items():
+        if group.related:
+            of = (*bare[:key_index], replace(bare[key_index], live=(group.action,)), *bare[key_index + 1 :])
             for item in gather_evidence(context, View(view.now, of, ancestors=view.ancestors), waiter):
-                yield item, more
+                yield item, group
 
 
 def _hidden(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:

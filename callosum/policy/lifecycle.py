@@ -339,7 +339,7 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
 
 def _oldest(key_view: KeyView) -> list[Action]:
     """Return the live actions on a key in order, with only the oldest of each group."""
-    return sorted((*key_view.live, *[more.actions[0] for more in key_view.more]), key=attrgetter("id"))
+    return sorted((*key_view.live, *[group.actions[0] for group in key_view.groups]), key=attrgetter("id"))
 
 
 def held_conflict(action: Action, now: int) -> Conflict:
@@ -406,7 +406,7 @@ def renew(who: Requester, ttl: int, view: View) -> Change:
         newer = any(
             other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
             for key_view in view.keys
-            for other in (*key_view.live, *key_view.latest, *[more.actions[-1] for more in key_view.more])
+            for other in (*key_view.live, *key_view.latest, *[group.actions[-1] for group in key_view.groups])
             if other.state not in (State.ASKED, State.CANCELLED)
         )
         if newer:

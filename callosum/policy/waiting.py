@@ -61,7 +61,7 @@ def _soonest(view: View, waiters: frozenset[int]) -> float | None:
     ends = [
         max(action.expires, action.limit if action.alive else 0)
         for key_view in view.keys
-        for action in (*key_view.live, *[action for more in key_view.more for action in more.actions])
+        for action in (*key_view.live, *[action for group in key_view.groups for action in group.actions])
         if action.state in (State.OPEN, State.QUEUED) and action.id not in waiters
     ]
     left = [end - view.now for end in ends if end > view.now]

@@ -1,8 +1,8 @@
 """The open actions on a key, grouped by sort, so that a decision costs little for each session that it meets.
 
 Most open actions on a key conflict with a call in exactly the same way. A view holds all actions of one sort as a
-single ``More`` and shows in full only what differs for the call. What an action was opened with never changes, so a
-process remembers it and asks the store only which actions are open and until when.
+single ``ActionGroup`` and shows in full only what differs for the call. What an action was opened with never changes, so
+a process remembers it and asks the store only which actions are open and until when.
 
 Two actions are of one sort for a call if everything that evidence depends on is the same: tier, mode, state, whether it
 is a lock, whether its time has run out, how its content relates to the call's content, and whose it is (the session's
@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import LAPSED, LATEST, Action, Asks, Content, Host, More, Scope, State
+from callosum.model import LAPSED, LATEST, Action, ActionGroup, Asks, Content, Host, Scope, State
 from callosum.policy.admit import MOST_CONFLICTS
 from callosum.rules.content import contrary, near
 from callosum.stores.base import Probe
@@ -70,7 +70,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.ids: list[int] = []
-        self.more: More | None = None
+        self.more: ActionGroup | None = None
 
 
 class Crowd:
@@ -120,7 +120,7 @@ class Crowd:
 
     def view(
         self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
-    ) -> tuple[list[Action], tuple[More, ...]]:
+    ) -> tuple[list[Action], tuple[ActionGroup, ...]]:
         """Return those of the open actions ``ids`` that a view shows in full, oldest first, and the others by sort."""
         if ids != self._ids:
             self._update(ids, fetch)
@@ -140,12 +140,12 @@ class Crowd:
                 found, more = self._shown(special, lapsed)
         return [self._actions[id] for id in found], tuple(more)
 
-    def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[More]]:
+    def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[ActionGroup]]:
         """Return the ids of the actions that a view shows in full, and the others by sort."""
         for id in lapsed:
             special[id] = special.get(id, 0) | _LAPSED
         shown = set(lapsed[-LAPSED:])
-        more: list[More] = []
+        more: list[ActionGroup] = []
         for sort, group in self._groups.items():
             ids = group.ids
             apart = special.keys() & ids if special else ()
@@ -161,7 +161,7 @@ class Crowd:
         return sorted(shown), more
 
     def _show_apart(
-        self, sort: _Sort, ids: list[int], special: dict[int, int], shown: set[int], more: list[More]
+        self, sort: _Sort, ids: list[int], special: dict[int, int], shown: set[int], more: list[ActionGroup]
     ) -> None:
         """Show in full what differs for the call. Of very many that differ alike, show the oldest and the newest."""
         alike: dict[int, list[int]] = {}
@@ -176,14 +176,14 @@ class Crowd:
             if rest:
                 more.append(self._more(rest, related=True))
 
-    def _gathered(self, group: _Group) -> More:
+    def _gathered(self, group: _Group) -> ActionGroup:
         found = group.more = self._more(group.ids)
         return found
 
-    def _more(self, ids: Sequence[int], *, related: bool = False) -> More:
+    def _more(self, ids: Sequence[int], *, related: bool = False) -> ActionGroup:
         """Return the actions of one sort."""
         actions = tuple(map(self._actions.__getitem__, ids))
-        return More(actions[-1], tuple(ids), actions, related)
+        return ActionGroup(actions[-1], tuple(ids), actions, related)
 
     # --- What is open ---
 

@@ -20,12 +20,12 @@ from callosum.model import (
     NO_KEY,
     NO_MARK,
     Action,
+    ActionGroup,
     Find,
     Key,
     KeyView,
     Mark,
     Mode,
-    More,
     Scope,
     State,
     overlap,
@@ -59,7 +59,7 @@ class Fetched(Struct, frozen=True):
     acts: dict[str, dict[int, Action]]
     marks: dict[tuple[str, str], Mark]
     before: Sequence[str] = ()
-    more: dict[str, tuple[More, ...]] = {}
+    more: dict[str, tuple[ActionGroup, ...]] = {}
 
     def on(self, key: str) -> dict[int, Action]:
         """Return the actions that were fetched on a key, so that more can be added."""
@@ -147,7 +147,9 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
     )
 
 
-def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest: list[Action]) -> tuple[More, ...]:
+def _by_sort(
+    fetched: Fetched, names: Sequence[str], live: list[Action], latest: list[Action]
+) -> tuple[ActionGroup, ...]:
     """Return the open actions grouped by sort, and remove them from ``live`` and ``latest``.
 
     An action that is found through several of the keys stays, and is shown in full through each of them.
@@ -164,7 +166,7 @@ def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest:
     latest[:] = [action for action in latest if (action.id, action.key) not in places]
     places.update([(action.id, action.key) for action in (*live, *latest)])
     times = Counter([id for id, _ in places])
-    found: list[More] = []
+    found: list[ActionGroup] = []
     for _, more in sorts:
         once = tuple([action for action in more.actions if times[action.id] == 1])
         if len(once) < len(more.ids):

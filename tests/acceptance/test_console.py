@@ -316,7 +316,7 @@ def test_other_devices_open_the_console_with_the_token_of_a_person(tmp_path: Pat
     mira = tokens.add("mira")
     with serving(state, "--insecure", "--console", "https://gate.example.com") as server:
         asked = ask(server, "chat", "refund", to="Bob", amount="20")
-        reader, approver, stranger = (Visitor(f"http://127.0.0.1:{server.place[1]}") for _ in range(3))
+        reader, approver, stranger = (Visitor(f"http://127.0.0.1:{server.host_and_port[1]}") for _ in range(3))
         for visitor in (reader, approver, stranger):
             visitor.name, visitor.origin = "gate.example.com", "https://gate.example.com"
         assert stranger.get("/console/sessions").forms[0].action == "/console/open", "it asks for a token"

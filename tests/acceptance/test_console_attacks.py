@@ -180,7 +180,7 @@ class Public:
         self.server = stack.enter_context(serving(state, "--insecure", "--console", f"https://{PUBLIC}"))
 
     def visitor(self, token: str) -> Visitor:
-        visitor = Visitor(f"http://127.0.0.1:{self.server.place[1]}")
+        visitor = Visitor(f"http://127.0.0.1:{self.server.host_and_port[1]}")
         visitor.name, visitor.origin = PUBLIC, f"https://{PUBLIC}"
         if token:
             assert visitor.post("/console/open", {"token": token}).status == 200
@@ -235,7 +235,7 @@ def test_one_session_can_open_only_a_few_streams(public: Public) -> None:
 
 
 def _stream(public: Public, reader: Visitor, number: int, namespace: str = "default") -> socket.socket:
-    opened = socket.create_connection(("127.0.0.1", public.server.place[1]), timeout=10)
+    opened = socket.create_connection(("127.0.0.1", public.server.host_and_port[1]), timeout=10)
     path = f"/console/live?page=lanes&span={number + 1}&namespace={namespace}"
     opened.sendall(f"GET {path} HTTP/1.1\r\nHost: {PUBLIC}\r\nCookie: {reader.cookie}\r\n\r\n".encode())
     return opened
@@ -253,7 +253,7 @@ def _one_more(public: Public, reader: Visitor) -> bool:
 def test_pages_of_many_namespaces_do_not_disconnect_others(public: Public) -> None:
     """Nine namespaces that one person views do not stop another person's stream of a tenth."""
     approver, reader = public.visitor(public.anna), public.visitor(public.rita)
-    with socket.create_connection(("127.0.0.1", public.server.place[1]), timeout=20) as opened:
+    with socket.create_connection(("127.0.0.1", public.server.host_and_port[1]), timeout=20) as opened:
         opened.sendall(
             f"GET /console/live?page= HTTP/1.1\r\nHost: {PUBLIC}\r\nCookie: {approver.cookie}\r\n\r\n".encode()
         )

@@ -196,7 +196,7 @@ def test_health_events_reach_a_handler(tmp_path: Path) -> None:
 @contextmanager
 def listening(server: Server, types: str) -> Iterator[Callable[[], tuple[str, dict[str, Any]]]]:
     """Follow a server's stream; each call waits for the next event."""
-    connection = http.client.HTTPConnection(*server.place, timeout=20)
+    connection = http.client.HTTPConnection(*server.host_and_port, timeout=20)
     connection.request("GET", f"/events?types={types}")
     answer = connection.getresponse()
     assert answer.status == 200

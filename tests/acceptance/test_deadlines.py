@@ -71,7 +71,7 @@ def send(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.connect(server.address.removeprefix("unix:"))
     else:
-        channel = socket.create_connection(server.place)
+        channel = socket.create_connection(server.host_and_port)
     channel.settimeout(20)
     written = json.dumps(body).encode()
     channel.sendall(

@@ -37,7 +37,7 @@ def state(tmp_path: Path) -> Path:
 
 def streamed(server: Server, types: str = "*", last: str = "1.0") -> Iterator[Told]:
     """Yield the events of the stream from the beginning of the journal on, without end."""
-    connection = http.client.HTTPConnection(*server.place, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(*server.host_and_port, timeout=PATIENCE)
     with closing(connection):
         connection.request("GET", f"/events?types={types}", headers={"Last-Event-ID": last})
         answer = connection.getresponse()

@@ -168,7 +168,7 @@ def test_waiter_that_disconnects_delays_no_other_waiter(two: Fleet) -> None:
     """The place of a waiter whose client is gone ends with its connection, not when it runs out seconds later."""
     one, other = two.servers
     held = two.ask(one, "mira", "now4", "/hang", "hang")
-    gone = socket.create_connection(one.place)
+    gone = socket.create_connection(one.host_and_port)
     body = b'{"instance":"gone","tool":"now4","params":{"on":"/hang"},"callId":"gone","wait":60}'
     gone.sendall(b"POST /intercept HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
     two.waiting(1, "file:/hang")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from callosum import __version__, launch
-from callosum.hosts.openclaw import FOLDER, ID, around
+from callosum.hosts.openclaw import FOLDER, ID, ungated_paths
 from callosum.sockets import socket_path
 from tests.support.serving import serving
 
@@ -97,7 +97,7 @@ def test_plugin_reads_exactly_the_settings_that_openclaw_accepts() -> None:
 
 def test_every_bypass_of_the_plugin_is_listed_in_the_readme() -> None:
     readme = (FOLDER / "README.md").read_text("utf-8")
-    found = around()
+    found = ungated_paths()
     assert found
     for one in found:
         assert one.way in readme, one.way

@@ -74,7 +74,7 @@ def test_reachable_address_needs_tls_and_a_token(state: Path, certificate: tuple
     assert "there is no file" in refused(state, "--tls-cert", str(cert) + "x")
     assert not (state / "gate.db").exists()
     with serving(state) as server:
-        assert ipaddress.ip_address(server.place[0]).is_loopback, "where nothing else is said"
+        assert ipaddress.ip_address(server.host_and_port[0]).is_loopback, "where nothing else is said"
 
 
 def test_over_tls_with_a_token(state: Path, certificate: tuple[Path, Path]) -> None:
@@ -198,7 +198,7 @@ def test_token_is_revoked_without_a_restart(state: Path, tokens: Tokens) -> None
 @contextmanager
 def listening(server: Server, token: str) -> Iterator[http.client.HTTPResponse]:
     """Open a stream of events and wait until it has begun."""
-    with closing(http.client.HTTPConnection(*server.place, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection(*server.host_and_port, timeout=30)) as connection:
         connection.request("GET", "/events", headers={"Authorization": f"Bearer {token}"})
         with connection.getresponse() as response:
             assert response.status == 200

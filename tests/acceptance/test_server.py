@@ -339,7 +339,7 @@ class Waiter:
         self.answer: Any = None
         self.status = 0
         body = {"instance": who, "tool": "now4", "params": {"on": "plan"}, "wait": seconds, "namespace": server.name}
-        self.connection = http.client.HTTPConnection(*server.server.place, timeout=40)
+        self.connection = http.client.HTTPConnection(*server.server.host_and_port, timeout=40)
         self.connection.request("POST", "/intercept", json.dumps(body))
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
@@ -629,7 +629,7 @@ def race(folder: Path, server: Server, kind: str, want: Callable[[Connection, st
     guard = threading.Lock()
 
     def client(name: str) -> None:
-        with Connection(lambda: server.place) as connection:
+        with Connection(lambda: server.host_and_port) as connection:
             for number in range(ROUNDS):
                 barrier.wait(30)
                 let_in = want(connection, name, number)
@@ -721,10 +721,10 @@ def test_stop_ends_all_waits(tmp_path: Path) -> None:
         space = Namespace(server, "default")
         space.ask("mira", "now4", "plan")
         line = waiters(space, "doug", "anna")
-        tail = http.client.HTTPConnection(*server.place, timeout=30)
+        tail = http.client.HTTPConnection(*server.host_and_port, timeout=30)
         cursor = space.get("/journal")["cursor"]
         tail.request("GET", f"/journal?wait=30&cursor={cursor}")
-        stream = socket.create_connection(server.place)
+        stream = socket.create_connection(server.host_and_port)
         stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert stream.recv(100).startswith(b"HTTP/1.1 200")
         began = time.monotonic()
@@ -740,7 +740,7 @@ def test_stop_ends_all_waits(tmp_path: Path) -> None:
             pass
         stream.close()
         with pytest.raises(OSError, match="refused"):
-            socket.create_connection(server.place)
+            socket.create_connection(server.host_and_port)
     assert list((tmp_path / "state" / "servers").iterdir()) == []
 
 

@@ -55,7 +55,7 @@ def running(state: Path, approver: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def watcher(running: Server) -> Iterator[Connection]:
-    with Connection(lambda: running.place) as connection:
+    with Connection(lambda: running.host_and_port) as connection:
         yield connection
 
 
@@ -233,7 +233,7 @@ def test_a_wrong_value_is_refused_with_its_field(server: Server, approver: str, 
     )
     wrong = [value for value in WRONG if not rule.is_valid(value)]
     assert wrong or name == "result", "anything goes?"
-    with Connection(lambda: server.place) as connection:
+    with Connection(lambda: server.host_and_port) as connection:
         for value in wrong:
             answer = connection.ask(
                 method_of(path), path, {**BODIES[path], name: value}, token=token_for(path, approver)
@@ -358,7 +358,7 @@ def test_a_body_of_100_mb_is_refused_early(server: Server, chunked: bool) -> Non
     head = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % HUGE
     piece = b" " * 65_536
     frame = b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
-    with socket.create_connection(server.place, timeout=20) as client:
+    with socket.create_connection(server.host_and_port, timeout=20) as client:
         client.sendall(b"POST /intercept HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n")
         sent = 0
         try:
@@ -390,7 +390,7 @@ def _readable(client: socket.socket) -> bool:
 def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server) -> None:
     body = json.dumps(BODIES["/intercept"]).encode()
     for cut in range(0, len(body), 7):
-        with socket.create_connection(server.place) as client:
+        with socket.create_connection(server.host_and_port) as client:
             head = b"POST /intercept HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
             client.sendall(head + body[:cut])
 
@@ -424,7 +424,7 @@ def test_a_full_disk_is_a_clear_503_and_passes(tmp_path: Path) -> None:
         refusals: list[Any] = []
 
         def session(first: int) -> None:
-            with Connection(lambda: server.place) as connection:
+            with Connection(lambda: server.host_and_port) as connection:
                 for number in range(first, first + 50):
                     answer = connection.ask("POST", "/intercept", a_call(number, ("act3", "send2", "act4")[number % 3]))
                     if answer.status == 200:
@@ -706,7 +706,7 @@ def test_a_flood_does_not_fill_the_journal(tmp_path: Path) -> None:
     state = tmp_path / "state"
     tries = 300
     with serving(state) as server:
-        with Connection(lambda: server.place) as connection:
+        with Connection(lambda: server.host_and_port) as connection:
             for number in range(tries):
                 answer = connection.ask("POST", "/intercept", CALL, token=f"cal_mira_{number:043}")
                 refused(answer, "Authorization", 401)
@@ -720,6 +720,6 @@ def test_a_flood_does_not_fill_the_journal(tmp_path: Path) -> None:
 
 def test_invalid_utf_8_does_not_slow_the_server(server: Server) -> None:
     """Header fields are bytes, and some clients send anything."""
-    with socket.create_connection(server.place, timeout=10) as client:
+    with socket.create_connection(server.host_and_port, timeout=10) as client:
         client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Name: \xff\xfe\r\nConnection: close\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200")

@@ -34,7 +34,7 @@ def crowd(server: Server, count: int) -> Counter[str]:
         client.settimeout(SECONDS)
         everyone.wait(SECONDS)
         try:
-            client.connect(server.place)
+            client.connect(server.host_and_port)
             client.sendall(REQUEST)
             answer = client.recv(65_536).split(b"\r\n")[0].decode()
         except OSError as error:

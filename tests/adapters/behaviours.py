@@ -305,7 +305,7 @@ def gate_killed(bench: Bench) -> None:
             assert ran.read["c2"] == "content of /a"
             assert "[Callosum]" in ran.read["c3"]
             assert bench.did == ["hi", "/a"]
-            server = launch(bench.folder / "server", "--port", str(server.place[1]))
+            server = launch(bench.folder / "server", "--port", str(server.host_and_port[1]))
             assert gate.flush()
             journal = gate.journal().entries
     finally:

@@ -80,7 +80,7 @@ def views(script: StoreScript, scope: Scope) -> tuple[View, View]:
     script.run(replace(scope, asks=None), step)
     full = step_views[-1]
     assert few.now == full.now
-    assert not any(key_view.more for key_view in full.keys)
+    assert not any(key_view.groups for key_view in full.keys)
     return few, full
 
 
@@ -138,7 +138,7 @@ def test_crowd_decides_as_if_all_actions_were_in_the_view(script: StoreScript, c
     facts = call_facts(Key(KEY))
     few, _ = views(script, scope_of(facts, None))
     assert len(few.keys[0].live) < 100
-    numbered = [id for more in few.keys[0].more for id in more.ids]
+    numbered = [id for more in few.keys[0].groups for id in more.ids]
     assert {min(numbered), max(numbered)} == {oldest[0], ids[-1]}
     marks = [
         Mark(),
@@ -234,7 +234,7 @@ def test_crowd_that_changes_between_two_views(script: StoreScript, clock: Manual
     script.settle(ids[20], State.OPEN, expires=clock.now + 60 * MINUTE)
     clock.advance(90)
     same_decision(script, facts)
-    assert views(script, scope_of(facts, None))[0].keys[0].more
+    assert views(script, scope_of(facts, None))[0].keys[0].groups
     for id in (*ids[10:], *newer):
         if script.store.action("default", id).state is State.OPEN:  # type: ignore[union-attr]
             script.end("s", id)
@@ -347,7 +347,7 @@ def test_batch_sees_its_own_changes(script: StoreScript, clock: ManualClock, see
             open_on[key].append(ids[index])
         for facts, with_numbers, with_all, before, position in checks:
             few, full = with_numbers[-1], with_all[-1]
-            found_ids = [*(a.id for a in few.keys[0].live), *(id for more in few.keys[0].more for id in more.ids)]
+            found_ids = [*(a.id for a in few.keys[0].live), *(id for more in few.keys[0].groups for id in more.ids)]
             assert sorted(found_ids) == sorted(a.id for a in full.keys[0].live), (seed, number)
             if facts.keys[0].name != TREE:
                 own = [ids[index] for index, key in opened if key == facts.keys[0].name and index < position]

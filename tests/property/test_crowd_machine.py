@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from callosum.model import Action, Applied, More
+from callosum.model import Action, ActionGroup, Applied
 from callosum.stores import crowd
 from callosum.stores.base import Request
 from callosum.stores.crowd import AskingCall, Crowd, Fetch, Stamps
@@ -43,7 +43,7 @@ class Watched(Crowd):
 
     def view(
         self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
-    ) -> tuple[list[Action], tuple[More, ...]]:
+    ) -> tuple[list[Action], tuple[ActionGroup, ...]]:
         global left_out  # noqa: PLW0603 - hypothesis makes the machines
         found = super().view(asker, ids, fetch, stamps)
         left_out += bool(found[1])

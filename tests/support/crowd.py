@@ -93,7 +93,7 @@ def crowd(folder: Path, count: int, store: str = "") -> Seen:
     with fleet(folder, store, count=1) as one:
         (server,) = one.servers
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            seen = runner.run(wait_in_line(server.place, count))
+            seen = runner.run(wait_in_line(server.host_and_port, count))
         return seen._replace(looks=one.looks(server), seconds=one.metric(server, "callosum_process_seconds"))
 
 

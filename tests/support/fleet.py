@@ -130,7 +130,7 @@ def fleet(folder: Path, store: str, *options: str, count: int = 2, rules: str | 
                 (state / "content.key").chmod(0o600)
             where = ("--store", store) if store else ()
             servers.append(stack.enter_context(serving(state, *where, *options, environ=environ)))
-        balancer = stack.enter_context(Balancer([server.place for server in servers]))
+        balancer = stack.enter_context(Balancer([server.host_and_port for server in servers]))
         yield Fleet(servers, balancer)
 
 

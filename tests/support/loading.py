@@ -85,7 +85,7 @@ class Session:
 
     def run(self) -> None:
         """Work until the load is stopped and no call is open, or until the server is gone."""
-        with Connection(lambda: self._load.server.place) as connection:
+        with Connection(lambda: self._load.server.host_and_port) as connection:
             while self._next or not self._load.stopped.is_set():
                 request = self.pending or self._next or self._call()
                 self._next, self.pending = None, request

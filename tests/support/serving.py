@@ -43,7 +43,7 @@ class Server:
         self.log = log
 
     @property
-    def place(self) -> tuple[str, int]:
+    def host_and_port(self) -> tuple[str, int]:
         """Return host and port."""
         host, _, port = self.address.partition("://")[2].rpartition(":")
         return host, int(port)
@@ -64,7 +64,7 @@ class Server:
         if self.address.startswith("unix:"):
             connection = _Unix(self.address.removeprefix("unix:"), timeout)
         else:
-            connection = http.client.HTTPConnection(*self.place, timeout=timeout)
+            connection = http.client.HTTPConnection(*self.host_and_port, timeout=timeout)
         sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
         try:
             said = dict(headers or {})

@@ -16,7 +16,7 @@ ID: Final = "callosum"
 """Id of the plugin in OpenClaw."""
 FOLDER: Final = Path(__file__).parent
 """Folder of the plugin, which OpenClaw loads."""
-_AROUND: Final = FOLDER / "around.json"
+_BYPASSES: Final = FOLDER / "bypasses.json"
 
 
 class UngatedPath(Struct, frozen=True):
@@ -31,6 +31,6 @@ class UngatedPath(Struct, frozen=True):
     seen: str
 
 
-def around() -> tuple[UngatedPath, ...]:
+def ungated_paths() -> tuple[UngatedPath, ...]:
     """Return the ways that bypass the plugin, as runs of the host showed them."""
-    return convert(json.loads(_AROUND.read_bytes())["around"], tuple[UngatedPath, ...])
+    return convert(json.loads(_BYPASSES.read_bytes())["around"], tuple[UngatedPath, ...])

@@ -16,7 +16,7 @@ import path from "node:path";
 import { Away, Refused, START } from "./gate.js";
 import { Bounded, nameOf } from "./names.js";
 import { backgroundOf, endedOf, outcomeOf } from "./outcome.js";
-import { LONG, shortened } from "./short.js";
+import { LONG, shortened } from "./truncation.js";
 import { goesOn, tierOf } from "./tiers.js";
 
 const MOST = 5000;

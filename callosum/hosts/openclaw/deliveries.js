@@ -13,7 +13,7 @@ import { randomUUID } from "node:crypto";
 import { defined, heldText } from "./calls.js";
 import { Away, Refused } from "./gate.js";
 import { nameOf } from "./names.js";
-import { shortened } from "./short.js";
+import { shortened } from "./truncation.js";
 import { goesOn } from "./tiers.js";
 
 const MOST = 1000;

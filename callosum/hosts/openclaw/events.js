@@ -1,7 +1,7 @@
 /** Emit events for the gate's corpus: input, the model of a turn, the answers of models, compactions. */
 
 import { nameOf } from "./names.js";
-import { shortened } from "./short.js";
+import { shortened } from "./truncation.js";
 
 const MOST = 1000;
 const PAGE = 100;

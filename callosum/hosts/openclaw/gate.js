@@ -12,7 +12,7 @@ import https from "node:https";
 import net from "node:net";
 import path from "node:path";
 
-import { socketPath, stamp, stateFolder } from "./place.js";
+import { socketPath, stamp, stateFolder } from "./machine.js";
 import { environment, NEUTRAL, stranger } from "./start.js";
 
 /** Maximum length in bytes of an answer. */

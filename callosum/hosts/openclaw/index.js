@@ -18,7 +18,7 @@ export default {
             load("./plugin.js").wire(api);
         } catch (error) {
             try {
-                load("./fallen.js").standIn(api, error);
+                load("./failsafe.js").standIn(api, error);
             } catch (another) {
                 hold(api, another);
             }

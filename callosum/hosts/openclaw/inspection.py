@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from callosum.hosts.checkup import canary, program
 from callosum.hosts.checkup.finding import Finding, ago, say
 from callosum.hosts.inspection import HostInspection, TranscriptCall, TranscriptCalls, UserContext, moment, settings_in
-from callosum.hosts.openclaw import FOLDER, ID, around
+from callosum.hosts.openclaw import FOLDER, ID, ungated_paths
 from callosum.hosts.openclaw.install import faults, settings_path
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class OpenClawInspection(HostInspection):
                 send = partial(canary.send_to_plugin, host, node, canary_script, config, here.environ)
                 yield checkup.judged(host, send, f"callosum install {host.name}")
             yield self._beat(checkup, settings)
-        if ways := around():
+        if ways := ungated_paths():
             listed = "; ".join(way.way for way in ways)
             says = f"these bypass the gate, because {host.title} has no hook for them: {listed}"
             yield say(host, "around", "advice", says, "docs/hosts.md")

@@ -2,9 +2,9 @@
 
 import { heldText } from "./calls.js";
 import { START } from "./gate.js";
-import { linkOf } from "./link.js";
+import { linkOf } from "./shared.js";
 import { endedOf } from "./outcome.js";
-import { execFolder } from "./place.js";
+import { execFolder } from "./machine.js";
 import { methods, passing, PREFIX } from "./routes.js";
 import { settingsOf } from "./settings.js";
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from callosum.model import (
     Action,
+    ActionGroup,
     Bodies,
     Find,
     Lately,
     Mode,
-    More,
     Scope,
     State,
     View,
@@ -45,7 +45,7 @@ class ViewData(Struct):
     unreported: list[int]
     names: set[str]
     crowds: dict[str, list[int]] = {}
-    more: dict[str, tuple[More, ...]] = {}
+    more: dict[str, tuple[ActionGroup, ...]] = {}
 
 
 def scope_fields(scope: Scope) -> list[Any]:

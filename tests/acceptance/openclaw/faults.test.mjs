@@ -232,8 +232,8 @@ test("a report that the gate does not get is in the spool, and so is a call that
     process.kill(pid, "SIGKILL");
     fs.rmSync(path.join(state, "servers", `${pid}.json`), { force: true });
     const failing = { state, command: [process.execPath, "-e", "process.exit(3)", "--"] };
-    const link = createRequire(import.meta.url)(path.join(PLUGIN, "late.js"));
-    const late = new link.Late(failing.state);
+    const link = createRequire(import.meta.url)(path.join(PLUGIN, "pending.js"));
+    const late = new link.PendingRecords(failing.state);
     late.owe({ instance: "mira", session: "s", id: 7, result: { error: "read timed out" } });
     const [, record] = spooled(state);
     assert.deepEqual([record.kind, record.id, record.outcome], ["report", 7, "unknown"]);
@@ -350,7 +350,7 @@ test("settings that cannot be used hold what is not reading, and the gateway is 
 });
 
 test("a broken file of the plugin holds everything", async () => {
-    for (const names of [["plugin.js"], ["plugin.js", "fallen.js"]]) {
+    for (const names of [["plugin.js"], ["plugin.js", "failsafe.js"]]) {
         const folder = copyOfPlugin();
         for (const name of names) fs.writeFileSync(path.join(folder, name), "this is (no JavaScript");
         const host = new Host({}, { folder });

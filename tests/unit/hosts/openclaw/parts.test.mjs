@@ -9,7 +9,7 @@ const part = (name) => import(path.join(process.env.CALLOSUM_PLUGIN, name));
 const { blake2b } = await part("blake2b.js");
 const { Bounded, nameOf } = await part("names.js");
 const { backgroundOf, endedOf, outcomeOf } = await part("outcome.js");
-const { execFolder, socketPath, stateFolder, thisProcess } = await part("place.js");
+const { execFolder, socketPath, stateFolder, thisProcess } = await part("machine.js");
 const { settingsOf } = await part("settings.js");
 const { goesOn, tableIn, tableOf, tierOf } = await part("tiers.js");
 const { Turns } = await part("turns.js");

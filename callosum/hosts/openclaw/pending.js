@@ -21,7 +21,7 @@ const ASKING = ["pause", "wait", "schema", "host", "after", "rewrite", "deadline
 
 const now = () => Date.now() / 1000;
 
-export class Late {
+export class PendingRecords {
     #state;
     #records = [];
     #sending = null;

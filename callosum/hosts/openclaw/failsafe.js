@@ -5,7 +5,7 @@
  * silence and raises `health.critical`.
  */
 
-import { beatOf } from "./link.js";
+import { beatOf } from "./shared.js";
 import { Gate } from "./gate.js";
 import { settingsOf } from "./settings.js";
 
