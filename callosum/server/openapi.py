@@ -65,7 +65,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "deadline": {"type": "string", "maxLength": deadline.LONGEST, "pattern": deadline.PATTERN},
     "timeoutMs": {"type": "integer", "minimum": 1, "maximum": deadline.MAX_TIMEOUT_MS},
     **dict.fromkeys(("note", "channel"), _WORDS),
-    "cursor": {"type": "string", "description": "Opaque: as the page before gave it."},
+    "cursor": {"type": "string", "description": "Opaque: the value that the previous page returned."},
 }
 # Fields for which other constraints hold in one struct. An empty key means no key, like an answer's null.
 _UNIX: Final = {"type": "number", "minimum": 0, "exclusiveMaximum": 2**33}
@@ -112,19 +112,19 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": wire.MAX_KEYS},
 }
 _ERRORS: Final = {
-    "400": "The request cannot be used; `at` names the place.",
-    "401": "A token is needed, or the one that was sent is not known.",
-    "403": "The token, the host or the origin may not do this.",
-    "404": "There is no such endpoint.",
-    "405": "The endpoint takes other methods.",
+    "400": "The request is invalid; `at` names the field.",
+    "401": "A token is required, or the one that was sent is unknown.",
+    "403": "The token, the host or the origin does not permit this.",
+    "404": "The endpoint does not exist.",
+    "405": "The endpoint does not support this method.",
     "408": "The request took too long to arrive, or its client no longer waits (`at` is `deadline`): nothing was done.",
     "413": "The request's body is too large.",
     "414": "The request's path and query are too long.",
-    "421": "This server does not answer for that host.",
+    "421": "This server does not serve that host name.",
     "431": "The request's head is too large.",
     "503": (
-        "The store cannot be written just now (`at` is `store`; `id` names a decision that may be in force all the "
-        "same, and that the client may cancel), the server is overloaded (`load`: "
+        "The store cannot be written at the moment (`at` is `store`; `id` names a decision that may be in force "
+        "nevertheless, and that the client may cancel), the server is overloaded (`load`: "
         "nothing was done), or it is stopping."
     ),
 }
@@ -265,13 +265,16 @@ def _stream() -> dict[str, Any]:
                 "name": "types",
                 "in": "query",
                 "schema": {"type": "string", "default": "*"},
-                "description": "Dotted names with commas between; `tool.*`, `*`.",
+                "description": "Dotted names separated by commas, such as `tool.*` or `*`.",
             },
             {"name": "namespace", "in": "query", "schema": dict(_NAME)},
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
         ],
         "responses": {
-            "200": {"description": "Events until either side ends.", "content": {"text/event-stream": {"schema": {}}}},
+            "200": {
+                "description": "Events until either side closes the connection.",
+                "content": {"text/event-stream": {"schema": {}}},
+            },
             **_faults({"$ref": _REF.format(name="ErrorResponse")}),
         },
     }

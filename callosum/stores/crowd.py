@@ -1,8 +1,8 @@
 """The open actions on a key, grouped by sort, so that a decision costs little for each session that it meets.
 
 Most open actions on a key conflict with a call in exactly the same way. A view holds all actions of one sort as a
-single ``ActionGroup`` and shows in full only what differs for the call. What an action was opened with never changes, so
-a process remembers it and asks the store only which actions are open and until when.
+single ``ActionGroup`` and shows in full only what differs for the call. What an action was opened with never changes,
+so a process remembers it and asks the store only which actions are open and until when.
 
 Two actions are of one sort for a call if everything that evidence depends on is the same: tier, mode, state, whether it
 is a lock, whether its time has run out, how its content relates to the call's content, and whose it is (the session's
