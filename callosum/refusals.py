@@ -77,8 +77,8 @@ class Refusals:
 
         Return False also if that cannot be checked: no such transcript, another machine, or checked a second ago.
         """
-        found = HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
-        if found is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
+        session = HOST_SESSION.fullmatch(action.session.rpartition("/")[2])
+        if session is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
             return False
         if action.host is not None and action.host.machine != this_process().machine:
             return False
@@ -88,8 +88,8 @@ class Refusals:
         home = self._home if self._home is not None else Path.home()
         for host in (host for host in HOSTS if host.tells_refusals):
             root = Path(os.path.realpath(host.settings_folder(home, self._environ) / host.transcripts))
-            for path in _matching(root, host.transcript_of(found[1], found[2])):
-                if host.refused(_lines_naming(_tail(root, path), call_id), found[1], call_id, since):
+            for path in _matching(root, host.transcript_of(session[1], session[2])):
+                if host.refused(_lines_naming(_tail(root, path), call_id), session[1], call_id, since):
                     return True
         return False
 
@@ -117,11 +117,13 @@ def _matching(root: Path, pattern: str) -> Iterator[str]:
     *folders, name = pattern.split("/")
     level = [""]
     for folder in folders:
-        below = (f"{above}{one}/" for above in level for one in (_folders(root / above) if folder == "*" else [folder]))
+        below = (
+            f"{above}{entry}/" for above in level for entry in (_folders(root / above) if folder == "*" else [folder])
+        )
         level = list(islice(below, _MAX_FOLDERS))
     for folder in level:
         if name[0] == "*":
-            yield from (f"{folder}{one}" for one in _names(root / folder) if one.endswith(name[1:]))
+            yield from (f"{folder}{entry}" for entry in _names(root / folder) if entry.endswith(name[1:]))
         elif os.path.lexists(root / folder / name):
             yield folder + name
 
@@ -150,8 +152,8 @@ def open_below(root: Path, path: str) -> int:
         for folder in folders:
             opened.append(os.open(folder, _OPEN | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))
-        found = os.fstat(opened[-1])
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(opened[-1])
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "not a regular file of this user", path)
         return opened.pop()
     finally:
@@ -189,9 +191,9 @@ def _lines_naming(text: bytes, call_id: str) -> Iterator[tuple[float, Line]]:
         end = begin
         if stop - begin <= _MAX_LINE:
             with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                found = msgspec.json.decode(text[begin:stop])
-                if isinstance(found, dict):
-                    yield _moment(found), found
+                line = msgspec.json.decode(text[begin:stop])
+                if isinstance(line, dict):
+                    yield _moment(line), line
 
 
 def _moment(line: Line) -> float:

@@ -137,15 +137,15 @@ class Rulebook:
         self._ends = 0.0
         if self._standing is None:
             return
-        found: tuple[StandingApproval, ...] = ()
+        approvals: tuple[StandingApproval, ...] = ()
         try:
             now = time.time()
-            found = tuple(one for one in standing.read(self._standing) if one.until > now)
+            approvals = tuple(approval for approval in standing.read(self._standing) if approval.until > now)
         except ConfigError as error:
             logger.warning("no standing approval counts: %s", error)
-        self._ends = min((one.until for one in found), default=0.0)
-        if found or self._rules.standing:
-            self._rules = self._rules.with_standing(found)
+        self._ends = min((approval.until for approval in approvals), default=0.0)
+        if approvals or self._rules.standing:
+            self._rules = self._rules.with_standing(approvals)
 
     def _read(self) -> RuleSet:
         user = None
@@ -169,13 +169,13 @@ def _stamp_of(path: Path | None) -> tuple[int, int, int] | None:
     if path is None:
         return None
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
     except OSError as error:
-        logger.warning("cannot look at %s: %s", path, error)
+        logger.warning("cannot read %s: %s", path, error)
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def path_of(settings: Settings) -> Path:
@@ -189,40 +189,40 @@ def protected_of(settings: Settings) -> dict[str, str]:
     These are the state folder, the sockets on which a gate listens, the settings file in use, and the package itself
     if an installer put it there. Each is listed as it is spelled and with its links resolved.
     """
-    found = _spellings(Path(settings.state), STATE)
-    found |= _spellings(Path(socket_path(settings.state)), SOCKET)
+    paths = _spellings(Path(settings.state), STATE)
+    paths |= _spellings(Path(socket_path(settings.state)), SOCKET)
     if settings.server_socket is not None:
-        found |= _spellings(Path(settings.server_socket), SOCKET)
+        paths |= _spellings(Path(settings.server_socket), SOCKET)
     if settings.config is not None:
-        found |= _spellings(settings.config, SETTINGS)
+        paths |= _spellings(settings.config, SETTINGS)
     package = Path(__file__).parent
-    if not _PLACES_OF_PACKAGES.isdisjoint(package.parts):
-        found |= _spellings(package, PROGRAM)
-    return found
+    if not _PACKAGE_FOLDERS.isdisjoint(package.parts):
+        paths |= _spellings(package, PROGRAM)
+    return paths
 
 
-_PLACES_OF_PACKAGES: Final = frozenset(("site-packages", "dist-packages"))
+_PACKAGE_FOLDERS: Final = frozenset(("site-packages", "dist-packages"))
 
 
 def _spellings(path: Path, what: str) -> dict[str, str]:
     """Return the absolute spellings of a path: as given, with links resolved, and from ``~`` if it is below it."""
-    given = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib resolves no ``..`` by spelling
-    found = dict.fromkeys((given, os.path.realpath(given)), what)
+    absolute = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib resolves no ``..`` by spelling
+    spellings = dict.fromkeys((absolute, os.path.realpath(absolute)), what)
     home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111
-    for one in list(found):
-        if home and one.startswith(home + "/"):
-            found["~" + one[len(home) :]] = what
-    return found
+    for spelling in list(spellings):
+        if home and spelling.startswith(home + "/"):
+            spellings["~" + spelling[len(home) :]] = what
+    return spellings
 
 
 def options_of(settings: Settings) -> dict[str, Any]:
     """Return the settings that affect classification, as arguments of ``RuleSet.parse``."""
-    found: dict[str, Any] = {"fold_plus_tags": settings.keys_fold_plus_tags}
+    options: dict[str, Any] = {"fold_plus_tags": settings.keys_fold_plus_tags}
     if settings.shell:
-        found["shell_policy"] = ShellPolicy(**settings.shell)  # type: ignore[arg-type]  # by the names of its fields
+        options["shell_policy"] = ShellPolicy(**settings.shell)  # type: ignore[arg-type]  # by the names of its fields
     if settings.server_port:
-        found["ports"] = (settings.server_port,)
-    return found
+        options["ports"] = (settings.server_port,)
+    return options
 
 
 def kept_secret(folder: Path) -> bytes:

@@ -44,17 +44,17 @@ def read(path: Path) -> tuple[StandingApproval, ...]:
     Raises ``ConfigError`` with the field if the file cannot be used.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File).standing
+        approvals = msgspec.json.decode(path.read_bytes(), type=_File).standing
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", at=str(path)) from error
     except msgspec.MsgspecError as error:
         raise ConfigError(f"not a file of standing approvals: {error}", at=str(path)) from None
-    for place, one in enumerate(found):
-        if not one.is_allowed:
-            raise ConfigError("expected a question of a rule, recent or held", at=f"{path}: standing[{place}]")
-    return found
+    for index, approval in enumerate(approvals):
+        if not approval.is_allowed:
+            raise ConfigError("expected a question of a rule, recent or held", at=f"{path}: standing[{index}]")
+    return approvals
 
 
 def add(state: Path, approval: StandingApproval, now: Callable[[], float] = time.time) -> None:
@@ -68,10 +68,10 @@ def add(state: Path, approval: StandingApproval, now: Callable[[], float] = time
 def revoke(state: Path, id: int, now: Callable[[], float] = time.time) -> StandingApproval:
     """End a standing approval, and return it. Raises ``ConfigError`` if there is none with this id."""
     with _changing(state, now) as standing:
-        found = standing.pop(id, None)
-        if found is None:
+        approval = standing.pop(id, None)
+        if approval is None:
             raise ConfigError(f"no standing approval {id}: it has ended or was revoked", at="id")
-    return found
+    return approval
 
 
 @contextmanager
@@ -80,10 +80,10 @@ def _changing(state: Path, now: Callable[[], float]) -> Iterator[dict[int, Stand
     path = path_of(state)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(path.with_suffix(".lock"), wait=_PATIENCE) as alone:
-            if not alone:
+        with locked(path.with_suffix(".lock"), wait=_PATIENCE) as acquired:
+            if not acquired:
                 raise ConfigError("another process is changing the file: try again", at=str(path))
-            standing = {one.id: one for one in read(path) if one.until > now()}
+            standing = {approval.id: approval for approval in read(path) if approval.until > now()}
             yield standing
             put(path, msgspec.json.format(msgspec.json.encode(_File(tuple(standing.values()))), indent=2) + b"\n")
     except OSError as error:

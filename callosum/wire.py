@@ -449,7 +449,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
         body.decode()  # the decoder does not check text that it skips
         if len(body) > budget.SMALL:
             body = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
-        found = decoder.decode(body)
+        request = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise fault_of(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -459,7 +459,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
     _no_name_twice(bytes(body))
-    return found
+    return request
 
 
 UNKNOWN_FIELD: Final = "unknown field"
@@ -476,19 +476,19 @@ def fault_of(error: msgspec.ValidationError, kind: Any = None) -> BadRequest:
     if match is None:
         missing = re.search(r"missing required field `([^`]+)`", text)
         return BadRequest(text, at=missing[1] if missing else "body")
-    place = match["place"].removeprefix("$").removeprefix(".")
+    field = match["place"].removeprefix("$").removeprefix(".")
     text = text[: match.start()]
     missing = re.search(r"missing required field `([^`]+)`", text)
     if missing:
-        place = f"{place}.{missing[1]}" if place else missing[1]
-    return BadRequest(text, at=place or "body")
+        field = f"{field}.{missing[1]}" if field else missing[1]
+    return BadRequest(text, at=field or "body")
 
 
-def _unknown_field(name: str, known: Iterable[str]) -> BadRequest:
+def _unknown_field(name: str, field_names: Iterable[str]) -> BadRequest:
     """Return the error about an unknown field, which also names the nearest known one."""
     import difflib  # noqa: PLC0415 - for a request that is refused
 
-    spelled = {one.lower(): one for one in known}
+    spelled = {field_name.lower(): field_name for field_name in field_names}
     near = difflib.get_close_matches(name[:MAX_NAME].lower().replace("_", ""), spelled, 1)
     from callosum.redact import quote  # noqa: PLC0415 - a client starts without the redaction
 
@@ -509,15 +509,15 @@ def _no_name_twice(body: bytes) -> None:
     if plain and len(set(names)) == len(names):
         return
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(found)
-        if len(made) != len(found):
-            seen: set[str] = set()
-            for name, _ in found:
-                if name in seen:
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        decoded = dict(members)
+        if len(decoded) != len(members):
+            earlier: set[str] = set()
+            for name, _ in members:
+                if name in earlier:
                     raise BadRequest("occurs twice in one object", at=name[:100] or "body")
-                seen.add(name)
-        return made
+                earlier.add(name)
+        return decoded
 
     try:
         json.loads(body, object_pairs_hook=pairs)

@@ -282,42 +282,42 @@ class Console:
         """Return the function that renders the parts of a page that are kept current."""
         _, part = _PAGES[name]
         answers = session.answers
-        said: Mapping[str, Any] = {}
+        arguments: Mapping[str, Any] = {}
         if name == "conflicts":
             wanted = _number(request, "span", _RATES[0])
-            said = {"span": int(wanted) if wanted in _RATES else _RATES[0]}
+            arguments = {"span": int(wanted) if wanted in _RATES else _RATES[0]}
         if name == "lanes":
             span, end = _number(request, "span", 900.0), _number(request, "end", 0.0)
             span = min(max(span, 1.0), _LONGEST)
-            said = {"span": span, "end": end}
+            arguments = {"span": span, "end": end}
 
         def show() -> Mapping[str, str]:
-            find: Mapping[str, Callable[..., Mapping[str, Any]]] = {
+            readers: Mapping[str, Callable[..., Mapping[str, Any]]] = {
                 "": views.waiting,
                 "sessions": views.sessions,
                 "lanes": views.lanes,
                 "conflicts": views.conflicts,
                 "report": views.report,
             }
-            found = find[name](**said)
+            data = readers[name](**arguments)
             link = partial(_link, views.namespace)
             extra = {"answers": answers, "link": link, "spans": _RATES if name == "conflicts" else _SPANS}
             if not name:
                 extra["card"] = partial(self._card, views.namespace, answers)
             if name == "lanes":
-                near = partial(_zoomed, link, found["span"])
-                extra["boxes"] = boxes(found["lanes"], link("action/0"), near)
-            return {part: render(f"parts/{part}.html", {**extra, **found})}
+                near = partial(_zoomed, link, data["span"])
+                extra["boxes"] = boxes(data["lanes"], link("action/0"), near)
+            return {part: render(f"parts/{part}.html", {**extra, **data})}
 
         return show
 
-    def _card(self, namespace: str, answers: bool, one: Waiting) -> Markup:
+    def _card(self, namespace: str, answers: bool, waiting: Waiting) -> Markup:
         """Return a waiting call as HTML. It is rendered once, because what is shown of it never changes."""
-        place = (one.digest, answers, namespace)
-        card = self._cards.get(place)
+        cache_key = (waiting.digest, answers, namespace)
+        card = self._cards.get(cache_key)
         if card is None:
-            shown = {"one": one, "answers": answers, "link": partial(_link, namespace)}
-            card = self._cards[place] = Markup(render("parts/card.html", shown))  # noqa: S704 - rendered by a template
+            data = {"one": waiting, "answers": answers, "link": partial(_link, namespace)}
+            card = self._cards[cache_key] = Markup(render("parts/card.html", data))  # noqa: S704 - rendered by a template
             if len(self._cards) > _CARDS:
                 self._cards.pop(next(iter(self._cards)), None)
         return card
@@ -385,7 +385,9 @@ class Console:
         if waiting is None:
             return _page(session, views, "gone.html", title="Answered already", id=id)
         if form.get("digest") != waiting.digest:
-            return _page(session, views, "answer.html", title="It has changed", one=waiting, say="", why="changed")
+            return _page(
+                session, views, "answer.html", title="The call has changed", one=waiting, say="", why="changed"
+            )
         if say == "later":
             views.put_off(id)
             return _back(views)
