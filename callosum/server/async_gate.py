@@ -51,7 +51,7 @@ class ServedGate:
         self._stopping = asyncio.Event()
         self._leaving = asyncio.Event()
         self.arrivals = ArrivalClock(self._loop)
-        self.lines = WaitQueues(gate.store, told)
+        self.queues = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
         self._looked = False
         """Whether the spool was found empty in this round of the loop."""
@@ -71,7 +71,7 @@ class ServedGate:
     def leave(self) -> None:
         """End all waits and refuse new ones; clients continue on another server."""
         self._leaving.set()
-        self.lines.stop()
+        self.queues.stop()
 
     def stop(self) -> None:
         """Refuse new requests and end all waits."""
@@ -82,7 +82,7 @@ class ServedGate:
         """Return once every request that was taken has its answer."""
         self.stop()
         self.arrivals.close()
-        self.lines.close()
+        self.queues.close()
         await self.writer.close()
         if self._upkeep is not None:
             await self._upkeep
@@ -187,7 +187,7 @@ class ServedGate:
         """Decide a call, and let it wait its turn if it must. Raises ``Gone`` and ``Stopping``."""
         if self.leaving:
             raise Stopping("the server is stopping")
-        waiter = Waiter(self.lines, call.wait, left)
+        waiter = Waiter(self.queues, call.wait, left)
         decision = None
         try:
             while decision is None:
@@ -197,7 +197,7 @@ class ServedGate:
                 except Parked:
                     call = replace(call, wait=await waiter.promoted())
         except Gone:
-            if waiter.place:
+            if waiter.queued_id:
                 self._loop.call_later(GRACE, self._give_up, waiter)
             else:
                 with suppress(CallosumError):  # the call is over, even if it cannot be journalled
@@ -213,11 +213,11 @@ class ServedGate:
         if self.stopping or asked is None:
             return
         scope = Scope(asked.namespace, asked.session, asked.keys, live=True, asks=Asks())
-        done = self.writer.submit((scope, partial(give_up_waiter, waiter.place, waiter.lasts)))
+        done = self.writer.submit((scope, partial(give_up_waiter, waiter.queued_id, waiter.lasts)))
 
         def tell(done: asyncio.Future[Any]) -> None:
             if not done.cancelled() and done.exception() is None:  # otherwise it expires
-                self.lines.note(done.result().change)
+                self.queues.note(done.result().change)
 
         done.add_done_callback(tell)
 
@@ -254,7 +254,7 @@ class ServedGate:
                         continue
                     if own is not None:
                         own.answered(answer)
-                    self.lines.note(answer.change)
+                    self.queues.note(answer.change)
                 need = await self._read(partial(_next, effects, answer)) if size >= LARGE else effects.send(answer)
         except StopIteration as end:
             value: T = end.value

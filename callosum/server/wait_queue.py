@@ -69,16 +69,16 @@ class Parked(Exception):
 class Waiter:
     """One call that may wait. ``left`` is done once its client has disconnected; ``wait`` is in seconds."""
 
-    def __init__(self, lines: WaitQueues, wait: float, left: asyncio.Future[Any]) -> None:
-        self._lines = lines
+    def __init__(self, queues: WaitQueues, wait: float, left: asyncio.Future[Any]) -> None:
+        self._queues = queues
         self._loop = asyncio.get_running_loop()
         self._wait = min(wait, MAX_WAIT)
         self._left = left
         self._bell = asyncio.Event()
         left.add_done_callback(lambda _: self._bell.set())
-        self.line: WaitQueue | None = None
+        self.queue: WaitQueue | None = None
         self.scope: Scope | None = None
-        self.place = 0
+        self.queued_id = 0
         """The id of its queued action in the store, 0 while it has none."""
         self.lasts = 0
         """When the queued action expires, as this server last wrote it."""
@@ -93,13 +93,13 @@ class Waiter:
     def asks(self, need: Request) -> Request:
         """Return the request to run: it joins the queue and, if it is the first, renews those behind it."""
         scope, step = need
-        if self.line is None:
+        if self.queue is None:
             self.scope, self._ends = scope, self._loop.time() + self._wait
-            self._lines.join(self, scope)
-        line = cast("WaitQueue", self.line)
+            self._queues.join(self, scope)
+        queue = cast("WaitQueue", self.queue)
         self._rung = False
-        places = frozenset(line.places) if line.first_is(self) else frozenset()
-        return scope, looking_step(step, behind=self in line.behind, places=places, due=self._due)
+        queued_ids = frozenset(queue.by_queued_id) if queue.first_is(self) else frozenset()
+        return scope, looking_step(step, behind=self in queue.behind, places=queued_ids, due=self._due)
 
     def answered(self, applied: Applied) -> None:
         """Record a decision. Raises ``Parked``."""
@@ -107,32 +107,32 @@ class Waiter:
         change = applied.change
         if change.answer is PARKED:
             raise Parked
-        line = cast("WaitQueue", self.line)
+        queue = cast("WaitQueue", self.queue)
         if change.answer.queued and change.open is not None:
-            line.places.pop(self.place, None)  # its queued action was lost
-            self.place, self.lasts = applied.ids[-1], change.open.expires
-            line.places[self.place] = self
+            queue.by_queued_id.pop(self.queued_id, None)  # its queued action was lost
+            self.queued_id, self.lasts = applied.ids[-1], change.open.expires
+            queue.by_queued_id[self.queued_id] = self
         for settle in change.settles:
             if settle.state is not State.QUEUED or settle.expires is None:
                 continue
-            if not self.place and settle.action.session == cast("Scope", self.scope).session:
-                self.place = settle.action.id  # an earlier attempt of this call left it, at this server or another
-                line.places[self.place] = self
-                line.put_in_order(self)
-            waiter = line.places.get(settle.action.id)
+            if not self.queued_id and settle.action.session == cast("Scope", self.scope).session:
+                self.queued_id = settle.action.id  # an earlier attempt of this call left it, at this server or another
+                queue.by_queued_id[self.queued_id] = self
+                queue.put_in_order(self)
+            waiter = queue.by_queued_id.get(settle.action.id)
             if waiter is not None:
                 waiter.lasts = settle.expires
 
     async def turn(self, seconds: float) -> None:
         """Return when the call must read again, at the latest after ``seconds``. Raises ``Gone``, ``Stopping``."""
-        line = cast("WaitQueue", self.line)
+        queue = cast("WaitQueue", self.queue)
         while True:
             self._check()
             now = self._loop.time()
             if now >= self._ends:
                 due = self._looked + seconds
-            elif line.first_is(self):
-                due = self._looked + (WATCHED if self._lines.is_connected() else seconds)
+            elif queue.first_is(self):
+                due = self._looked + (WATCHED if self._queues.is_connected() else seconds)
                 if self._soon is not None:
                     due = min(due, self._looked + self._soon + _JUST)
             else:
@@ -143,20 +143,20 @@ class Waiter:
 
     async def promoted(self) -> float:
         """Return the seconds it may still wait, once it moves up or its time is over. Raises as ``turn``."""
-        line = cast("WaitQueue", self.line)
+        queue = cast("WaitQueue", self.queue)
         while True:
             self._check()
             left = self._ends - self._loop.time()
-            if left <= 0 or self not in line.behind:
+            if left <= 0 or self not in queue.behind:
                 return max(0.0, left)
             await self._until(self._ends)
 
     def leave(self, decision: Decision | None) -> None:
         """Give up waiting. ``decision`` is the call's decision, None if no client waits for it any more."""
-        if self.line is not None:
-            excludes = decision is not None and decision.lease is not None and self.line.excludes
-            self._lines.leave(self, pass_on=not excludes)
-            self.line = None
+        if self.queue is not None:
+            excludes = decision is not None and decision.lease is not None and self.queue.excludes
+            self._queues.leave(self, pass_on=not excludes)
+            self.queue = None
 
     def ring(self) -> None:
         """Make the waiter read the store because an action ended."""
@@ -177,7 +177,7 @@ class Waiter:
     def _check(self) -> None:
         if self._left.done():
             raise Gone("the client has disconnected")
-        if self._lines.stopping:
+        if self._queues.stopping:
             raise Stopping("the server is stopping")
 
     def _due(self, seconds: float | None) -> None:
@@ -200,7 +200,7 @@ class WaitQueue:
         self.keys = keys
         self.first: OrderedDict[Waiter, None] = OrderedDict()
         self.behind: OrderedDict[Waiter, None] = OrderedDict()
-        self.places: dict[int, Waiter] = {}
+        self.by_queued_id: dict[int, Waiter] = {}
         """Waiters by the id of their queued action in the store."""
         self.excludes = all(key.mode is Mode.WRITE for key in keys)
         """Whether a call that is let in conflicts with the next one."""
@@ -213,7 +213,9 @@ class WaitQueue:
         """Move a call to the position of its queued action, which is older than its arrival here."""
         self.behind.pop(waiter, None)
         self.first[waiter] = None
-        self.first = OrderedDict((one, None) for one in sorted(self.first, key=lambda one: one.place or _NO_PLACE))
+        self.first = OrderedDict(
+            (other, None) for other in sorted(self.first, key=lambda other: other.queued_id or _NO_PLACE)
+        )
 
     def ring(self) -> None:
         """Make the first waiter read the store."""
@@ -230,7 +232,7 @@ class WaitQueues:
         self._waking = store if isinstance(store, Notifying) else None
         self._told = told
         self._unlisten: Callable[[], None] | None = None
-        self._lines: dict[tuple[str, tuple[Key, ...]], WaitQueue] = {}
+        self._queues: dict[tuple[str, tuple[Key, ...]], WaitQueue] = {}
         self._named: dict[tuple[str, str], dict[WaitQueue, None]] = defaultdict(dict)
         self._wide: dict[str, dict[WaitQueue, None]] = defaultdict(dict)
         """By namespace: the queues with a tree or a facet, which overlap keys of other names."""
@@ -238,13 +240,13 @@ class WaitQueues:
 
     def __len__(self) -> int:
         """Return the number of waiting calls."""
-        return sum(len(line.first) + len(line.behind) for line in self._lines.values())
+        return sum(len(queue.first) + len(queue.behind) for queue in self._queues.values())
 
     def stop(self) -> None:
         """End all waits. The queued actions stay: a client that waits at another server may take them up."""
         self.stopping = True
-        for line in self._lines.values():
-            for waiter in (*line.first, *line.behind):
+        for queue in self._queues.values():
+            for waiter in (*queue.first, *queue.behind):
                 waiter.wake()
 
     def close(self) -> None:
@@ -260,7 +262,7 @@ class WaitQueues:
 
     def note(self, change: Change) -> None:
         """Check a change of this server's for actions that waiters may wait for."""
-        if not self._lines:
+        if not self._queues:
             return
         for settle in change.settles:
             action = settle.action
@@ -271,19 +273,19 @@ class WaitQueues:
     def heard(self, namespace: str | None, names: tuple[str, ...]) -> None:
         """Wake the waiters that may wait for the ended action. ``Heard`` describes the arguments."""
         if namespace is None or not names:
-            for line in self._lines.values():
-                if namespace in (None, line.namespace):
-                    line.ring()
+            for queue in self._queues.values():
+                if namespace in (None, queue.namespace):
+                    queue.ring()
             return
         for name in names:
             met = dict(self._named.get((namespace, name), {}))
             if _is_wide(name):
-                others = [line for line in self._lines.values() if line.namespace == namespace]
+                others = [queue for queue in self._queues.values() if queue.namespace == namespace]
             else:
                 others = list(self._wide.get(namespace, ()))
-            met.update((line, None) for line in others if any(overlap(name, key.name) for key in line.keys))
-            for line in met:
-                line.ring()
+            met.update((queue, None) for queue in others if any(overlap(name, key.name) for key in queue.keys))
+            for queue in met:
+                queue.ring()
 
     def _from_afar(self, namespace: str | None, names: tuple[str, ...]) -> None:
         """Do the same as ``heard``, from any thread."""
@@ -300,50 +302,50 @@ class WaitQueues:
         """Put a call at the end of its queue."""
         if self._waking is not None and self._unlisten is None:
             self._unlisten = self._waking.listen(self._from_afar)
-        place = scope.namespace, scope.keys
-        line = self._lines.get(place)
-        if line is None:
-            line = self._lines[place] = WaitQueue(*place)
+        identity = scope.namespace, scope.keys
+        queue = self._queues.get(identity)
+        if queue is None:
+            queue = self._queues[identity] = WaitQueue(*identity)
             for key in scope.keys:
-                self._named[scope.namespace, key.name][line] = None
+                self._named[scope.namespace, key.name][queue] = None
                 if _is_wide(key.name):
-                    self._wide[scope.namespace][line] = None
-        waiter.line = line
-        full = line.behind or len(line.first) >= PLACES
-        (line.behind if full else line.first)[waiter] = None
+                    self._wide[scope.namespace][queue] = None
+        waiter.queue = queue
+        full = queue.behind or len(queue.first) >= PLACES
+        (queue.behind if full else queue.first)[waiter] = None
 
     def leave(self, waiter: Waiter, *, pass_on: bool) -> None:
         """Take a call out of its queue. The next call moves up; with ``pass_on`` the new first one reads the store."""
-        line = cast("WaitQueue", waiter.line)
-        was_first = line.first_is(waiter)
-        line.first.pop(waiter, None)
-        line.behind.pop(waiter, None)
-        line.places.pop(waiter.place, None)
-        if len(line.first) <= _REFILL:
-            while line.behind and len(line.first) < PLACES:
-                up, _ = line.behind.popitem(last=False)
-                line.first[up] = None
+        queue = cast("WaitQueue", waiter.queue)
+        was_first = queue.first_is(waiter)
+        queue.first.pop(waiter, None)
+        queue.behind.pop(waiter, None)
+        queue.by_queued_id.pop(waiter.queued_id, None)
+        if len(queue.first) <= _REFILL:
+            while queue.behind and len(queue.first) < PLACES:
+                up, _ = queue.behind.popitem(last=False)
+                queue.first[up] = None
                 up.wake()
         if was_first and pass_on:
-            line.ring()
-        elif was_first and line.first:
-            next(iter(line.first)).follow()
-        if not line.first:
-            self._drop(line)
+            queue.ring()
+        elif was_first and queue.first:
+            next(iter(queue.first)).follow()
+        if not queue.first:
+            self._drop(queue)
 
-    def _drop(self, line: WaitQueue) -> None:
-        del self._lines[line.namespace, line.keys]
-        _take_out(self._wide, line.namespace, line)
-        for key in line.keys:
-            _take_out(self._named, (line.namespace, key.name), line)
+    def _drop(self, queue: WaitQueue) -> None:
+        del self._queues[queue.namespace, queue.keys]
+        _take_out(self._wide, queue.namespace, queue)
+        for key in queue.keys:
+            _take_out(self._named, (queue.namespace, key.name), queue)
 
 
-def _take_out(lines: dict[_Place, dict[WaitQueue, None]], place: _Place, line: WaitQueue) -> None:
+def _take_out(index: dict[_Place, dict[WaitQueue, None]], entry: _Place, queue: WaitQueue) -> None:
     """Remove a queue from the index entry of a key, and the entry with its last queue."""
-    found = lines.get(place, {})
-    found.pop(line, None)
-    if not found:
-        lines.pop(place, None)
+    indexed = index.get(entry, {})
+    indexed.pop(queue, None)
+    if not indexed:
+        index.pop(entry, None)
 
 
 def _is_wide(name: str) -> bool:

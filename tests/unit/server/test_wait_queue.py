@@ -92,7 +92,7 @@ def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Pat
         async with asyncio.TaskGroup() as tasks:
             for number, name in enumerate(names, 1):
                 tasks.create_task(come(name))
-                await until(lambda number=number: len(house.served.lines) == number)  # type: ignore[misc]
+                await until(lambda number=number: len(house.served.queues) == number)  # type: ignore[misc]
             await until(lambda: len(house.queued()) == PLACES)
             assert house.queued() == names[:PLACES], "the rest are known to this server alone"
             before = house.store.requests
@@ -101,7 +101,7 @@ def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Pat
         # Each: its first place, if it had none before; the look that lets it in; its report. And a few of the first.
         assert house.store.requests - before < 4 * count
         assert not house.queued()
-        assert len(house.served.lines) == 0
+        assert len(house.served.queues) == 0
 
     played(tmp_path, play)
 
@@ -172,22 +172,22 @@ def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
 )
 def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
     async def play() -> None:
-        lines = WaitQueues(MemoryStore())
-        waiter = Waiter(lines, 30, asyncio.get_running_loop().create_future())
+        queues = WaitQueues(MemoryStore())
+        waiter = Waiter(queues, 30, asyncio.get_running_loop().create_future())
         scope = Scope("work", "mira", (Key(key, Mode.WRITE),))
-        lines.join(waiter, scope)
+        queues.join(waiter, scope)
         await quiet(waiter)
-        lines.heard("home", ended)
+        queues.heard("home", ended)
         await quiet(waiter)
-        lines.heard("work", ended)
+        queues.heard("work", ended)
         if rings:
             await waiter.turn(30)
         else:
             await quiet(waiter)
         waiter.leave(None)
-        assert len(lines) == 0
-        assert not lines._named
-        assert not lines._wide, "nothing is left of a namespace"
+        assert len(queues) == 0
+        assert not queues._named
+        assert not queues._wide, "nothing is left of a namespace"
 
     async def quiet(waiter: Waiter) -> None:
         waiter.follow()  # as after a poll
@@ -199,17 +199,17 @@ def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, 
 
 
 def test_resumed_waiter_goes_to_the_front() -> None:
-    line = WaitQueue("default", ())
-    lines = WaitQueues.__new__(WaitQueues)
+    queue = WaitQueue("default", ())
+    queues = WaitQueues.__new__(WaitQueues)
 
     async def play() -> None:
-        waiters = [Waiter(lines, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]
-        for waiter, place in zip(waiters, (20, 30, 0, 10), strict=True):
-            waiter.place = place
-        line.first.update(dict.fromkeys(waiters[:3]))
-        line.behind[waiters[3]] = None
-        line.put_in_order(waiters[3])
-        assert [waiter.place for waiter in line.first] == [10, 20, 30, 0]
-        assert not line.behind
+        waiters = [Waiter(queues, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]
+        for waiter, queued_id in zip(waiters, (20, 30, 0, 10), strict=True):
+            waiter.queued_id = queued_id
+        queue.first.update(dict.fromkeys(waiters[:3]))
+        queue.behind[waiters[3]] = None
+        queue.put_in_order(waiters[3])
+        assert [waiter.queued_id for waiter in queue.first] == [10, 20, 30, 0]
+        assert not queue.behind
 
     asyncio.run(play())
