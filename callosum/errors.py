@@ -9,7 +9,7 @@
     │       └── Unconfirmed    it was written, but nobody knows whether it survives; ``id`` if it may be in force
     │       └── StoreChanged   the store was replaced or lost acknowledged entries; a person must accept it
     ├── GateUnavailable    the gate cannot answer, and this call may not run without it
-    ├── NotAPerson         only a person may do this, and an agent's host stands behind the process
+    ├── NotAPerson         only a person may do this, and an agent's host started the process
     ├── Expired            the client no longer waited when its request was to be decided; nothing is open
     └── Blocked            a decision that says no, raised by ``guard()`` only
 

@@ -251,7 +251,7 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
         and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
 
     Folders
-        ``worktree`` is the working tree that contains ``cwd``, supplied by whoever can read that disk; without it
+        ``worktree`` is the working tree that contains ``cwd``, supplied by a process that reads that disk; without it
         ``cwd`` itself counts as the repository. ``worktrees`` holds the same for the other folders in which the call
         runs git; None means that a folder is outside any working tree. ``home`` is the caller's home folder, an
         absolute path, and ``homes`` holds those of other users that the call names (``~user``).

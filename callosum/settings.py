@@ -2,7 +2,7 @@
 
 A setting is looked for in four places, the first that has it wins:
 
-1. the flags of the command (or the arguments of whoever embeds the gate),
+1. the flags of the command (or the arguments of a program that embeds the gate),
 2. the environment: ``CALLOSUM_STATE``, ``CALLOSUM_LEASE_TTL``, ...,
 3. one ``callosum.toml``: the one that is named (``--config``, ``CALLOSUM_CONFIG``), else the nearest
    from the working folder up to the root of its repository, else the one in the platform's folder for

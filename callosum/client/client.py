@@ -169,7 +169,7 @@ class CallosumClient(Gate):
         self._fields_until = self._unknown_until = 0.0
 
     here: bool = True
-    """Whether the calls' tools run on this machine, so that its disk describes their folders."""
+    """True if the calls' tools run on this machine, so that its disk describes their folders."""
 
     def _open(self, token: str | None, cafile: str | os.PathLike[str] | None, *, verify: bool) -> Transport:
         token = token or os.environ.get("CALLOSUM_TOKEN")

@@ -563,7 +563,7 @@ class ResponseStream:
 
 
 class _Lookup:
-    """Asks for the addresses of a host in a thread of its own, because nothing can stop such a question."""
+    """Resolve the addresses of a host in a thread of its own, because a lookup cannot be interrupted."""
 
     def __init__(self, host: str, port: int) -> None:
         import threading  # noqa: PLC0415 - not needed for addresses in numbers

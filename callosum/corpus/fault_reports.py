@@ -20,7 +20,7 @@ _MOST: Final = 1000
 
 
 class _Here(threading.local):
-    """Whether this thread is reporting."""
+    """True while this thread is reporting."""
 
     reporting = False
 

@@ -54,7 +54,7 @@ class ServedGate:
         self.queues = WaitQueues(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
         self._looked = False
-        """Whether the spool was found empty in this round of the loop."""
+        """True if the spool was empty when it was checked in this round of the loop."""
         self.decisions = 0
         self.turned_away = 0
 

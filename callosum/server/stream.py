@@ -266,7 +266,7 @@ class Stream:
         self._kept_size = 0
         self._lost = Lost(_LOST)
         self._skipped: Counter[Sort] = Counter()
-        """Published events without room of which the live readers must still be informed."""
+        """Number of published events without room that live readers must still be informed of."""
         self._moment = 0
         self._groups: dict[Filter, SubscriberGroup] = {}
         self._fresh: set[Filter] = set()
@@ -553,9 +553,7 @@ class Stream:
 
     async def _page(self, position: Position) -> Page:
         """Return the journal's page after ``position``, read one by one and shared. Raises ``StoreError``."""
-        after = position[0] - (
-            position[1] < PUBLISHED
-        )  # the rest of an entry of which the reader has some events is needed
+        after = position[0] - (position[1] < PUBLISHED)  # the reader has some events of this entry and needs the rest
         page = self._remembered(after, position)
         if page is not None:
             return page

@@ -203,7 +203,7 @@ class WaitQueue:
         self.by_queued_id: dict[int, Waiter] = {}
         """Waiters by the id of their queued action in the store."""
         self.excludes = all(key.mode is Mode.WRITE for key in keys)
-        """Whether a call that is let in conflicts with the next one."""
+        """True if a call that is let in conflicts with the next one."""
 
     def first_is(self, waiter: Waiter) -> bool:
         """Return True if this waiter is the one that reads the store."""

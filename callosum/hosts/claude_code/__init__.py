@@ -1,1 +1,1 @@
-"""Claude Code: what its hooks say and are told, where they are set up."""
+"""Claude Code: read and answer its hook events, and locate its settings."""

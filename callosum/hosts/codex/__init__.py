@@ -1,1 +1,1 @@
-"""Codex CLI: what its hooks say and are told, where they are set up."""
+"""Codex CLI: read and answer its hook events, and locate its settings."""

@@ -1,1 +1,1 @@
-"""Gemini CLI: what its hooks say and are told, where they are set up."""
+"""Gemini CLI: read and answer its hook events, and locate its settings."""
