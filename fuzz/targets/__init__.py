@@ -1,4 +1,4 @@
-"""What is tried: each target builds an input from a ``Source``, drives the real code and checks the answer."""
+"""The fuzz targets: each builds an input from a ``Source``, drives the real code and checks the answer."""
 
 from __future__ import annotations
 

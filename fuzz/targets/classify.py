@@ -20,7 +20,7 @@ WORDS: Final = (*(one for one in make.WORDS if one), *make.NAMES, *make.TOOLS)
 
 
 def run(source: Source) -> None:
-    """Judges a call; then again with hints, with what the agent says of itself, and under another rule."""
+    """Classify a call; then again with hints, with fields that the agent sets, and under another rule."""
     asked = _call(source)
     seen = RULES.classify(asked)
     facts = (asked.tool, _shown(asked))
@@ -44,7 +44,7 @@ def run(source: Source) -> None:
 
 
 def _call(source: Source) -> Call:
-    """A call as JSON that is left, or one that is put together."""
+    """Return a call from JSON in the remaining bytes, or a generated one."""
     if source.maybe():
         return make.call(source, python=True)
     found = make.document(source.remaining())

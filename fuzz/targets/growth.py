@@ -1,4 +1,4 @@
-"""Time: an input four times as long takes about four times as long, or is refused by a cap."""
+"""Time: an input four times as long takes about four times as long, or is refused by a limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRIES: Final = 4
 
 
 def run(source: Source) -> None:
-    """Repeats a piece until it is long, and measures one way to read it, once and four times as long."""
+    """Repeat a piece until it is long, and measure one parser on it, once and at four times the length."""
     what = source.pick(tuple(READERS))
     before, after = (
         source.pick(("", "echo ", "rm -rf ", "'", '"', "select ", "A=b; ", "{", "To: ")),
@@ -41,9 +41,9 @@ def run(source: Source) -> None:
 
 
 def grows(what: str, read: Callable[[str], object], made: Callable[[int], str], unit: str) -> None:
-    """Checks that reading a text four times as long takes at most ``WORST`` times as long.
+    """Check that reading a text four times as long takes at most ``WORST`` times as long.
 
-    CPU time of this process, the best of a few rounds in turn, so that a busy machine does not count.
+    CPU time of this process, the best of a few alternating rounds, so that a busy machine does not count.
     """
     small, large = made(SMALL), made(SMALL * TIMES)
     best = [float("inf"), float("inf")]

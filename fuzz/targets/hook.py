@@ -47,7 +47,7 @@ class _Client(NamedTuple):
 
 @cache
 def _client() -> _Client | None:
-    """The client with sanitizers, its configuration, and the gate that it asks: this process."""
+    """Start the client with sanitizers, its configuration, and the gate that it asks: this process."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     folder = Path(tempfile.mkdtemp(prefix="callosum-fuzz-hook-"))
     program = folder / native.PROGRAM
@@ -79,7 +79,7 @@ def _client() -> _Client | None:
 
 
 def run(source: Source) -> None:
-    """Has a gate answer whatever it likes, or configures the client in whatever way, and looks what it says then."""
+    """Let a gate send anything, or configure the client in any way, and check the client's output."""
     client = _client()
     if client is None:
         return
@@ -106,7 +106,10 @@ def run(source: Source) -> None:
 
 
 def _answer(source: Source) -> tuple[bytes, bytes, bool | None]:
-    """What the gate sends before it closes, the body in it, and whether it is a clean answer; None where that is in doubt."""
+    """Return the bytes that the gate sends before it closes, their body, and whether they are a clean answer.
+
+    The last is None if that is in doubt.
+    """
     if source.maybe(4):
         answer = source.rest()
         return answer, answer.partition(b"\r\n\r\n")[2], None
@@ -162,14 +165,14 @@ def _configuration(source: Source, usual: bytes) -> bytes:
         else:
             return b"\n".join(lines)[: source.number(len(usual))]
         lines = lines or [b""]
-    # the words of the offline path are never chance's: they would be run
+    # the words of the offline path are never random: they would be run
     return b"\n".join(line for line in lines if not line.startswith(b"offline /") or line in usual.split(b"\n"))
 
 
 def _asked(
     client: _Client, payload: bytes, answer: bytes, reads: int
 ) -> tuple[subprocess.CompletedProcess[bytes], bool]:
-    """Starts the client and answers it; also says whether it asked."""
+    """Start the client and answer it; return also whether it sent a request."""
     environ = {
         "ASAN_OPTIONS": f"exitcode={_FAULT}:detect_leaks=0",
         "UBSAN_OPTIONS": f"halt_on_error=1:exitcode={_FAULT}:print_stacktrace=1",
@@ -203,7 +206,7 @@ def _asked(
 
 
 def _read(channel: socket.socket, most: int) -> None:
-    """Reads a request to its end, or so many bytes of it."""
+    """Read a request to its end, or ``most`` bytes of it."""
     received = b""
     while len(received) < most:
         piece = channel.recv(1 << 20)
@@ -214,7 +217,7 @@ def _read(channel: socket.socket, most: int) -> None:
 
 
 def _brackets(body: bytes) -> bool:
-    """Whether a JSON reader sees an object that ends where the body ends, or a fault other than an early end."""
+    """Return whether a JSON reader sees an object that ends with the body, or an error other than an early end."""
     try:
         return isinstance(json.loads(body), dict)
     except RecursionError:

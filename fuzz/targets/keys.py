@@ -1,4 +1,4 @@
-"""Keys: one thing, one spelling; different things, different keys."""
+"""Keys: one thing has one spelling; different things have different keys."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _EVENT: Final = "create_calendar_event"
 
 
 def run(source: Source) -> None:
-    """Tries one kind of key."""
+    """Test one kind of key."""
     (_raw, _address, _path, _url, _slot)[source.number(4)](source)
 
 
 def _raw(source: Source) -> None:
-    """Any text under any kind of key: spelling it twice is spelling it once."""
+    """Any text in any kind of key: normalising it twice changes nothing more."""
     entity, cwd = source.pick(_ENTITIES), source.pick((None, "/w", "C:\\w", "rel"))
     text = source.remaining()
     for found in (keys.spell(entity, text, cwd), keys.canonical(text, cwd), keys.canonical(entity + text, cwd)):
@@ -112,7 +112,7 @@ def _url(source: Source) -> None:
 
 
 def _slot(source: Source) -> None:
-    """Two appointments of one calendar meet if and only if their quarters do, whatever their clocks say."""
+    """Two appointments of one calendar conflict if and only if their quarter hours overlap, in any time zone."""
     day = datetime(2026, 1 + source.number(11), 1 + source.number(27), tzinfo=UTC)
     first, second = ((day + timedelta(minutes=15 * source.number(95)), 15 * (1 + source.number(8))) for _ in range(2))
     found = []

@@ -1,4 +1,4 @@
-"""What the hook client for Windows decides without a server, under sanitizers: never milder than the hooks elsewhere."""
+"""Decisions of the hook client for Windows without a server, under sanitizers: never milder than other hooks'."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WITHOUT: Final = "There is no C compiler with sanitizers (cc): the client's dec
 
 @cache
 def judge() -> subprocess.Popen[bytes] | None:
-    """Return the process that judges, which answers one input after the other; None where it cannot be compiled."""
+    """Return the process that decides one input after the other; None if it cannot be compiled."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     folder = Path(tempfile.mkdtemp(prefix="callosum-fuzz-offline-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -71,7 +71,7 @@ def judge() -> subprocess.Popen[bytes] | None:
 
 
 def run(source: Source) -> None:
-    """Have the client judge a payload, and compare what it says with what the hooks of other systems say."""
+    """Let the client decide a payload, and compare its output with that of the hooks of other systems."""
     if judge() is None:
         return
     hostile = source.maybe(4)
@@ -93,14 +93,14 @@ def run(source: Source) -> None:
 
 
 def settings() -> bytes:
-    """Return the client's settings, as far as they say how it judges."""
+    """Return the settings of the client that affect its decisions."""
     lines = [f"before {_EVENT}", *(f"guard {word}" for word in windows.guarded(_STATE))]
     lines += [f"refuse-{tier} {refusal_of('codex', tier, '@TOOL@', 'here').decode()}" for tier in (3, 4)]
     return "\n".join(("callosum-hook-remote 1", *lines, "")).encode()
 
 
 def ask(*parts: bytes) -> tuple[int, bytes]:
-    """Return what the process answers to settings, table and payload. Raises what ``check`` does if it died of them."""
+    """Return the process's answer to settings, table and payload. Raises what ``check`` does if it dies."""
     process = judge()
     assert process is not None
     assert process.stdin is not None
@@ -121,7 +121,7 @@ def ask(*parts: bytes) -> tuple[int, bytes]:
 
 
 def reference(payload: bytes) -> int:
-    """Return what ``callosum.hosts.offline`` does with it, where it cannot ask the rules."""
+    """Return the decision of ``callosum.hosts.offline`` for the payload, if it cannot ask the rules."""
     try:
         said = json.loads(payload)
         event = said.get("hook_event_name")
@@ -140,7 +140,7 @@ def _speaks_of_the_gate(params: Mapping[str, Any], cwd: object) -> bool:
 
 
 def _payload(source: Source) -> tuple[bytes, dict[str, Any] | None]:
-    """What a host says, and the same as an object; None where it may be anything."""
+    """Return a payload of a host as text and as an object; the object is None if the payload may be anything."""
     if source.maybe(4):
         return source.rest(), None
     values: tuple[Any, ...] = (

@@ -1,4 +1,4 @@
-"""Secrets: one that is planted is never kept, wherever it stands, and what is kept is plain JSON."""
+"""Secrets: a planted secret is never kept, wherever it is, and the kept text is plain JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WITHIN = r"(?<=\w)(?<!\\[nrtbf])(?<!\\u[0-9a-f]{4})"
 
 
 def run(source: Source) -> None:
-    """Plants a secret in a text and in params; reads texts and params with whatever they hold."""
+    """Plant a secret in a text and in params; redact texts and params with any content."""
     token = source.pick(TOKENS)
     planted = source.pick(_BEFORE) + token + source.pick(_AFTER)
     if source.maybe(3):
@@ -49,7 +49,7 @@ def run(source: Source) -> None:
     loose: dict[str, Any] = {**kept, "more": make.strange(source)} if source.maybe(4) else kept
     shown = summarise(loose, mode=mode)
     written = msgspec.json.encode(shown).decode()
-    # By chance one stands in the middle of another word, where it is none.
+    # By chance one is in the middle of another word, where it is no secret.
     alone = re.sub(_WITHIN + re.escape(token), "", written)
     check(token not in alone, "a planted secret is not kept", token, loose, written)
     _lines(kept)
@@ -63,7 +63,7 @@ def run(source: Source) -> None:
         for limit in (20, 80, 300):
             told = said(one, limit)
             check(len(told) <= limit and told.isprintable(), "what is said is one short line", one, told)
-            alone = re.sub(_WITHIN + re.escape(token), "", told)  # also where what stood between is not shown
+            alone = re.sub(_WITHIN + re.escape(token), "", told)  # also if the text between is not shown
             check(token not in alone, "a planted secret is not said", one, told)
             quoted = quote(one, limit)
             check(len(quoted) <= limit + 2 and '"' not in quoted[1:-1], "a quotation ends where it ends", one, quoted)
@@ -81,7 +81,7 @@ def _nested(source: Source, text: str) -> Any:
 
 
 def _lines(kept: dict[str, Any]) -> None:
-    """Whatever a summary hides stands in a line that the quick look over many lines names."""
+    """Check that a line with redacted text is one that the quick search over many lines names."""
     try:
         line = msgspec.json.encode(kept)
         plain = msgspec.json.decode(line)

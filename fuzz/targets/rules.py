@@ -1,4 +1,4 @@
-"""Files that a person writes: rules in JSON, settings in TOML. Read, or refused with the place of the fault."""
+"""Files that a person writes: rules in JSON, settings in TOML. Accepted, or refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATTERNS: Final = ("rm .*", "(", "a{1000}", "(?=x)", "[", "\\bgit\\b", "(a|b)*c
 
 
 def run(source: Source) -> None:
-    """Reads a file; where it is taken, judges a call by it."""
+    """Read a file; if it is accepted, classify a call by it."""
     kind = source.number(3)
     if kind == 0:
         _read(source.rest(), source)
@@ -44,7 +44,7 @@ def run(source: Source) -> None:
             made[source.text(8)] = make.value(source, 1)
         try:
             data = json.dumps(made).encode()
-        except (RecursionError, ValueError):  # of more levels or digits than Python writes
+        except (RecursionError, ValueError):  # with more levels or digits than Python writes
             return
         _read(data, source)
 
@@ -73,7 +73,7 @@ def _rule(source: Source) -> dict[str, Any]:
 
 
 def _value(source: Source) -> Any:
-    """What a field may hold, most of it in the wrong place."""
+    """Return a value of a field, most often in the wrong place."""
     match source.number(6):
         case 0:
             return source.pick(_TEMPLATES)
@@ -115,7 +115,7 @@ def _toml(source: Source) -> str:
 
 @cache
 def _file() -> Path:
-    """A file of this process."""
+    """Return the path of a file that only this process uses."""
     return Path(tempfile.mkdtemp(prefix=f"callosum-fuzz-{os.getpid()}-")) / "callosum.toml"
 
 

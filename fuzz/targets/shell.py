@@ -1,4 +1,4 @@
-"""Command lines: as they come, and from a grammar, so that it is known what a shell would make of them."""
+"""Command lines: raw, and from a grammar, so that a shell's reading of them is known."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OPEN: Final = (
 
 
 def run(source: Source) -> None:
-    """Judges a line; with more commands in it; inside another shell; and broken off."""
+    """Classify a line; then with more commands in it, inside another shell, and cut off."""
     if source.maybe():
         _made(source)
     else:
@@ -77,7 +77,7 @@ def run(source: Source) -> None:
 
 
 def _raw(source: Source) -> None:
-    """Any text: what can be said of it without knowing what it means."""
+    """Check any text without knowing its meaning."""
     danger = source.pick(DANGERS)
     text = source.remaining()
     seen = _judged(text)
@@ -86,7 +86,7 @@ def _raw(source: Source) -> None:
     if text.endswith("\\"):
         return  # the next line belongs to it
     after = _judged(f"{text}\n{danger}")
-    # what no shell would take is read for what it might hold: a guess, and another one with more text
+    # text that no shell accepts is read for possible commands: a guess, and another one for a longer text
     odd = parse(text).odd or any("no command that a shell would take" in one for one in seen.why)
     least = min(seen.tier, 3) if odd else seen.tier
     check(after.tier >= least, "a dangerous command more lowers no tier", seen, after, text, danger)
@@ -96,7 +96,7 @@ def _raw(source: Source) -> None:
 
 
 def _made(source: Source) -> None:
-    """A line that a shell takes: whatever is added to it counts."""
+    """Check a line that a shell accepts: any command that is added to it counts."""
     line = _line(source, 3)
     danger, between = source.pick(DANGERS), source.pick(_BETWEEN)
     seen = _judged(line)

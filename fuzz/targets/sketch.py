@@ -21,7 +21,7 @@ _SAID: Final = (
 
 
 def run(source: Source) -> None:
-    """Sketches texts: the same for the same, whatever came before, near both ways, and never the words."""
+    """Sketch texts: equal texts have equal sketches, nearness is symmetric, and no words are kept."""
     params = {"body": source.remaining()} if not source.maybe() else make.params(source)
     cold = Hasher(b"secret")
     one = _content(_WARM, params)
@@ -47,7 +47,7 @@ def run(source: Source) -> None:
 
 
 def _said(source: Source) -> list[str]:
-    """At least a few words, in an order of their own."""
+    """Return a text of at least a few words in random order."""
     words = [source.pick(_SAID) for _ in range(FEW + source.number(30))]
     random.Random(source.number(255)).shuffle(words)
     return words

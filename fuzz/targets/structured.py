@@ -26,7 +26,7 @@ _LETTERS: Final = "abcdefgh"
 
 
 def run(source: Source) -> None:
-    """Tries one of them: raw text for each, or a text that is put together."""
+    """Test one of them: raw text for each, or a generated text."""
     (_raw, _patch, _sql, _document)[source.number(3)](source)
 
 

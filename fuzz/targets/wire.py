@@ -1,4 +1,4 @@
-"""Bodies of requests: read, judged and answered, or refused with the place of the fault."""
+"""Bodies of requests: read, decided and answered, or refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _USES: Final = 300
 
 
 def run(source: Source) -> None:
-    """Sends a body to where calls are asked for, what comes of it to where they are reported, and both bare."""
+    """Send a body to the endpoint for calls, the result to the endpoint for reports, and both directly."""
     kind = source.number(2)
     if kind == 0:
         body = source.rest()
@@ -57,7 +57,7 @@ def run(source: Source) -> None:
 
 
 def _written(made: dict[str, Any]) -> bytes:
-    """JSON as a careless client writes it: what it cannot say is left out."""
+    """Return JSON as a careless client writes it: values that it cannot represent are left out."""
     try:
         return msgspec.json.encode(made)
     except (UnicodeEncodeError, OverflowError, RecursionError, ValueError):
@@ -70,7 +70,7 @@ def _folder() -> Path:
 
 
 class _Gates:
-    """A gate that is made anew from time to time, so that its memory stays small."""
+    """A gate that is created again from time to time, so that its memory stays small."""
 
     def __init__(self) -> None:
         self._made: LocalGate | None = None

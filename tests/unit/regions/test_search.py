@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -85,6 +86,8 @@ def page(state: Path, path: str, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name("part")
     part.write_text(text)
+    written = time.time()
+    os.utime(part, (written, written))  # the file system's own clock may be some milliseconds behind
     return part.replace(file)
 
 
