@@ -284,7 +284,7 @@ class Block:
             self._over.set_exception(RuntimeError(error))
 
     def answered(self, asker: Asker, data: bytes, head: int, took: int, *, asked: bool) -> None:
-        """Count an answer, and go on."""
+        """Count an answer and continue."""
         self._requests += 1
         kept = self._samples["intercept" if asked else "complete"]
         if len(kept) < SAMPLES:

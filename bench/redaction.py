@@ -339,7 +339,7 @@ def of_providers(redact: Callable[[str], str], chance: random.Random, contexts: 
 
 
 def of_places(redact: Callable[[str], str], chance: random.Random, rounds: int = 10) -> Tally:
-    """Plants passwords without a shape where something beside them gives them away."""
+    """Plant passwords without a shape where a word beside them reveals them."""
     hits, missed, count = 0, [], 0
     for _ in range(rounds):
         for name, around in PLACES.items():

@@ -75,7 +75,7 @@ def started(
 def callosum(
     state: Path, *options: str, environ: Mapping[str, str] | None = None, working_folder: Path | None = None
 ) -> Iterator[Served]:
-    """The server as it ships, on a free port of the loopback or where the options say."""
+    """Run the server with its defaults, on a free port of the loopback or as the options say."""
     where = () if "--socket" in options else ("--port", "0")
     arguments = ("serve", "--state", str(state), *where, *options)
     with started(

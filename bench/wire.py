@@ -1,4 +1,4 @@
-"""A network that is far away: a proxy in a process of its own that delays what passes, and counts round trips."""
+"""A distant network: a proxy in a process of its own that delays data and counts round trips."""
 
 from __future__ import annotations
 

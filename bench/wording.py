@@ -108,7 +108,7 @@ def renumbered(words: list[str], chance: random.Random) -> tuple[str, str]:
 
 
 def of_another_thing(words: list[str], chance: random.Random) -> str:
-    """The longest word, which tells what it is about, is another one. A synonym looks the same to the sketch."""
+    """Replace the longest word, which names the subject. A synonym looks the same to the sketch."""
     length = max(len(_bare(word)) for word in words)
     place = chance.choice([place for place, word in enumerate(words) if len(_bare(word)) == length])
     return " ".join([*words[:place], chance.choice(_THINGS), *words[place + 1 :]])
@@ -126,7 +126,7 @@ _THINGS: Final = "warehouse violin invoice telescope orchard ferry kitchen passp
 
 
 def renamed(words: list[str], chance: random.Random) -> tuple[str, str]:
-    """The same of somebody else: a name in the text is another one."""
+    """Return the same text about another person: a name in it is replaced."""
     place = chance.randrange(1, len(words))
     first, second = chance.sample(_NAMES, 2)
     return tuple(" ".join([*words[:place], "for", one, *words[place:]]) for one in (first, second))  # type: ignore[return-value]
@@ -192,7 +192,7 @@ def kept(text: str) -> Content:
 
 
 class Figure(NamedTuple):
-    """``hits`` of ``total`` pairs were taken for nearly equal; ``wanted`` tells whether they are."""
+    """``hits`` of ``total`` pairs were taken for nearly equal; ``wanted`` says whether they are."""
 
     hits: int
     total: int

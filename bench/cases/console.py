@@ -41,7 +41,7 @@ def _post(address: str, path: str, body: Any) -> Any:
 
 @contextmanager
 def visitor_of(served: Served, state: Path) -> Iterator[Visitor]:
-    """Somebody who has opened the console."""
+    """Return a visitor who has opened the console."""
     visitor = Visitor("")
     with linked(state, visitor, partial(_post, served.address)) as (secret, _):
         visitor.post("/console/open", {"link": secret})
@@ -73,7 +73,7 @@ def watching(visitor: Visitor, page: str) -> Iterator[None]:
 
 
 def run(folder: Path, rounds: int) -> Report:
-    """The same load on two servers, of which one has five pages open; then the pages themselves."""
+    """Run the same load on two servers, one of which has five pages open; then measure the pages themselves."""
     report = Report("console")
     with ExitStack() as stack:
         load = stack.enter_context(Load())

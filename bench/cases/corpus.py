@@ -1,4 +1,4 @@
-"""The bus and its daily log: what an event costs who emits it, and how many a second reach the disk."""
+"""The bus and its daily log: the cost of an event for its emitter, and events written to disk in a second."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def blocks(load: Load, plans: dict[str, Plan], rounds: int) -> dict[str, Measure
 
 
 def memory(report: Report, folder: Path) -> None:
-    """What the server as it ships holds after a million requests: all tiers, intercept and complete."""
+    """Measure the memory of a server with its defaults after a million requests: all tiers, intercept and complete."""
     with callosum(folder / "state") as served, Load() as load:
         load.connect("gate", served.address, CROWD)
         done = load.run("gate", Plan("mixed", requests=EARLY)).requests

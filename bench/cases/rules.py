@@ -28,7 +28,7 @@ def mixed(number: int) -> dict[str, Any]:
 
 
 def commands(number: int) -> dict[str, Any]:
-    """The hardest: every rule looks into the command of the same tool."""
+    """Measure the hardest case: every rule inspects the command of the same tool."""
     return {
         "name": f"rule-{number}",
         "tier": 3,

@@ -107,7 +107,7 @@ def shim(folder: Path) -> str:
 
 
 def one_by_one(state: Path, environ: Mapping[str, str] | None = None) -> Callable[[ExitStack], Served]:
-    """The peer that commits and syncs each decision by itself."""
+    """The peer that commits and syncs each decision on its own."""
     arguments = ("serve", "--state", str(state), "--port", "0")
     log = state.with_suffix(".log")
     return lambda stack: stack.enter_context(started("bench.one_by_one", *arguments, log=log, environ=environ))

@@ -1,4 +1,4 @@
-"""Whether decisions suffer from many who listen, and what becomes of who does not read."""
+"""Whether decisions slow down with many readers of the stream, and how a reader that does not read is treated."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def hold(served: Served) -> None:
 
 
 def listened(report: Report, folder: Path, rounds: int) -> None:
-    """The same load on two servers, of which one has listeners."""
+    """Run the same load on two servers, one of which has readers."""
     with ExitStack() as stack:
         load = stack.enter_context(Load())
         served: dict[str, Served] = {}
@@ -211,7 +211,7 @@ def readers_of(served: Served) -> int:
 
 @contextmanager
 def drained(address: str) -> Iterator[None]:
-    """One reader of everything, who reads."""
+    """Measure one reader that reads everything."""
     reader = open_stream(address, "*")
 
     def read() -> None:
@@ -230,7 +230,7 @@ def drained(address: str) -> Iterator[None]:
 
 
 def deaf(report: Report, folder: Path) -> None:
-    """Readers of everything who do not read, beside one who does; and the same load where there is only that one."""
+    """Measure readers that do not read beside one that does; and the same load with only the latter."""
     with ExitStack() as stack:
         load = stack.enter_context(Load())
         served: dict[str, Served] = {}
@@ -259,7 +259,7 @@ def deaf(report: Report, folder: Path) -> None:
 
 
 def run(folder: Path, rounds: int) -> Report:
-    """Those who listen, then those who do not."""
+    """Measure the readers that read, then those that do not."""
     report = Report("stream")
     if enough_files():
         listened(report, folder, rounds)

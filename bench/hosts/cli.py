@@ -149,7 +149,7 @@ HOSTS: Mapping[str, Callable[[Path, Model], Claude | Others]] = {
 
 
 def instead(settings: Any, command: str) -> Any:
-    """The settings with another command in the place of ours."""
+    """Return the settings with another command in place of Callosum's."""
     if isinstance(settings, dict):
         ours = "callosum-hook" in str(settings.get("command", ""))
         return {

@@ -50,7 +50,7 @@ def hook_in(state: Path, kind: str, *, starts: bool = True) -> str:
     state.mkdir(parents=True, exist_ok=True)
     hook = hook_of(Settings(state=state), script=kind == "script")
     write_hook(hook)
-    if not starts:  # where a gate would be started is the socket that the offline path is told
+    if not starts:  # the offline path looks for the gate at the socket where one would be started
         if hook.native:
             beside = hook.path.with_name(hook.path.name + CONFIGURATION)
             text = beside.read_text()

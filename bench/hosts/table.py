@@ -57,7 +57,7 @@ _HEAD: Final = (
 
 
 def hooks(rounds: int, calls: int) -> Iterator[Row]:
-    """One process of the hook, above ``true`` in its place."""
+    """Measure one process of the hook, minus that of ``true`` in its place."""
     found = hook.sample(rounds * calls)
     for kind in hook.KINDS:
         title = "one hook: the native client" if kind == "native" else "one hook: the script"

@@ -1,1 +1,1 @@
-"""The split-brain benchmark: how well calls, conflicts and commands are judged, on traffic nobody here wrote."""
+"""The split-brain benchmark: how well calls, conflicts and commands are classified, on traffic from elsewhere."""

@@ -33,7 +33,7 @@ def words(name: str) -> list[str]:
 
 
 def effect(tool: str) -> str:
-    """``read`` where a verb that only looks stands in the name and none that changes something stands before it."""
+    """Return ``read`` if the name has a verb that only reads and no verb before it that changes something."""
     for word in words(tool):
         if word in _CHANGES:
             return "write"
@@ -62,7 +62,7 @@ def dangerous(command: str) -> bool:
 
 
 def values(args: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """All scalars among the arguments with the names of the params they stand in."""
+    """Return all scalars among the arguments with the names of their params."""
     if isinstance(args, dict):
         for key, value in args.items():
             yield from values(value, str(key))

@@ -88,7 +88,7 @@ def _keys(one: Classification, other: Classification) -> str:
 
 
 def reader_returns(look: Recorded, change: Recorded) -> bool:
-    """A session looks, another changes something, and two hours later the first makes that change in other words."""
+    """Let a session read, another change something, and the first change it in other words two hours later."""
     scene = Scene()
     scene.do("reader", look.tool, look.args, look.result)
     scene.after(APART)

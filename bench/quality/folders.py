@@ -39,7 +39,7 @@ def told(steps: tuple[Ask, ...], folder: Path) -> str:
 
 
 def wrong(case: Case, folder: Path) -> str:
-    """Why a case did not come out as it must, ``""`` where it did."""
+    """Return why a case had the wrong result, ``""`` if it had the right one."""
     said = [told(case.steps, folder)]
     if case.swapped:
         other = {ONE: TWO, TWO: ONE}

@@ -38,7 +38,7 @@ def looked_at(found: Classification, tool: str, result: Any) -> Classification:
 
 
 class Scene:
-    """Sessions behind a gate of their own. Time stands still unless ``after`` lets it pass."""
+    """Sessions behind a gate of their own, with a clock that only ``after`` advances."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -64,7 +64,7 @@ class Scene:
         return self.gate.intercept(Call(who, tool, params, **more))
 
     def do(self, who: str, tool: str, params: Mapping[str, Any], result: Any = None, **more: Any) -> Decision:
-        """A call that runs, whatever it was told, and is reported at once, with what it brought back."""
+        """Make a call that runs whatever its verdict is, and report it at once with its result."""
         decision = self.ask(who, tool, params, **more)
         if decision.proceed:
             self.gate.complete(who, id=decision.id, outcome="done", result=result)
@@ -72,7 +72,7 @@ class Scene:
 
 
 def told(decision: Decision) -> frozenset[Kind]:
-    """The kinds of which the session was told; none where the call was simply allowed."""
+    """Return the kinds of conflict in the decision; none if the call was simply allowed."""
     return frozenset(one.kind for one in decision.conflicts)
 
 

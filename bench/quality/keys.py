@@ -20,7 +20,7 @@ APART: Final = 30.0
 
 
 def told(first: Asked, second: Asked) -> str:
-    """What the second session is told after the first one's call is done, ``""`` for nothing."""
+    """Return the second session's warning after the first one's call is done, ``""`` for none."""
     scene = Scene()
     scene.do("one", *first, pause=True)
     scene.after(APART)
@@ -29,7 +29,7 @@ def told(first: Asked, second: Asked) -> str:
 
 
 def wrong(pair: Named) -> str:
-    """Why a pair did not come out as it must, ``""`` where it did."""
+    """Return why a pair had the wrong result, ``""`` if it had the right one."""
     said = [told(pair.other, pair.one)]
     if not pair.ends:
         said.append(told(pair.one, pair.other))

@@ -156,7 +156,7 @@ _THREADS_APART: Final[tuple[tuple[Asked, Asked], ...]] = (
     *((("slack_reply_to_thread", {"channel_id": "C5", "thread_ts": f"1716.{one}", "text": _YES}),
        ("slack_reply_to_thread", {"channel_id": "C5", "thread_ts": f"1716.{one + 50}", "text": text}))
       for one, text in zip(range(1, 7), cycle(_CONTRARY))),
-    # looks disturb nobody
+    # reads conflict with nothing
     *((("get_thread", {"thread_id": f"t-{one}"}), ("get_thread", {"thread_id": f"t-{one}"})) for one in range(3)),
     (("gmail_get_thread", {"threadId": "t-1"}), ("read_thread", {"thread_id": "t-1"})),
     (("slack_get_thread_replies", {"channel_id": "C5", "thread_ts": "1716.1"}),
@@ -557,7 +557,7 @@ _HELD_APART: Final[tuple[tuple[Asked, Asked], ...]] = (
      ("delete_object", {"bucket_name": "two", "object_key": "a.txt"})),
     (("put_object", {"bucket": "one", "key": "d.txt", "body": "x"}),
      ("put_object", {"bucket": "one", "key": "e.txt", "body": "y"})),
-    # looks
+    # reads
     (("get_record", {"base_id": "app1", "record_id": "rec1"}),
      ("get_record", {"base_id": "app1", "record_id": "rec1"})),
     (("list_records", {"base_id": "app1", "table_id": "tbl1"}),

@@ -1,4 +1,4 @@
-"""The page of the documentation: the figures of the half that nobody looked at, with the command and the date."""
+"""The page of the documentation: the figures of the half that was never inspected, with the command and the date."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _put(path: str, cwd: str = "shop") -> Ask:
 
 
 def _spelled(file: str) -> list[Ask]:
-    """Ways to write one file that lies in the home, none of which reads it."""
+    """Return ways to write one file in the home, none of which reads it."""
     above, _, name = file.rpartition("/")
     below = f"/{above}" if above else ""
     return [

@@ -121,7 +121,7 @@ def _slots() -> list[Scenario]:
 
 
 def _dated() -> list[Scenario]:
-    """What is not over yet counts beyond thirty days; who made it, and by which id it is found."""
+    """Yield cases of commitments that last longer than thirty days, found by who made them and by their id."""
     coming: dict[str, Any] = {"start": _day(45), "end": _day(45, "11:00")}
     made = [
         ("the call tells a date in six weeks", (

@@ -52,7 +52,7 @@ def interleaved(one: list[Recorded], two: list[Recorded], chance: random.Random)
 
 
 def lockstep(calls: list[Recorded]) -> bool:
-    """Two sessions make the same calls, turn by turn; whether either is told anything."""
+    """Let two sessions make the same calls, turn by turn; return whether either gets a conflict."""
     scene = Scene()
     for call in calls:
         for who in ("one", "two"):

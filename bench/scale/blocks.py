@@ -1,4 +1,4 @@
-"""Blocks of load on a real server or on gates of this process, and the processor time that each took of whom."""
+"""Blocks of load on a real server or on gates of this process, and the processor time of each process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def busy() -> float:
 
 
 class Patience:
-    """For how many seconds one may wait, each time, for a moment when nobody else uses the processors."""
+    """A limit in seconds for each wait for a moment when no other process uses the processors."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -75,7 +75,7 @@ class Patience:
 
 
 def _disturbed() -> float:
-    """How many processors somebody has just now."""
+    """Return how many processors other processes use now."""
     before, began = busy(), time.monotonic()
     time.sleep(_GLANCE)
     return (busy() - before) / (time.monotonic() - began)
@@ -83,7 +83,7 @@ def _disturbed() -> float:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of load. Processor times in seconds; ``others``: how many processors somebody else had."""
+    """One block of load. Processor times in seconds; ``others``: how many processors other processes used."""
 
     found: Found
     server: float
@@ -229,11 +229,11 @@ def _member(pipe: Connection, work: Work) -> None:
         pipe.recv()
         taken = worked(gate, work)
         pipe.send((taken, spent(psutil.Process(os.getpid()))))
-        pipe.recv()  # until then the store's processes for this one live, and their time can be told
+        pipe.recv()  # until then the store's processes for this one live, so their time can be read
 
 
 def nothing() -> float:
-    """The processor time of nobody."""
+    """Return a processor time of zero."""
     return 0.0
 
 

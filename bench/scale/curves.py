@@ -171,7 +171,7 @@ def _capacity(points: dict[str, dict[str, list[tuple[float, Outcome]]]]) -> floa
 
 
 def _beyond(found: Measured, traffic: Traffic, most: float) -> Axis:
-    """One server that is offered more than it can do: as it is, and if it turned nobody away."""
+    """Simulate one server beyond its capacity: with its limits, and without refusing anything."""
     layout = replace(layouts()["one machine, SQLite"], sessions=FLEET)
     shares = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
     kinds = {"as it is": LATE, "if it turned nobody away": math.inf}

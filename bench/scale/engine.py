@@ -32,7 +32,7 @@ ALONE: Final = 50
 
 @dataclass(frozen=True)
 class _Alone:
-    """What one gate alone did, and what the store's own processes took for each request meanwhile."""
+    """The work of one gate alone, and the processor time of the store's own processes for each request."""
 
     told: Told
     backend: float

@@ -1,4 +1,4 @@
-"""What is simulated: service times, who asks whom, and what comes out. All times are seconds."""
+"""The input and output of the simulation: service times, machines, connections and results. Times are in seconds."""
 
 from __future__ import annotations
 

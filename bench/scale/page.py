@@ -20,7 +20,7 @@ NAMES: Final = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
 
 
 class Unmarked(Exception):
-    """The page has no place for what is to be written."""
+    """The page has no marks for the tables."""
 
 
 def put(page: str, section: str) -> str:

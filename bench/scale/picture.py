@@ -70,7 +70,7 @@ def draw(axes: Sequence[Axis], title: str) -> str:
 
 
 def _colours(axis: Axis, names: Sequence[str]) -> list[str]:
-    """A layout has the same colour in every chart; what stands in one chart alone takes one that is left there."""
+    """Return the colours. A layout has the same colour in every chart; one in a single chart takes an unused one."""
     known = {curve.name: COLOURS[names.index(curve.name)] for curve in axis.curves if curve.name in names}
     left = iter([colour for colour in reversed(COLOURS) if colour not in known.values()])
     return [known.get(curve.name) or next(left) for curve in axis.curves]

@@ -15,7 +15,7 @@ _PIECE = 1 << 16
 
 
 class Relay:
-    """One that runs. It listens where it was told to."""
+    """A running relay. It listens at its given address."""
 
     def __init__(self, pipe: Connection, process: psutil.Process) -> None:
         self._pipe = pipe

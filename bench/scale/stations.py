@@ -62,7 +62,7 @@ class Process:
 
 
 class Disk:
-    """One sync at a time; it serves everybody who asked before it began."""
+    """One sync at a time; it serves every request made before it began."""
 
     def __init__(self, env: simpy.Environment, sample: Callable[[], float]) -> None:
         self._env, self._sample = env, sample

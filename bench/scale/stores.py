@@ -206,7 +206,7 @@ class Redis:
             gate.again.give(["again"])
 
     def _applied(self, seen: Mapping[tuple[int, int], int], names: frozenset[tuple[int, int]], ticket: int) -> bool:
-        """Whether nothing was changed since it was ``seen``, and nobody with an older ticket wants these names."""
+        """Return whether nothing changed since it was ``seen`` and no older ticket wants these names."""
         if any(self._versions.get(name, 0) != version for name, version in seen.items()):
             return False
         if any(
