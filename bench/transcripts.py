@@ -71,7 +71,7 @@ def calls_in(file: Path | None) -> list[bytes]:
 
 
 def measure(parts: list[bytes]) -> tuple[float, int]:
-    """Return the seconds of processor time that the thread took for all of it, and how many events it told."""
+    """Return the seconds of processor time that the thread took for all of it, and how many events it emitted."""
     told: list[object] = []
     claude = ADAPTERS["claude-code"]
     transcripts.REST = PAUSE  # type: ignore[misc]

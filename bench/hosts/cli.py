@@ -36,12 +36,12 @@ from typing import Any
 
 from bench.harness import percentile
 from bench.serving import callosum
-from tests.e2e.claude_code.conftest import Desk
+from tests.e2e.claude_code.conftest import ClaudeMachine
 from tests.e2e.codex.conftest import NATIVE, CodexHome
 from tests.e2e.gemini.conftest import GeminiHome
 from tests.e2e.home import Home
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, Use, model
+from tests.e2e.models import Model, ToolUse, model
 
 TARGETS = {
     ("gate", "true"): 15.0,
@@ -93,7 +93,7 @@ class Claude:
     def __init__(self, folder: Path, scripted: Model) -> None:
         folder.mkdir()
         programs = (installed("claude_code") / "node_modules" / "@anthropic-ai").glob("claude-code-*/claude")
-        self.desk = Desk(folder, str(next(programs)), scripted)
+        self.desk = ClaudeMachine(folder, str(next(programs)), scripted)
         self.settings = self.desk.home / ".claude" / "settings.json"
         self.state = self.desk.state
         self.callosum = self.desk.callosum
@@ -104,10 +104,10 @@ class Claude:
     def reviewed(self) -> None:
         """Nothing is to be reviewed."""
 
-    def call(self, number: int) -> Use:
+    def call(self, number: int) -> ToolUse:
         path = self.desk.project / f"{number}.txt"
         path.write_text("a note")
-        return Use("Read", {"file_path": str(path)})
+        return ToolUse("Read", {"file_path": str(path)})
 
     def close(self) -> None:
         self.desk.kill_gate()
@@ -116,7 +116,7 @@ class Claude:
 class Others:
     """Codex and Gemini CLI."""
 
-    def __init__(self, home: Home, settings: Path, call: Callable[[int], Use]) -> None:
+    def __init__(self, home: Home, settings: Path, call: Callable[[int], ToolUse]) -> None:
         self.name, self.home, self.settings, self.state, self.call = home.host, home, settings, home.state, call
         self.run, self.callosum, self.close = home.run, home.callosum, home.close
 
@@ -128,15 +128,15 @@ class Others:
 
 def codex(folder: Path, scripted: Model) -> Others:
     home = CodexHome(folder, program_in(installed("codex"), NATIVE), scripted, "scripted")
-    return Others(home, home.config.parent / "hooks.json", lambda _: Use("exec_command", {"cmd": "true"}))
+    return Others(home, home.config.parent / "hooks.json", lambda _: ToolUse("exec_command", {"cmd": "true"}))
 
 
 def gemini(folder: Path, scripted: Model) -> Others:
     home = GeminiHome(folder, program_in(installed("gemini"), "@google/gemini-cli/bundle/gemini.js"), scripted)
 
-    def call(number: int) -> Use:
+    def call(number: int) -> ToolUse:
         (home.project / f"{number}.txt").write_text("a note")
-        return Use("read_file", {"file_path": f"{number}.txt"})
+        return ToolUse("read_file", {"file_path": f"{number}.txt"})
 
     return Others(home, home.settings, call)
 

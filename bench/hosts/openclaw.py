@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.openclaw.conftest import installed
-from tests.e2e.openclaw.house import Fake, House, call, fake, gateway_of, play, until
+from tests.e2e.openclaw.house import Fake, OpenClawHome, call, fake, gateway_of, play, until
 
 
 def gaps(model: Fake, marker: str) -> list[float]:
@@ -43,7 +43,7 @@ def measure(rounds: int, calls: int) -> dict[str, list[float]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="callosum-bench-")))
         model = stack.enter_context(fake(programs.node, "model.mjs"))
-        houses = {kind: House(folder / kind, programs, model) for kind in found}
+        houses = {kind: OpenClawHome(folder / kind, programs, model) for kind in found}
         houses["gated"].gated()
         stack.callback(houses["gated"].stop_gate)
         for house in houses.values():

@@ -43,7 +43,7 @@ def environment(state: Path, **more: str) -> dict[str, str]:
     """Return the variables that a program needs, and none of the process that runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
     plain = {"TERM": "xterm", "COLUMNS": "120", "LINES": "40", "CALLOSUM_STATE": str(state)}
-    return forking.alike(kept) | plain | more
+    return forking.shared_environ(kept) | plain | more
 
 
 def run(

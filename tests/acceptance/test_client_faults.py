@@ -31,7 +31,7 @@ from tests.support.peer import (
     hang,
     lines_of,
     replies,
-    says,
+    sends_bytes,
 )
 from tests.support.serving import launch, serving
 
@@ -60,12 +60,12 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 FAULTS: dict[str, Script] = {
     "hangs": hang,
     "closes": close,
-    "half a head": says(b"HTTP/1.1 200 OK\r\nConte"),
-    "half an answer": says(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr'),
-    "half an answer, then hangs": says(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr', then=hang),
-    "half a chunk": says(HEAD + b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"proceed"'),
-    "garbage": says(os.urandom(2000)),
-    "another protocol": says(b"220 mail.example.com ESMTP\r\n", then=hang),
+    "half a head": sends_bytes(b"HTTP/1.1 200 OK\r\nConte"),
+    "half an answer": sends_bytes(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr'),
+    "half an answer, then hangs": sends_bytes(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr', then=hang),
+    "half a chunk": sends_bytes(HEAD + b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"proceed"'),
+    "garbage": sends_bytes(os.urandom(2000)),
+    "another protocol": sends_bytes(b"220 mail.example.com ESMTP\r\n", then=hang),
     "no JSON": replies(b"proceed: yes"),
     "half of JSON": replies(b'{"proceed": true, "tier": 3'),
     "JSON of another shape": replies([1, 2, 3]),
@@ -80,15 +80,17 @@ FAULTS: dict[str, Script] = {
     "404 of another program": replies({"detail": "Not Found"}, 404),
     "502": replies(b"Bad Gateway", 502),
     "503": replies(b"", 503),
-    "redirects": says(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", then=hang),
+    "redirects": sends_bytes(
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", then=hang
+    ),
     "200 with HTML": replies(b"<html>captive portal</html>"),
-    "204": says(b"HTTP/1.1 204 No Content\r\n\r\n", then=hang),
+    "204": sends_bytes(b"HTTP/1.1 204 No Content\r\n\r\n", then=hang),
     "endless headers": endless(b"X-More: and more\r\n"),
     "endless header": endless(b"x" * 1000),
-    "endless hints": says(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, then=hang),
-    "endless body": says(b"HTTP/1.1 200 OK\r\n", then=endless(b"\r\n" + b" " * 65536)),
-    "endless chunks": says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", then=endless(b"1\r\n \r\n")),
-    "a length beyond all bounds": says(HEAD + b"Content-Length: 99999999999\r\n\r\n{}", then=hang),
+    "endless hints": sends_bytes(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, then=hang),
+    "endless body": sends_bytes(b"HTTP/1.1 200 OK\r\n", then=endless(b"\r\n" + b" " * 65536)),
+    "endless chunks": sends_bytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", then=endless(b"1\r\n \r\n")),
+    "a length beyond all bounds": sends_bytes(HEAD + b"Content-Length: 99999999999\r\n\r\n{}", then=hang),
     "answers too late": answers_late,
 }
 
@@ -165,7 +167,7 @@ def test_an_answer_that_comes_too_late_is_nobodys() -> None:
 def test_a_gate_that_comes_back_within_the_deadline_sees_the_same_call(chunked: bool) -> None:
     body = json.dumps({**DECISION, "id": 9}).encode()
     pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at : at + 7]), body[at : at + 7]) for at in range(0, len(body), 7))
-    good = says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n", then=lambda _: None)
+    good = sends_bytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n", then=lambda _: None)
     with Peer(close, replies(b"<html>", 502), good if chunked else replies({**DECISION, "id": 9})) as peer:
         with CallosumClient(peer.url, deadline=10, fallback=TABLE) as client:
             assert client.intercept(Call("mira", "mail")).id == 9

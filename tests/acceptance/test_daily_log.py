@@ -33,7 +33,7 @@ def start(script: str, folder: Path, *args: str, **options: Any) -> subprocess.P
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **options)
 
 
-def end(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
+def finish(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
     told, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
     return told, errors
@@ -117,7 +117,7 @@ def crowd(folder: Path, how: str) -> list[str]:
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        end(writer)
+        finish(writer)
     return [line for file in folder.iterdir() for line in file.read_text("utf-8", "replace").splitlines()]
 
 
@@ -142,7 +142,7 @@ def test_a_torn_writer_is_caught(tmp_path: Path) -> None:
 # --- how a process ends -------------------------------------------------------------------------------
 
 
-def told(pipe: IO[str] | None) -> Iterator[str]:
+def lines_from(pipe: IO[str] | None) -> Iterator[str]:
     assert pipe is not None
     for line in pipe:
         yield line.rstrip("\n")
@@ -160,7 +160,7 @@ def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
     process = start(script, tmp_path / "log")
     emitted: dict[str, float] = {}
     began = time.monotonic()
-    for line in told(process.stdout):
+    for line in lines_from(process.stdout):
         number, at = line.split()
         emitted[number] = float(at)
         if float(at) > began + 3:
@@ -185,7 +185,7 @@ def test_kill_loses_events_that_were_not_yet_written(tmp_path: Path) -> None:
     sys.stdin.read()
     """
     process = start(script, tmp_path / "log")
-    assert next(told(process.stdout)) == "emitted"
+    assert next(lines_from(process.stdout)) == "emitted"
     process.kill()
     process.communicate(timeout=30)
     assert ids(tmp_path / "log") == ["1"]
@@ -205,7 +205,7 @@ def test_log_is_written_within_two_seconds_by_default(tmp_path: Path) -> None:
     sys.stdin.read()
     """
     process = start(script, tmp_path / "log")
-    took = float(next(told(process.stdout)))
+    took = float(next(lines_from(process.stdout)))
     process.kill()
     process.communicate(timeout=30)
     assert 1.9 < took < 10
@@ -239,7 +239,7 @@ def test_a_process_that_ends_loses_nothing(tmp_path: Path, how: str) -> None:
     corpus.emit(LlmToken("an answer"))
     {last}
     """
-    end(start(script, tmp_path / "log"), code)
+    finish(start(script, tmp_path / "log"), code)
     late = {"in a thread": ["late"], "later at exit": ["late 0", "late 1", "late 2"]}.get(how, [])
     assert ids(tmp_path / "log") == [*map(str, range(3000)), *late]
     deltas = [line for line in lines_of(tmp_path / "log") if "llm.token" in line]
@@ -260,7 +260,7 @@ def test_child_writes_only_its_own_lines(tmp_path: Path) -> None:
     for child in range(3):
         os.wait()
     """
-    end(start(script, tmp_path / "log"))
+    finish(start(script, tmp_path / "log"))
     found = ids(tmp_path / "log")
     assert sorted(found) == ["child 0", "child 1", "child 2", "parent, after", "parent, before"]
     assert sum("llm.token" in line for line in lines_of(tmp_path / "log")) == 1
@@ -297,10 +297,10 @@ def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
     os.kill(os.getpid(), 9)
     """
     process = start(script, tmp_path / "log")
-    assert next(told(process.stdout)) == "forked"
+    assert next(lines_from(process.stdout)) == "forked"
     other = start('log = DailyLog(corpus, folder); corpus.emit(TaskStopped("other", "x"))', tmp_path / "log")
     began = time.monotonic()
-    _, errors = end(other)
+    _, errors = finish(other)
     assert time.monotonic() - began < 10
     assert "cannot be written" not in errors
     assert ids(tmp_path / "log") == ["parent", "other"]
@@ -390,7 +390,7 @@ print(log.flush(), flush=True)
 def through_trouble(folder: Path, begins: Callable[[], object], ends: Callable[[], object]) -> tuple[list[str], str]:
     """Run a process that logs while a fault begins and ends; return its warnings and its log."""
     process = start(TROUBLE, folder)
-    answers = told(process.stdout)
+    answers = lines_from(process.stdout)
     assert process.stdin is not None
     assert next(answers) == "True"
     begins()
@@ -403,7 +403,7 @@ def through_trouble(folder: Path, begins: Callable[[], object], ends: Callable[[
     process.stdin.write("\n")
     process.stdin.flush()
     assert next(answers) == "True"
-    _, errors = end(process)
+    _, errors = finish(process)
     return warnings, errors
 
 
@@ -456,7 +456,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     assert file.stat().st_size == size
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     """
-    end(start(script, tmp_path / "log"))
+    finish(start(script, tmp_path / "log"))
     assert ids(tmp_path / "log") == ["before", *map(str, range(100))]
 
 
@@ -467,5 +467,5 @@ def test_lines_that_cannot_be_written_at_the_end_are_reported(tmp_path: Path) ->
     for number in range(5):
         corpus.emit(TaskStopped(str(number), "x"))
     """
-    _, errors = end(start(script, tmp_path / "log"))
+    _, errors = finish(start(script, tmp_path / "log"))
     assert "daily log: 6 lines were lost at the end of the process: Not a directory" in errors

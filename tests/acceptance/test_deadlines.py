@@ -25,7 +25,7 @@ from callosum.hosts.openclaw import FOLDER
 from callosum.model import Call
 from callosum.sockets import socket_path
 from tests.support import hooks
-from tests.support.mcpwrap import said, wrapped
+from tests.support.mcpwrap import text_of, wrapped
 from tests.support.serving import Server, serving, until
 from tests.support.standing import impostor
 
@@ -299,7 +299,7 @@ def test_wrapped_mcp_server_leaves_no_lease_behind_for_a_call_that_was_given_up(
     with wrapped(tmp_path / "wrap", "--name", "shop", "--instance", "mira", environ=environ) as client:
         with stopped(server):
             result = client.call("delete_database", {"name": "orders"})
-            assert "is unreachable" in said(result), result
+            assert "is unreachable" in text_of(result), result
         (entry,) = until(lambda: expired(server))
         assert (entry["session"].partition("/")[0], entry["tier"]) == ("mira", 4)
         assert client.calls() == []

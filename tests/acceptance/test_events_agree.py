@@ -54,12 +54,12 @@ def streamed(server: Server, types: str = "*", last: str = "1.0") -> Iterator[To
                 fields = {}
 
 
-def first(told: Iterator[Told], count: int) -> list[Told]:
+def take_first(told: Iterator[Told], count: int) -> list[Told]:
     """Return the first ``count`` events."""
     return [next(told) for _ in range(count)]
 
 
-def shown(state: Path, *words: str) -> list[Told]:
+def events_printed(state: Path, *words: str) -> list[Told]:
     """Return the output of ``callosum events --json``."""
     found = run(state, "events", "--json", "--last", "0", *words)
     assert found.returncode == 0, found.stderr
@@ -99,16 +99,16 @@ def call(server: Server, call_id: str, attempt: int = 1) -> int:
     return int(server.post("/intercept", body)["id"])
 
 
-def end(server: Server, id: int, **how: Any) -> None:
+def report_done(server: Server, id: int, **how: Any) -> None:
     assert server.post("/complete", {"instance": "mira", "session": "inbox", "id": id, **how})["ok"]
 
 
 def test_stream_command_and_log_name_the_call_the_task_and_the_attempt(state: Path) -> None:
     with serving(state) as server:
-        end(server, call(server, "c-1"), result="sent")
-        end(server, call(server, "c-2", attempt=2), result={"error": "refused"})
-        stream = first(streamed(server, "tool.*,safety.*,lease.*"), 10)
-        command = shown(state, "tool.*", "safety.*", "lease.*")
+        report_done(server, call(server, "c-1"), result="sent")
+        report_done(server, call(server, "c-2", attempt=2), result={"error": "refused"})
+        stream = take_first(streamed(server, "tool.*,safety.*,lease.*"), 10)
+        command = events_printed(state, "tool.*", "safety.*", "lease.*")
         until(lambda: len(of_calls(logged(state))) == 10, PATIENCE)
     log = logged(state)
     assert of_calls(stream) == of_calls(command) == of_calls(log)
@@ -131,13 +131,13 @@ def test_report_names_its_call_even_if_another_server_allowed_it(state: Path) ->
     with serving(state) as server:
         id = call(server, "c-1", attempt=3)
     with serving(state) as server:
-        end(server, id, outcome="failed")
+        report_done(server, id, outcome="failed")
         asked = streamed(server, "tool.failed")
-        ((_, payload),) = first(asked, 1)
-        ((_, said),) = shown(state, "tool.failed")
+        ((_, payload),) = take_first(asked, 1)
+        ((_, said),) = events_printed(state, "tool.failed")
         until(lambda: any(name == "tool.failed" for name, _ in logged(state)), PATIENCE)
         followed = streamed(server, "tool.failed", f"{id}.1")  # behind the entry that named the call
-        ((_, again),) = first(followed, 1)
+        ((_, again),) = take_first(followed, 1)
     ((_, line),) = [one for one in logged(state) if one[0] == "tool.failed"]
     for found in (payload, said, line, again):
         assert [found.get(field) for field in NAMES] == ["c-1", "TASK-42", 3]
@@ -151,9 +151,9 @@ def test_a_persons_answer_names_the_call(state: Path) -> None:
         assert found.code == 0, found.text
         lines = [payload for name, payload in logged(state) if name == "safety.approved"]
         assert [payload["callId"] for payload in lines] == ["c-9"], "the command's own gate wrote it before it ended"
-        *_, (name, payload) = first(streamed(server, "tool.called,safety.*"), 3)
+        *_, (name, payload) = take_first(streamed(server, "tool.called,safety.*"), 3)
         assert (name, payload["callId"]) == ("safety.approved", "c-9")
-        ((_, said),) = shown(state, "safety.approved")
+        ((_, said),) = events_printed(state, "safety.approved")
         assert said["callId"] == "c-9"
 
 
@@ -162,9 +162,9 @@ def test_an_input_is_received_before_it_is_classified(state: Path) -> None:
     with serving(state) as server:
         for number in range(3):
             server.post("/events", {**said, "instance": "mira", "conversationId": f"c{number}"})
-        names = [name for name, _ in first(streamed(server, "input.*", "0-0"), 6)]
+        names = [name for name, _ in take_first(streamed(server, "input.*", "0-0"), 6)]
         until(lambda: sum(name.startswith("input.") for name, _ in logged(state)) == 6, PATIENCE)
-        command = [name for name, _ in shown(state, "input.*")]
+        command = [name for name, _ in events_printed(state, "input.*")]
     expected = ["input.received", "input.classified"] * 3
     assert names == expected
     assert command == expected
@@ -209,7 +209,7 @@ def test_calls_of_an_embedded_gate_are_in_the_daily_log(state: Path, words: tupl
     log = of_calls(logged(state))
     assert [name for name, _ in log] == OF_ONE_CALL
     assert {payload["callId"] for _, payload in log} == {"parent"}
-    assert log == of_calls(shown(state))
+    assert log == of_calls(events_printed(state))
 
 
 def test_forked_child_logs_only_its_own_calls(state: Path) -> None:
@@ -225,7 +225,7 @@ def test_without_the_daily_log_an_embedded_gate_writes_none(state: Path) -> None
 
 def test_a_server_logs_a_call_once(state: Path) -> None:
     with serving(state) as server:
-        end(server, call(server, "c-1"), result="sent")
+        report_done(server, call(server, "c-1"), result="sent")
         embedded(state)
     names = [(payload["callId"], name) for name, payload in logged(state) if "callId" in payload]
     assert sorted(names) == [(who, name) for who in ("c-1", "parent") for name in OF_ONE_CALL]

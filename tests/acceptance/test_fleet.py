@@ -234,11 +234,11 @@ def test_stopping_server_sends_waiters_and_readers_to_another_server(tmp_path: P
             for number in range(6):
                 waiters.append(Late(partial(wait, f"s{number}")))
                 two.waiting(number + 1, "file:/k")
-            line = places(stays)
+            line = queued_calls(stays)
             assert ends.stop() == 0
             later = line[-1]["at"] + 4  # a place that nobody keeps has run out by then
-            until(lambda: min(place["expires"] for place in places(stays)) > later)
-            assert [place["id"] for place in places(stays)] == [place["id"] for place in line]
+            until(lambda: min(place["expires"] for place in queued_calls(stays)) > later)
+            assert [place["id"] for place in queued_calls(stays)] == [place["id"] for place in line]
             assert not admitted
             assert stays.get("/status?contextKey=file:/k")["locks"][0]["instance"] == "mira"
             complete(stays, "mira", held["id"])
@@ -249,7 +249,7 @@ def test_stopping_server_sends_waiters_and_readers_to_another_server(tmp_path: P
         assert stays.get("/status?contextKey=file:/k")["locks"] == []
 
 
-def places(server: Server) -> list[dict[str, Any]]:
+def queued_calls(server: Server) -> list[dict[str, Any]]:
     """Who waits for the key, as they stand in line."""
     found: list[dict[str, Any]] = server.get("/status?contextKey=file:/k")["waiting"]
     return found

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import forking
 
-ENVIRON = forking.alike(os.environ)
+ENVIRON = forking.shared_environ(os.environ)
 LOOKS = """
 import json, os, signal, sys, tempfile, threading, time
 status = dict(line.split()[:2] for line in open("/proc/self/status") if line.startswith(("SigB", "SigI", "SigC", "Umask")))

@@ -36,7 +36,7 @@ def do(gate: LocalGate, who: str, tool: str, params: dict[str, Any], **more: Any
 # --- gaps ---------------------------------------------------------------------------------------------
 
 
-def work(state: Path) -> None:
+def make_calls(state: Path) -> None:
     """Sessions with a tool without a key, one that no rule names, keys with a date in them, and shared files."""
     state.mkdir(mode=0o700)
     rules(state / "tiers.json", {"name": "publish", "tier": 2, "tool": "publish_everything"})
@@ -56,7 +56,7 @@ def work(state: Path) -> None:
 
 
 def test_gaps_are_counted_with_examples_and_advice(state: Path) -> None:
-    work(state)
+    make_calls(state)
     found = json.loads(run(state, "rules", "gaps", "--json").stdout)
     assert found["calls"] == 60
     (keyless,) = found["keyless"]
@@ -78,7 +78,7 @@ def test_gaps_are_counted_with_examples_and_advice(state: Path) -> None:
 
 
 def test_suggested_rule_closes_the_gap(state: Path, tmp_path: Path) -> None:
-    work(state)
+    make_calls(state)
     (keyless,) = json.loads(run(state, "rules", "gaps", "--json").stdout)["keyless"]
     assert keyless["rule"]["contextKey"] == "campaign:{params.campaign}"
     (state / "tiers.json").write_text(json.dumps({"rules": [keyless["rule"]]}))

@@ -25,7 +25,7 @@ from callosum.sockets import socket_path
 from callosum.worktree import located
 from tests.acceptance.test_hooks import Hook
 from tests.acceptance.test_stdio import child
-from tests.support.mcpwrap import said, wrapped
+from tests.support.mcpwrap import text_of, wrapped
 from tests.support.previous import Previous
 from tests.support.serving import Server, serving
 
@@ -52,7 +52,9 @@ def write(path: str, who: str = "a") -> Call:
     return Call(who, "Write", {"file_path": path, "content": "what a wrote"})
 
 
-def told(ask: Callable[[Call], Decision], complete: Callable[..., Any], first: Call, second: Call) -> Decision:
+def decision_on_second(
+    ask: Callable[[Call], Decision], complete: Callable[..., Any], first: Call, second: Call
+) -> Decision:
     """The answer to the second call, after the first is done."""
     decision = ask(first)
     assert decision.proceed
@@ -81,7 +83,7 @@ def test_each_spelling_of_a_home_meets_the_absolute_path(home: str, tmp_path: Pa
     for number, (one, other) in enumerate(((absolute, call(params)), (call(params), absolute))):
         with LocalGate(tmp_path / str(number)) as gate:
             first, second = replace(one, instance="first"), replace(other, instance="second")
-            decision = told(gate.intercept, gate.complete, first, second)
+            decision = decision_on_second(gate.intercept, gate.complete, first, second)
             assert f"file:{home}/notes.md" in decision.context_keys
             assert decision.conflicts
 
@@ -91,7 +93,9 @@ def test_other_files_of_a_home_are_left_alone(home: str, tmp_path: Path) -> None
     with LocalGate(tmp_path / "state") as gate:
         for number, path in enumerate(others):
             second = call({"file_path": path, "content": "z"}, f"b{number}", cwd="/w")
-            assert not told(gate.intercept, gate.complete, write(f"{home}/notes.md", f"a{number}"), second).conflicts
+            assert not decision_on_second(
+                gate.intercept, gate.complete, write(f"{home}/notes.md", f"a{number}"), second
+            ).conflicts
 
 
 def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
     where = pwd.getpwnam(user).pw_dir
     for params in ({"command": f"echo z > ~{user}/notes.md"}, {"file_path": f"~{user}/notes.md", "content": "z"}):
         with LocalGate(tmp_path / next(iter(params))) as gate:
-            assert told(gate.intercept, gate.complete, write(f"{where}/notes.md"), call(params)).conflicts
+            assert decision_on_second(gate.intercept, gate.complete, write(f"{where}/notes.md"), call(params)).conflicts
             entry = gate.entries(limit=10)[-1]
             assert entry.body["home"] == home
             assert entry.body["homes"] == {user: where}
@@ -110,7 +114,7 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
 
 def test_client_sends_its_home_to_the_server(home: str, gate: Server) -> None:
     with CallosumClient(gate.address) as client:
-        decision = told(client.intercept, client.complete, write(f"{home}/notes.md"), call(SPELLINGS[0]))
+        decision = decision_on_second(client.intercept, client.complete, write(f"{home}/notes.md"), call(SPELLINGS[0]))
     assert [one.key for one in decision.conflicts] == [f"file:{home}/notes.md"]
 
 
@@ -162,7 +166,7 @@ def test_wrapped_server_of_a_command_knows_the_home(gate: Server, tmp_path: Path
         {"instance": "a", "namespace": "wrapped", "tool": "Write", "params": {"file_path": f"{HOME}/notes.md"}},
     )
     with wrapped(tmp_path / "state", "--name", "files", "--instance", "b", "--session", "s", environ=environ) as client:
-        assert f"file:{HOME}/notes.md" in said(client.call("write_file", params))
+        assert f"file:{HOME}/notes.md" in text_of(client.call("write_file", params))
 
 
 # --- what travels ---------------------------------------------------------------------------------------

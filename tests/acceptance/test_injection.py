@@ -107,7 +107,7 @@ def _transcript(text: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def outputs_by_name(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     state = tmp_path_factory.mktemp("shown") / "state"
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps(RULES))
@@ -139,7 +139,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(sentences, briefs, pages, printed, log)
 
 
-def seen(text: str) -> None:
+def check_lines(text: str) -> None:
     """Check every line as a reader sees it."""
     for line in text.split("\n"):
         assert is_shown(line), line
@@ -147,9 +147,9 @@ def seen(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SPEAKING)
-def test_sentences_quote_hostile_text(shown: Shown, text: str) -> None:
-    sentence = shown.sentences[text]
-    seen(sentence)
+def test_sentences_quote_hostile_text(outputs_by_name: Shown, text: str) -> None:
+    sentence = outputs_by_name.sentences[text]
+    check_lines(sentence)
     assert "[Callosum] Conflict: " in sentence
     assert "What claude-code/a" in sentence
     own = [line for line in sentence.split("\n") if not line.startswith("| ")]
@@ -158,9 +158,9 @@ def test_sentences_quote_hostile_text(shown: Shown, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SPEAKING)
-def test_briefs_quote_hostile_text(shown: Shown, text: str) -> None:
-    brief = shown.briefs[text]
-    seen(brief)
+def test_briefs_quote_hostile_text(outputs_by_name: Shown, text: str) -> None:
+    brief = outputs_by_name.briefs[text]
+    check_lines(brief)
     assert "- claude-code/a" in brief
     assert " ended just now: " in brief
     bare = re.sub(r'"[^"]*"', "", brief)
@@ -170,9 +170,9 @@ def test_briefs_quote_hostile_text(shown: Shown, text: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["day", "week", "topics"])
-def test_pages_keep_hostile_text_in_code_spans(shown: Shown, place: str) -> None:
-    page = shown.pages[place]
-    seen(page)
+def test_pages_keep_hostile_text_in_code_spans(outputs_by_name: Shown, place: str) -> None:
+    page = outputs_by_name.pages[place]
+    check_lines(page)
     assert "PWNED" in page
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", page)
     assert "PWNED" not in outside
@@ -180,17 +180,17 @@ def test_pages_keep_hostile_text_in_code_spans(shown: Shown, place: str) -> None
 
 
 @pytest.mark.parametrize("place", COMMANDS)
-def test_commands_print_hostile_text_without_line_breaks_of_its_own(shown: Shown, place: str) -> None:
-    text = shown.printed[place]
-    seen(text)
+def test_commands_print_hostile_text_without_line_breaks_of_its_own(outputs_by_name: Shown, place: str) -> None:
+    text = outputs_by_name.printed[place]
+    check_lines(text)
     assert "PWNED" in text
     own = text.replace("[Callosum] Tier 4 action not run", "")  # the sentence that the session got
     assert not re.search(r"^(\[Callosum\]|PWNED|## |- 09:00|12:00:00)", own, re.MULTILINE)
 
 
-def test_daily_log_has_one_line_for_each_event(shown: Shown) -> None:
+def test_daily_log_has_one_line_for_each_event(outputs_by_name: Shown) -> None:
     kinds: Counter[str] = Counter()
-    for line in shown.log.split("\n"):
+    for line in outputs_by_name.log.split("\n"):
         if not line or line.startswith("## 20"):
             continue
         assert is_shown(line), line
@@ -198,6 +198,6 @@ def test_daily_log_has_one_line_for_each_event(shown: Shown) -> None:
         assert re.fullmatch(r"\d\d:\d\d:\d\d", clock)
         assert isinstance(json.loads(payload), dict)
         kinds[kind] += 1
-    assert "PWNED" in shown.log
+    assert "PWNED" in outputs_by_name.log
     assert kinds["llm.error"] == len(SPEAKING)
     assert "safety.approved" not in kinds

@@ -14,9 +14,9 @@ import pytest
 
 from callosum.process import alive
 from callosum.server.listeners import running
-from tests.e2e.told import told
-from tests.support.mcpwrap import META, Wrapped, said, wrapped
-from tests.support.peer import Peer, Request, hang, lines_of, replies, says
+from tests.e2e.told import logged_events
+from tests.support.mcpwrap import META, Wrapped, text_of, wrapped
+from tests.support.peer import Peer, Request, hang, lines_of, replies, sends_bytes
 from tests.support.serving import Server, serving, until
 
 
@@ -51,7 +51,7 @@ def journal(gate: Server, tmp_path: Path) -> list[Any]:
 
 def tasks(gate: Server, tmp_path: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return the task events of the daily log in order."""
-    found = [(name, payload) for name, payload in told(gate.state) if name.startswith("task.")]
+    found = [(name, payload) for name, payload in logged_events(gate.state) if name.startswith("task.")]
     return [(name, payload) for name, payload in found if payload["namespace"] == tmp_path.name]
 
 
@@ -130,7 +130,7 @@ def test_last_messages_before_the_end_are_answered(start: Callable[..., Wrapped]
         b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"read_note"}}'
     )  # without a newline at its end
     client.to.close()
-    assert said(client.answer(77)["result"]) == "done read_note"
+    assert text_of(client.answer(77)["result"]) == "done read_note"
     assert client.process.wait(30) == 0
 
 
@@ -151,7 +151,7 @@ def test_missing_command_is_reported(tmp_path: Path) -> None:
 def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrapped]) -> None:
     own = {"CALLOSUM_TOKEN": "not-a-secret", "CALLOSUM_STORE": "postgresql://me:not-a-secret@db/agents"}
     client = start(**own, CALLOSUM_MCP_HEADER_1_AUTHORIZATION="Bearer not-a-secret", SHOP_KEY="kept")
-    variables = json.loads(said(client.call("read_note", {"act": "environment"})))
+    variables = json.loads(text_of(client.call("read_note", {"act": "environment"})))
     assert [name for name in variables if name.startswith("CALLOSUM_")] == []
     assert "SHOP_KEY" in variables
 
@@ -168,13 +168,13 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
     until(one.calls)
     refused = other.call("delete_database", {"name": "prod"})
     assert refused["isError"] is True
-    assert said(refused).startswith("[Callosum] Conflict: ")
-    assert "mira/a" in said(refused)
-    assert "Tier 4 action blocked." in said(refused)
+    assert text_of(refused).startswith("[Callosum] Conflict: ")
+    assert "mira/a" in text_of(refused)
+    assert "Tier 4 action blocked." in text_of(refused)
     assert refused.get("resultType") == ("complete" if modern else None)
     assert other.calls() == []
     one.notify("test/release", **{"as": "w"})
-    assert said(one.answer(running)["result"]) == "released"
+    assert text_of(one.answer(running)["result"]) == "released"
     assert outcomes(gate, tmp_path) == ["done"]
     (entry,) = [entry for entry in opened(gate, tmp_path) if entry["verdict"] == "allow"]
     assert (entry["session"], entry["tool"], entry["tier"]) == ("mira/a", "mcp__shop__delete_database", 4)
@@ -239,7 +239,7 @@ def test_several_calls_run_at_once(start: Callable[..., Wrapped], gate: Server, 
     for number in reversed(range(20)):
         client.notify("test/release", **{"as": str(number)})
     for id in reversed(ids):
-        assert said(client.answer(id)["result"]) == "released"
+        assert text_of(client.answer(id)["result"]) == "released"
     assert client.end() == 0
     assert outcomes(gate, tmp_path) == ["done"] * 20
 
@@ -272,7 +272,7 @@ def test_cancelled_call_is_unknown_until_it_is_answered(
     until(lambda: outcomes(gate, tmp_path) == ["unknown"])
     until(lambda: any(one.get("method") == "notifications/cancelled" for one in client.seen()))
     client.notify("test/release", **{"as": "w"})
-    assert said(client.answer(call)["result"]) == "released"
+    assert text_of(client.answer(call)["result"]) == "released"
     assert outcomes(gate, tmp_path) == ["unknown", "done"]
 
 
@@ -287,8 +287,8 @@ def test_equal_request_over_standard_input_is_a_new_call(
     second = client.send("tools/call", client.params("read_note", note))
     until(lambda: len(client.calls()) == 2)
     client.notify("test/release", **{"as": "w"})
-    assert said(client.answer(second)["result"]) == "released"
-    assert said(client.call("read_note", {"path": "/a"})) == said(client.call("read_note", {"path": "/a"}))
+    assert text_of(client.answer(second)["result"]) == "released"
+    assert text_of(client.call("read_note", {"path": "/a"})) == text_of(client.call("read_note", {"path": "/a"}))
     assert len(client.calls()) == len(opened(gate, tmp_path)) == 4
 
 
@@ -430,7 +430,7 @@ def test_unreadable_call_does_not_run(start: Callable[..., Wrapped], arguments: 
     client.write(line % (arguments, more))
     result = client.answer("q")["result"]
     assert result["isError"] is True
-    assert "cannot be read, so it did not run" in said(result)
+    assert "cannot be read, so it did not run" in text_of(result)
     assert result.get("resultType") == ("complete" if modern else None)
     client.ask("ping")
     assert client.log is not None
@@ -441,7 +441,7 @@ def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped])
     client = start()
     line = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"read_note","arguments":{"path":"/a\\ud83d"}}}\n'
     client.write(line)
-    assert said(client.answer(5)["result"]) == "done read_note"
+    assert text_of(client.answer(5)["result"]) == "done read_note"
     assert client.log is not None
     assert line in client.log.read_bytes()
 
@@ -449,14 +449,14 @@ def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped])
 def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     client = start()
     result = client.call("write_note", {"path": "/a.txt", "text": "x" * 5_000_000})
-    assert said(result) == "done write_note"
+    assert text_of(result) == "done write_note"
     assert len(client.calls()[0]["params"]["arguments"]["text"]) == 5_000_000
     (entry,) = opened(gate, tmp_path)
     assert entry["tier"] == 3, "what the gate does not see whole is tier 3 at least"
     assert outcomes(gate, tmp_path) == ["done"]
     many = client.call("write_note", {"path": "/a.txt", "parts": [str(n) for n in range(700_000)]})
     assert many["isError"] is True
-    assert "cannot be judged" in said(many)
+    assert "cannot be judged" in text_of(many)
 
 
 # --- Without the gate ---------------------------------------------------------------------------------------
@@ -471,15 +471,15 @@ def _asleep(request: Request) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [_asleep, replies({"error": "oops"}, 500), says(b"garbage"), replies({"what": 1}), replies(b"<html>", 502)],
+    [_asleep, replies({"error": "oops"}, 500), sends_bytes(b"garbage"), replies({"what": 1}), replies(b"<html>", 502)],
     ids=["hangs", "500", "garbage", "another shape", "a proxy's page"],
 )
 def test_gate_that_answers_nonsense_does_not_block_reads(tmp_path: Path, script: Any) -> None:
     with Peer(script) as peer, wrapped(tmp_path / "state", environ={"CALLOSUM_URL": peer.url}) as client:
-        assert said(client.call("read_note", {"path": "/a"})) == "done read_note"
+        assert text_of(client.call("read_note", {"path": "/a"})) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
         assert refused["isError"] is True
-        assert "is unreachable" in said(refused)
+        assert "is unreachable" in text_of(refused)
         assert [one["params"]["name"] for one in client.calls()] == ["read_note"]
         assert client.end() == 0
     (late,) = [one for one in lines_of(tmp_path / "state") if one.get("kind") == "call"]
@@ -515,18 +515,18 @@ def test_gate_killed_while_a_tool_runs_is_handled(tmp_path: Path) -> None:
         until(client.calls)
         gate.kill()
         client.notify("test/release", **{"as": "w"})
-        assert said(client.answer(call)["result"]) == "released"
-        assert said(client.call("read_note")) == "done read_note"
+        assert text_of(client.answer(call)["result"]) == "released"
+        assert text_of(client.call("read_note")) == "done read_note"
         assert client.call("delete_database", {"name": "y"})["isError"] is True
         assert client.end() == 0
 
 
 def test_wrong_token_counts_as_no_gate(tmp_path: Path, gate: Server) -> None:
     with wrapped(tmp_path / "state", environ={"CALLOSUM_URL": gate.address, "CALLOSUM_TOKEN": "wrong"}) as client:
-        assert said(client.call("read_note")) == "done read_note"
+        assert text_of(client.call("read_note")) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
         assert refused["isError"] is True
-        assert "wrong" not in said(refused)
+        assert "wrong" not in text_of(refused)
         assert client.end() == 0
 
 

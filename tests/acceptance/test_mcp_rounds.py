@@ -16,7 +16,7 @@ from mcp_types import ElicitResult
 
 from callosum.server.tokens import Tokens
 from tests.support import forking
-from tests.support.mcpwrap import CALLOSUM, META, Wrapped, said, wrapped
+from tests.support.mcpwrap import CALLOSUM, META, Wrapped, text_of, wrapped
 from tests.support.serving import Server, serving, until
 
 SERVER = (sys.executable, str(Path(__file__).parents[1] / "support" / "mcprounds.py"))
@@ -61,7 +61,7 @@ def through_the_sdk(
 
     async def run() -> None:
         command = [*CALLOSUM, "mcp", "--instance", "mira", "--session", "a", "--", *SERVER]
-        environ = forking.alike({}) | {
+        environ = forking.shared_environ({}) | {
             "CALLOSUM_STATE": str(tmp_path / "state"),
             "CALLOSUM_URL": gate.address,
             "CALLOSUM_NAMESPACE": tmp_path.name,
@@ -185,7 +185,7 @@ def test_server_sees_an_approved_call_as_first_made(start: Callable[..., Wrapped
     asked = client.call("deploy", {"host": "prod"}, FORMS)
     assert asked["resultType"] == "input_required"
     assert client.calls() == []
-    assert said(again(client, asked, "deploy", {"host": "prod"})) == "done deploy"
+    assert text_of(again(client, asked, "deploy", {"host": "prod"})) == "done deploy"
     (call,) = client.calls()
     assert call["params"] == client.params("deploy", {"host": "prod"}, FORMS)
 
@@ -198,7 +198,7 @@ def test_approval_counts_once_for_its_question(start: Callable[..., Wrapped], ot
     if other == "state":
         asked["requestState"] = "callosum-000000000000000000000000"
     if other == "used":
-        assert said(again(client, asked, "deploy", {"host": host})) == "done deploy"
+        assert text_of(again(client, asked, "deploy", {"host": host})) == "done deploy"
     seen = len(client.calls())
     assert again(client, asked, "deploy", {"host": host})["resultType"] == "input_required", "it is asked about anew"
     assert len(client.calls()) == seen
@@ -222,10 +222,10 @@ def test_servers_question_leaves_its_call_open_until_the_answering_round(
     assert outcomes(gates[True], tmp_path.name) == [("intercept", "allow")]
     (lease,) = gates[True].get(f"/status?namespace={tmp_path.name}")["locks"]
     assert lease["instance"] == "mira/a"
-    assert said(other.call("book", arguments, FORMS)).startswith("[Callosum] Conflict: mira/a")
+    assert text_of(other.call("book", arguments, FORMS)).startswith("[Callosum] Conflict: mira/a")
     assert other.calls() == []
     answer = {"action": "accept", "content": {"seat": 7}}
-    assert said(again(client, asked, "book", arguments, answer)) == "done book"
+    assert text_of(again(client, asked, "book", arguments, answer)) == "done book"
     sent = client.calls()[1]["params"]
     assert (sent["requestState"], sent["inputResponses"]) == ("s", {"callosum": answer}), "the server's own are its own"
     told = [one for one in outcomes(gates[True], tmp_path.name) if one[0] == "complete"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcpwrap import ROOT, Wrapped, said, wrapped
+from tests.support.mcpwrap import ROOT, Wrapped, text_of, wrapped
 from tests.support.peer import Close, Hang, Peer, Request
 from tests.support.serving import Server, serving, until
 
@@ -69,10 +69,10 @@ def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: s
     client = start(url, modern=modern)
     tools = client.ask("tools/list")["tools"]
     assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
-    assert said(client.call("read_note", {"path": "/ä"})) == "note /ä"
+    assert text_of(client.call("read_note", {"path": "/ä"})) == "note /ä"
     missing = client.call("no_such_tool")
     assert missing.get("isError") or missing["error"]
-    assert said(client.call("lookup", {"region": "Zürich"})) == "in Zürich", "repeated in a header, in base64"
+    assert text_of(client.call("lookup", {"region": "Zürich"})) == "in Zürich", "repeated in a header, in base64"
     assert client.end() == 0
 
 
@@ -87,10 +87,10 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
     until(lambda: name in json.loads(_joined(other.call("what_ran"))))
     refused = other.call("delete_database", {"name": name})
     assert refused["isError"] is True
-    assert "Tier 4 action blocked." in said(refused)
+    assert "Tier 4 action blocked." in text_of(refused)
     assert refused.get("resultType") == ("complete" if modern else None)
     other.call("release")
-    assert said(one.answer(running)["result"]) == f"deleted {name}"
+    assert text_of(one.answer(running)["result"]) == f"deleted {name}"
     assert any(found.get("method") == "notifications/progress" for found in one.kept)
     entries = gate.get(f"/journal?limit=1000&namespace={tmp_path.name}")["entries"]
     actions = {each["seq"] for each in entries if each["tool"] == "mcp__shop__delete_database"}
@@ -109,7 +109,7 @@ def _joined(result: Any) -> str:
 def test_many_calls_run_at_once(start: Callable[..., Wrapped], url: str) -> None:
     client = start(url, modern=True)
     ids = [client.send("tools/call", client.params("read_note", {"path": str(n)})) for n in range(40)]
-    assert [said(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
+    assert [text_of(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
 
 
 # --- A server that misbehaves -------------------------------------------------------------------------------
@@ -327,9 +327,9 @@ def test_server_of_2024_is_detected(start: Callable[..., Wrapped], old: str, opt
     client = start(old, *options)
     tools = client.ask("tools/list")["tools"]
     assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
-    assert said(client.call("read_note", {"path": "/ä"})) == "note /ä"
+    assert text_of(client.call("read_note", {"path": "/ä"})) == "note /ä"
     ids = [client.send("tools/call", client.params("read_note", {"path": f"/{n}"})) for n in range(20)]
-    assert [said(client.answer(id)["result"]) for id in ids] == [f"note /{n}" for n in range(20)]
+    assert [text_of(client.answer(id)["result"]) for id in ids] == [f"note /{n}" for n in range(20)]
     assert client.end() == 0
 
 
@@ -339,9 +339,9 @@ def test_conflicting_call_is_refused_over_the_transport_of_2024(start: Callable[
     until(lambda: "prod-old" in json.loads(_joined(other.call("what_ran"))))
     refused = other.call("delete_database", {"name": "prod-old"})
     assert refused["isError"] is True
-    assert "Tier 4 action blocked." in said(refused)
+    assert "Tier 4 action blocked." in text_of(refused)
     other.call("release")
-    assert said(one.answer(running)["result"]) == "deleted prod-old"
+    assert text_of(one.answer(running)["result"]) == "deleted prod-old"
 
 
 def test_ended_stream_of_2024_leaves_its_calls_unknown(

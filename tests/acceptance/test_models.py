@@ -13,9 +13,9 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CorpusEvent, LlmResponse, LlmToken, ToolParsed
 from callosum.regions.models import Thalamus
 from callosum.regions.parsing import Wernicke
-from tests.e2e.models import Use, model
+from tests.e2e.models import ToolUse, model
 
-CALLS = (Use("Bash", {"command": "ls"}), Use("Read", {"file_path": "/a"}))
+CALLS = (ToolUse("Bash", {"command": "ls"}), ToolUse("Read", {"file_path": "/a"}))
 
 
 def post(address: str, path: str, body: Any) -> bytes:

@@ -15,7 +15,7 @@ HUNG = "28"
 """Exit code of curl if the listening process does not answer."""
 
 
-def said(state: Path, host: str, command: object, tool: str = "Bash") -> str:
+def hook_output(state: Path, host: str, command: object, tool: str = "Bash") -> str:
     """Return the hook's output for a command, started as the script starts it."""
     before = "BeforeTool" if host == "gemini" else "PreToolUse"
     payload = {
@@ -42,12 +42,12 @@ def state(tmp_path: Path) -> Path:
 )
 def test_reads_continue_and_a_mail_is_blocked(state: Path, host: str, tool: str) -> None:
     for command in ("cat notes.txt", "git status && ls -la", "grep -rn TODO src"):
-        assert said(state, host, command, tool) == ""
+        assert hook_output(state, host, command, tool) == ""
     for command in (
         "himalaya message send 'To: bob@example.com'", "git push --force", "cat notes.txt; sudo reboot",
         "echo x > notes.txt",
     ):  # fmt: skip
-        assert "The gate is unreachable" in said(state, host, command, tool)
+        assert "The gate is unreachable" in hook_output(state, host, command, tool)
     spooled = [json.loads(line) for line in (state / "late.jsonl").read_text().splitlines() if line]
     noted = [one for one in spooled if one["kind"] == "call"]
     assert {one["kind"] for one in spooled} == {"call", "cancel"}, "what was refused was given up"
@@ -56,15 +56,15 @@ def test_reads_continue_and_a_mail_is_blocked(state: Path, host: str, tool: str)
 
 def test_unclassifiable_command_does_not_run(state: Path) -> None:
     for command in ("bash", "python", "cat | sh", ["ls"], None):
-        assert "The gate is unreachable" in said(state, "codex", command), "nobody sees what is typed later"
-    assert said(state, "codex", "ls") == ""
+        assert "The gate is unreachable" in hook_output(state, "codex", command), "nobody sees what is typed later"
+    assert hook_output(state, "codex", "ls") == ""
     (state / "tiers.json").write_text("{")
-    assert "The gate is unreachable" in said(state, "codex", "ls"), "the user's own rules cannot be read"
+    assert "The gate is unreachable" in hook_output(state, "codex", "ls"), "the user's own rules cannot be read"
 
 
 def test_users_rules_apply(state: Path) -> None:
     (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "Bash", "tier": 3}]}))
-    assert "The gate is unreachable" in said(state, "codex", "ls")
+    assert "The gate is unreachable" in hook_output(state, "codex", "ls")
 
 
 def test_calls_decided_by_the_table_load_little(state: Path) -> None:

@@ -42,7 +42,7 @@ from tests.support.serving import until
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
-def told(name: str) -> str:
+def commands_of(name: str) -> str:
     """Return the commands of the document under this name."""
     (found,) = re.findall(rf"<!-- test: {name} -->\n```sh\n(.*?)```", DOCUMENT, re.DOTALL)
     return str(found)
@@ -74,7 +74,7 @@ class Installation:
             del env["CALLOSUM_STORE"]
         bash = shutil.which("bash")
         assert bash is not None
-        commands = f"cd {shlex.quote(str(self.state))}; " + told(f"{self.kind} {what}")
+        commands = f"cd {shlex.quote(str(self.state))}; " + commands_of(f"{self.kind} {what}")
         done = at_terminal(self.state, "-euc", commands, env=env, program=(bash,))
         assert done.code == 0, done.text
 
@@ -100,7 +100,7 @@ class OnRedis(Installation):
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
+def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     if request.param == "sqlite":
         yield Installation(tmp_path, "sqlite")
     elif request.param == "redis":
@@ -137,18 +137,18 @@ def working(gate: LocalGate) -> Iterator[None]:
         thread.join(10)
 
 
-def test_a_backup_under_load_is_restored(place: Installation) -> None:
+def test_a_backup_under_load_is_restored(installation: Installation) -> None:
     """The restored store has all entries up to the backup and none after it, and no fencing token is used twice."""
-    with LocalGate(settings=place.settings) as gate:
+    with LocalGate(settings=installation.settings) as gate:
         kept = gate.lock("mira", "doc:kept", 4)
         with working(gate):
-            place.does("backup")
+            installation.does("backup")
         lost = gate.lock("doug", "doc:lost", 4)
         assert kept.lease is not None
         assert lost.lease is not None
-    place.does("restore")
-    place.start()
-    with LocalGate(settings=place.settings) as gate:
+    installation.does("restore")
+    installation.start()
+    with LocalGate(settings=installation.settings) as gate:
         assert [(held.instance, held.token) for held in gate.status().locks if held.lock] == [
             ("mira", kept.lease.token)
         ]

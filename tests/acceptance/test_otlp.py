@@ -131,7 +131,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             assert not thread.is_alive(), thread
 
 
-def act(corpus: Corpus, count: int = 1, first: int = 1) -> None:
+def make_calls(corpus: Corpus, count: int = 1, first: int = 1) -> None:
     for id in range(first, first + count):
         facts: dict[str, Any] = {"instance": "mira/chat", "namespace": "work", "id": id, "call_id": f"c-{id}"}
         corpus.emit(ToolCalled("look", {"at": "alice@example.com"}, at=1000.0 + id, **facts))
@@ -145,7 +145,7 @@ def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monke
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    act(corpus, 1000)
+    make_calls(corpus, 1000)
     telemetry.close()
     telemetry.close()
     spans = receiver.spans()
@@ -162,7 +162,7 @@ def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monke
     (point,) = metrics["gen_ai.execute_tool.duration"].histogram.data_points
     assert (point.count, point.sum, len(point.explicit_bounds)) == (1000, 250.0, 14)
     assert metrics["callosum.events"].unit == "{event}"
-    act(corpus)
+    make_calls(corpus)
     assert len(receiver.spans()) == 1000
     corpus.close()
 
@@ -207,7 +207,7 @@ def test_environment_variables_choose_the_exporter(
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
     corpus = Corpus()
     telemetry = from_environment(corpus, content=True)
-    act(corpus)
+    make_calls(corpus)
     telemetry.close()
     ((_, attributes, resource),) = spans.spans()
     assert json.loads(attributes["gen_ai.tool.call.arguments"]) == {"at": "alice@example.com"}
@@ -239,7 +239,7 @@ def test_signals_that_are_switched_off_are_not_sent(
         monkeypatch.setenv(name, value)
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    act(corpus)
+    make_calls(corpus)
     telemetry.close()
     assert (bool(receiver.spans()), bool(receiver.metrics())) == (spans, metrics)
     corpus.close()
@@ -277,12 +277,12 @@ def test_hung_receiver_slows_no_call_and_close_has_a_time_limit(
     monkeypatch.setattr(otlp, "CLOSING", 0.3)
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    act(corpus)
+    make_calls(corpus)
     assert receiver.reached.wait(SECONDS), "it is in the middle of a request"
     slowest = 0.0
     for id in range(2, 5000):  # more than the batch processor keeps
         began = time.perf_counter()
-        act(corpus, first=id)
+        make_calls(corpus, first=id)
         slowest = max(slowest, time.perf_counter() - began)
     assert slowest < 1.0, "three events; hanging takes 10 s"
     began = time.monotonic()
@@ -306,7 +306,7 @@ def test_failing_receiver_is_reported_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    act(corpus, 100)
+    make_calls(corpus, 100)
     telemetry.close()
     lines = [(record.name, record.msg) for record in caplog.records if record.name.startswith("opentelemetry")]
     assert lines, "it is told of"

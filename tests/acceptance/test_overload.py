@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @contextmanager
-def held(server: Server) -> Iterator[None]:
+def file_held(server: Server) -> Iterator[None]:
     """Hold the file in another process, so that the server cannot write."""
     with closing(sqlite3.connect(server.state / "gate.db", isolation_level=None)) as other:
         other.execute("begin immediate")
@@ -48,7 +48,7 @@ def intercept(server: Server, number: int) -> Any:
 def test_requests_that_would_wait_too_long_are_refused_and_the_others_are_answered(server: Server) -> None:
     mine = server.post("/intercept", {"instance": "mira", "tool": "message", "params": {"text": "before"}})
     with ThreadPoolExecutor(2 * CROWD) as threads:
-        with held(server):
+        with file_held(server):
             crowd = [threads.submit(intercept, server, number) for number in range(CROWD)]
             late: list[Future[Any]] = []
 

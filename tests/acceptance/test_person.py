@@ -62,7 +62,7 @@ def ids(gate: LocalGate) -> tuple[str, ...]:
     return str(blocked.id), str(lost), str(held)
 
 
-def said(
+def answer_in_process(
     state: Path, ids: tuple[str, ...], act: str, *, host: Path | None = None, environ: Mapping[str, str] = NOTHING
 ) -> str:
     """Return the library's answer to an operation in a new process, below ``host`` if it is given."""
@@ -88,7 +88,7 @@ def test_descendant_of_a_host_is_refused_in_the_library(
     state: Path, gate: LocalGate, ids: tuple[str, ...], claude: Path, act: str
 ) -> None:
     before = gate.entries()
-    refusal = said(state, ids, act, host=claude)
+    refusal = answer_in_process(state, ids, act, host=claude)
     assert refusal.startswith("only a person can ")
     assert "this process descends from claude" in refusal
     assert gate.entries() == before
@@ -100,7 +100,7 @@ def test_process_with_a_variable_of_a_host_is_refused_in_the_library(
     state: Path, gate: LocalGate, ids: tuple[str, ...], variable: str
 ) -> None:
     before = gate.entries()
-    assert f"{variable} is set" in said(state, ids, ACTS["observe"], environ={variable: "1"})
+    assert f"{variable} is set" in answer_in_process(state, ids, ACTS["observe"], environ={variable: "1"})
     assert gate.entries() == before
 
 
@@ -111,7 +111,7 @@ def test_person_may_act_and_the_ancestry_is_journalled(
     newest = gate.entries()[-1].seq
     if _runs_below_a_host():
         pytest.skip("an agent's host runs these tests: the control needs a process without one above it")
-    assert said(state, ids, act) == "True"
+    assert answer_in_process(state, ids, act) == "True"
     for entry in gate.entries(after=newest):
         assert any(name.startswith("python") for name in entry.body["ancestry"]), "pytest's own process at least"
 
@@ -125,11 +125,11 @@ def test_session_below_a_host_resolves_only_its_own_instance_below_tier_4(
     state: Path, gate: LocalGate, ids: tuple[str, ...], claude: Path
 ) -> None:
     resolve = "gate.resolve({}, happened=False, by='{}').note"
-    assert "belongs to another instance" in said(state, ids, resolve.format("LOST", "doug"), host=claude)
-    assert "ask the person to run" in said(state, ids, resolve.format("LOST", "doug"), host=claude)
-    assert said(state, ids, resolve.format("LOST", "mira/s2"), host=claude) == "None"
+    assert "belongs to another instance" in answer_in_process(state, ids, resolve.format("LOST", "doug"), host=claude)
+    assert "ask the person to run" in answer_in_process(state, ids, resolve.format("LOST", "doug"), host=claude)
+    assert answer_in_process(state, ids, resolve.format("LOST", "mira/s2"), host=claude) == "None"
     paid = gate.intercept(Call("mira", "pay", {"to": "initech", "amount": 5})).id
     gate.complete("mira", id=paid, outcome="unknown")
-    critical = said(state, ("1", str(paid), "1"), resolve.format("LOST", "mira"), host=claude)
+    critical = answer_in_process(state, ("1", str(paid), "1"), resolve.format("LOST", "mira"), host=claude)
     assert "this action is of tier 4" in critical
     assert gate.store.action("default", paid).state == "unknown"  # type: ignore[union-attr]

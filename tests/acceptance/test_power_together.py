@@ -53,7 +53,7 @@ def syncs(gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def other(gate: LocalGate, tmp_path: Path) -> Iterator[Synced]:
+def other_process(gate: LocalGate, tmp_path: Path) -> Iterator[Synced]:
     """Simulate another process in the middle of a sync."""
     other = Synced(tmp_path / "state")
     fcntl.flock(other.file, fcntl.LOCK_EX)
@@ -68,27 +68,27 @@ def decide(gate: LocalGate) -> int:
 
 
 def test_commit_covered_by_the_sync_of_another_waits_for_its_end(
-    gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
+    gate: LocalGate, syncs: list[int], other_process: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_SYNC_SECONDS", 60)
     answers: list[int] = []
-    before = other.asked()
+    before = other_process.asked()
     late = threading.Thread(target=lambda: answers.append(decide(gate)))
     late.start()
-    until(lambda: other.asked() != before)
+    until(lambda: other_process.asked() != before)
     late.join(0.05)
     assert not answers, "it was answered while nobody had said that it is on disk"
-    other.tells(2**62)
+    other_process.tells(2**62)
     late.join(10)
     assert len(answers) == 1
     assert syncs == []
 
 
 def test_commit_not_covered_by_the_sync_of_another_makes_its_own(
-    gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
+    gate: LocalGate, syncs: list[int], other_process: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process was stopped during its sync, or its sync began before this decision was committed."""
     monkeypatch.setattr(connection, "_SYNC_SECONDS", 0)
-    other.tells(1)
+    other_process.tells(1)
     decide(gate)
     assert len(syncs) == 1

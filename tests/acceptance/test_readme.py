@@ -65,7 +65,7 @@ def test_every_command_of_the_readme_exists() -> None:
             capture_output=True,
             text=True,
             timeout=60,
-            env=forking.alike(os.environ),
+            env=forking.shared_environ(os.environ),
         )
         assert done.returncode == 0, (command, done.stderr)
 
@@ -77,6 +77,8 @@ def texts_of(svg: str) -> list[str]:
 def test_picture_shows_the_sentences_that_the_gate_says(tmp_path: Path) -> None:
     drawn = tmp_path / "refusal.svg"
     script = README.parent / "docs" / "refusal.py"
-    subprocess.run([sys.executable, str(script), str(drawn)], check=True, timeout=60, env=forking.alike(os.environ))
+    subprocess.run(
+        [sys.executable, str(script), str(drawn)], check=True, timeout=60, env=forking.shared_environ(os.environ)
+    )
     shown = README.parent / "docs" / "refusal.svg"
     assert texts_of(shown.read_text("utf-8")) == texts_of(drawn.read_text("utf-8")), f"draw it anew with {script.name}"

@@ -41,7 +41,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisSer
         yield server, port, cert
 
 
-def works(store: RedisStore) -> None:
+def check_gate(store: RedisStore) -> None:
     """Check everything that a gate does: calls, reports, reads, upkeep and waits."""
     script = StoreScript(store)
     id = script.act("mira", "doc:plan", "file:/r/", state=State.OPEN, tier=4, durable=True, prints=(b"one",), call=b"c")
@@ -64,7 +64,7 @@ def test_user_with_minimal_rights_works_over_tls(guarded: tuple[RedisServer, int
     _, port, cert = guarded
     secret = tmp_path / "password"
     secret.write_text("not-a-real-one\n")
-    works(RedisStore(f"rediss://gate@127.0.0.1:{port}/0?ssl_ca_certs={cert}&password_file={secret}"))
+    check_gate(RedisStore(f"rediss://gate@127.0.0.1:{port}/0?ssl_ca_certs={cert}&password_file={secret}"))
 
 
 def test_untrusted_certificate_is_refused(guarded: tuple[RedisServer, int, Path]) -> None:

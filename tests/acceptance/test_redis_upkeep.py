@@ -29,7 +29,7 @@ def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[StoreScrip
     store.close()
 
 
-def kept(script: StoreScript) -> set[str]:
+def removable_keys(script: StoreScript) -> set[str]:
     """Return the Redis keys that upkeep should empty, without the namespace prefix."""
     store = script.store
     assert isinstance(store, RedisStore)
@@ -66,7 +66,7 @@ def test_late_outcome_is_removed_eventually(script: StoreScript, clock: ManualCl
     assert ids(script.key_view("mira", KEY).latest) == ids(script.view("mira", KEY, prints=(b"same",)).twins) == [lost]
     clock.advance(8 * 86_400)
     upkeep(script, clock, budget)
-    assert kept(script) == set()
+    assert removable_keys(script) == set()
 
 
 def test_ended_sessions_keep_nothing_for_one_another(script: StoreScript, clock: ManualClock) -> None:
@@ -79,7 +79,7 @@ def test_ended_sessions_keep_nothing_for_one_another(script: StoreScript, clock:
     clock.advance(8 * 86_400)
     script.act("anna", "doc:other")
     upkeep(script, clock)
-    assert kept(script) == {"m:doc:other", "c:doc:other", "sk:anna", "names", "chg"}
+    assert removable_keys(script) == {"m:doc:other", "c:doc:other", "sk:anna", "names", "chg"}
 
 
 def test_removal_continues_past_actions_that_must_stay(script: StoreScript, clock: ManualClock) -> None:
@@ -92,7 +92,7 @@ def test_removal_continues_past_actions_that_must_stay(script: StoreScript, cloc
     clock.advance(30 * 86_400)
     assert upkeep(script, clock, 3) == 24
     places = {f"{sort}:doc:{number}" for sort in "mcp" for number in range(12)}
-    assert kept(script) == {*places, "sk:doug", "prints", "names", "chg"}
+    assert removable_keys(script) == {*places, "sk:doug", "prints", "names", "chg"}
 
 
 def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock: ManualClock) -> None:
@@ -103,13 +103,13 @@ def test_data_removed_by_an_older_version_is_restored(script: StoreScript, clock
     assert isinstance(store, RedisStore)
     clock.advance(30 * 86_400)
     space = store.spaces.of(script.namespace)
-    store.link.client.delete(*(space.key(name) for name in kept(script)), space.key("seen"))
+    store.link.client.delete(*(space.key(name) for name in removable_keys(script)), space.key("seen"))
     script.settle(lost, State.DONE, ended=script.view("x").now)
     assert ids(script.key_view("mira", KEY).latest) == ids(script.view("mira", KEY, prints=(b"same",)).twins) == [lost]
-    assert kept(script) == {"m:doc:plan", "c:doc:plan", "p:doc:plan", "prints", "sk:doug", "names", "chg"}
+    assert removable_keys(script) == {"m:doc:plan", "c:doc:plan", "p:doc:plan", "prints", "sk:doug", "names", "chg"}
     clock.advance(8 * 86_400)
     upkeep(script, clock)
-    assert kept(script) == set()
+    assert removable_keys(script) == set()
 
 
 def meanwhile(script: StoreScript, monkeypatch: pytest.MonkeyPatch, name: LuaScript, do: Callable[[], object]) -> None:
@@ -154,4 +154,4 @@ def test_session_that_returns_during_the_removal_stays(
     script.act("doug", KEY, parent="boss")
     clock.advance(8 * 86_400)
     upkeep(script, clock)
-    assert kept(script) == set()
+    assert removable_keys(script) == set()

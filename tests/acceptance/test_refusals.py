@@ -37,7 +37,7 @@ def hook(server: Server, event: str, **more: Any) -> Any:
     return server.post("/hooks/claude-code", payload)
 
 
-def other(server: Server, **more: Any) -> Any:
+def other_call(server: Server, **more: Any) -> Any:
     call = {"instance": "doug", "tool": "Bash", "params": COMMAND, "cwd": "/work", **more}
     return server.post("/intercept", call, timeout=70)
 
@@ -69,15 +69,15 @@ def outcomes(server: Server) -> list[str]:
 
 @pytest.mark.usefixtures("opened")
 def test_refused_call_does_not_block_the_next(server: Server, home: Path) -> None:
-    assert other(server)["verdict"] == "block"
+    assert other_call(server)["verdict"] == "block"
     refuse(home)
-    until(lambda: other(server, callId="second")["proceed"])  # within the second between two reads
+    until(lambda: other_call(server, callId="second")["proceed"])  # within the second between two reads
     assert outcomes(server) == ["cancelled"]
 
 
 @pytest.mark.usefixtures("opened")
 def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(server: Server, home: Path) -> None:
-    waiter = Late(partial(other, server, wait=60))
+    waiter = Late(partial(other_call, server, wait=60))
     until(lambda: server.get("/status").get("waiting"))
     refuse(home)
     assert waiter.answer()["verdict"] == "allow"
@@ -88,4 +88,4 @@ def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(server: Serve
 def test_call_that_auto_mode_denies_ends_at_once(server: Server) -> None:
     hook(server, "PermissionDenied", tool_name="Bash", tool_input=COMMAND, tool_use_id=CALL, reason="risky")
     assert outcomes(server) == ["cancelled"]
-    assert other(server)["proceed"]
+    assert other_call(server)["proceed"]

@@ -40,7 +40,7 @@ def restored(tmp_path: Path) -> Path:
     return file
 
 
-def act(file: Path, number: int) -> int:
+def durable_action(file: Path, number: int) -> int:
     """Make one durable action on a new connection; return its id once it is acknowledged."""
     store = SqliteStore(file)
     try:
@@ -50,7 +50,7 @@ def act(file: Path, number: int) -> int:
 
 
 def test_commit_in_a_restored_database_is_acknowledged(restored: Path) -> None:
-    id = act(restored, 1)
+    id = durable_action(restored, 1)
     store = SqliteStore(restored)
     script = StoreScript(store)
     answer = store.attempt(
@@ -67,7 +67,7 @@ def test_commit_in_a_restored_database_is_acknowledged(restored: Path) -> None:
 def act_often(file: Path, number: int, together: Barrier, answers: Queue[list[int] | str]) -> None:
     try:
         together.wait(60)
-        answers.put([act(file, number) for _ in range(ACTS)])
+        answers.put([durable_action(file, number) for _ in range(ACTS)])
     except Exception as error:  # noqa: BLE001 - told to the test
         answers.put(repr(error))
 
@@ -96,7 +96,7 @@ def test_opening_waits_for_a_current_reader(restored: Path) -> None:
         reader.execute("begin")
         reader.execute("select count(*) from journal").fetchall()
         found: list[int] = []
-        opener = threading.Thread(target=lambda: found.append(act(restored, 1)))
+        opener = threading.Thread(target=lambda: found.append(durable_action(restored, 1)))
         opener.start()
         opener.join(0.2)
         assert opener.is_alive()
@@ -116,4 +116,4 @@ def test_opening_is_refused_while_another_program_keeps_reading(
         reader.execute("select count(*) from journal").fetchall()
         with pytest.raises(StoreUnavailable, match="is not in WAL mode, and was in use"):
             SqliteStore(restored)
-    assert act(restored, 1)
+    assert durable_action(restored, 1)

@@ -206,7 +206,7 @@ def listening(server: Server, token: str) -> Iterator[http.client.HTTPResponse]:
             yield response
 
 
-def ended(stream: http.client.HTTPResponse) -> bool:
+def has_ended(stream: http.client.HTTPResponse) -> bool:
     """Read a line; return whether the stream has ended."""
     try:
         return not stream.readline()
@@ -219,7 +219,7 @@ def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
     anna, doug = tokens.add("anna"), tokens.add("doug")
     with serving(state) as server, listening(server, anna) as gone, listening(server, doug) as stays:
         tokens.remove("anna")
-        until(lambda: ended(gone))
+        until(lambda: has_ended(gone))
         server.post("/intercept", MAIL)
         until(lambda: b'"message"' in stays.readline())
 

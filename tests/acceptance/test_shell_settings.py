@@ -41,7 +41,7 @@ def gate(config: Path, tmp_path: Path) -> Iterator[LocalGate]:
         yield gate
 
 
-def seen(gate: LocalGate) -> list[Any]:
+def classifications(gate: LocalGate) -> list[Any]:
     found = [gate.explain(Call("mira", "Bash", params, cwd="/w"))[0].tier for params in (REMOVES, PUSHES)]
     return [*found, gate.explain(Call("mira", "send_email", MAIL))[0].keys[0].name]
 
@@ -50,9 +50,9 @@ EXPECTED = [3, 4, "email:alice@example.com"]
 
 
 def test_embedded_gate_uses_the_settings(gate: LocalGate, tmp_path: Path) -> None:
-    assert seen(gate) == EXPECTED
+    assert classifications(gate) == EXPECTED
     with LocalGate(settings=Settings(state=tmp_path / "other")) as plain:
-        assert seen(plain) == [1, 2, "email:alice+news@example.com"]
+        assert classifications(plain) == [1, 2, "email:alice+news@example.com"]
 
 
 def test_two_spellings_of_one_mailbox_are_one_key(gate: LocalGate) -> None:
@@ -68,10 +68,10 @@ def test_settings_stay_when_the_rules_file_is_read_again(gate: LocalGate) -> Non
     rules.path.write_text(json.dumps({"rules": [{"tier": 1, "tool": "nothing_else"}]}))
     assert rules.reload()
     assert len(rules.current().rules) > 1
-    assert seen(gate) == EXPECTED
+    assert classifications(gate) == EXPECTED
     rules.path.write_text("{")
     assert not rules.reload()
-    assert seen(gate) == EXPECTED
+    assert classifications(gate) == EXPECTED
 
 
 def test_server_uses_the_settings(config: Path, tmp_path: Path) -> None:

@@ -350,12 +350,20 @@ def example() -> list[tuple[Any, Any]]:
     return pairs
 
 
-def same(shown: Any, real: Any, ids: dict[int, int]) -> bool:
+def matches_page(shown: Any, real: Any, ids: dict[int, int]) -> bool:
     """Return whether a response matches the page; its ids and times stand for the real ones."""
     if isinstance(shown, dict):
-        return isinstance(real, dict) and list(shown) == list(real) and all(same(shown[n], real[n], ids) for n in shown)
+        return (
+            isinstance(real, dict)
+            and list(shown) == list(real)
+            and all(matches_page(shown[n], real[n], ids) for n in shown)
+        )
     if isinstance(shown, list):
-        return isinstance(real, list) and len(shown) == len(real) and all(map(same, shown, real, [ids] * len(shown)))
+        return (
+            isinstance(real, list)
+            and len(shown) == len(real)
+            and all(map(matches_page, shown, real, [ids] * len(shown)))
+        )
     if isinstance(shown, int) and shown > 10**15:
         return isinstance(real, int) and ids.setdefault(shown, real) == real
     if isinstance(shown, float) and shown > 10**9:
@@ -375,7 +383,7 @@ def test_example_session_of_the_page_matches_the_child(tmp_path: Path) -> None:
             host.write(text.encode() + b"\n")
             if shown is not None:
                 real = host.read()
-                assert same(shown, real, ids), real
+                assert matches_page(shown, real, ids), real
         assert host.end() == (0, b"", b"")
     with LocalGate(tmp_path / "state") as gate:
         assert gate.status().locks == ()

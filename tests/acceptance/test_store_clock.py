@@ -32,7 +32,7 @@ print(json.dumps(told))
 """
 
 
-def other(state: Path, off: float) -> list[bool]:
+def leases_elsewhere(state: Path, off: float) -> list[bool]:
     """Ask another process, whose clock is off, for a lease that is held here and for another one."""
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(state), str(off)],
@@ -54,14 +54,14 @@ def test_process_whose_clock_jumped_moves_no_other_leases(tmp_path: Path, off: f
     with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
         if leased:
             assert gate.lock("mira", "doc:plan", 4, 60.0).acquired
-        assert other(tmp_path / "state", off) == [not leased, True]
+        assert leases_elsewhere(tmp_path / "state", off) == [not leased, True]
         assert 0 < lasts(gate, "doc:third") <= TTL + 1
         if leased:
             assert not gate.lock("doug", "doc:plan", 4, TTL).acquired
 
 
 def test_process_with_a_wrong_clock_may_be_the_first(tmp_path: Path) -> None:
-    assert other(tmp_path / "state", HOUR) == [True, True]
+    assert leases_elsewhere(tmp_path / "state", HOUR) == [True, True]
     with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
         assert 0 < lasts(gate, "doc:third") <= TTL + 1
 

@@ -61,7 +61,7 @@ class Places:
 
 
 @pytest.fixture
-def places(tmp_path: Path, postgres: Server, redis_server: RedisServer) -> Iterator[Places]:
+def empty_stores(tmp_path: Path, postgres: Server, redis_server: RedisServer) -> Iterator[Places]:
     places = Places(tmp_path, postgres, redis_server)
     yield places
     for schema in places.schemas:
@@ -72,11 +72,11 @@ Said = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def said(places: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
+def run_store(empty_stores: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
     """Run ``callosum store ...`` in this process; return its exit code and its output."""
 
     def said(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["callosum", "store", *words, "--state", str(places.state)])
+        monkeypatch.setattr(sys, "argv", ["callosum", "store", *words, "--state", str(empty_stores.state)])
         with pytest.raises(SystemExit) as ended:
             main()
         return int(ended.value.code or 0), "".join(capfd.readouterr())
@@ -162,12 +162,12 @@ def _copy_until_killed(source: Settings, target: Settings, at: int, after: bool)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_copy_that_is_killed_repeatedly_is_completed(
-    places: Places, monkeypatch: pytest.MonkeyPatch, kind: str
+    empty_stores: Places, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Each process copies a little more before ``kill -9``; the last one verifies that nothing is missing or twice."""
     for module in ("sqlite", "postgres", "redis"):
         monkeypatch.setattr(f"callosum.stores.{module}.export.PAGE", 40)
-    source, target = places.filled("sqlite", 120), places.fresh(kind)
+    source, target = empty_stores.filled("sqlite", 120), empty_stores.fresh(kind)
     fork = multiprocessing.get_context("fork")
     codes: list[int | None] = []
     while 0 not in codes and len(codes) < 50:
@@ -188,9 +188,9 @@ def test_copy_that_is_killed_repeatedly_is_completed(
 # --- comparing --------------------------------------------------------------------------------------
 
 
-def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
+def test_difference_between_copy_and_source_is_reported(empty_stores: Places) -> None:
     """Control of the comparison: every manual change in the copy is found and repaired by the next run."""
-    source, target = places.filled("postgresql"), places.fresh("sqlite")
+    source, target = empty_stores.filled("postgresql"), empty_stores.fresh("sqlite")
     with carried(source, target) as (from_, to):
         assert store_copy.copy(from_, to).verified
     for damage in (
@@ -202,7 +202,7 @@ def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
         "insert into meta values('observe', 5)",
         "update journal set keys = replace(keys, ',0]', ',7]') where state = 'open'",
     ):
-        with closing(sqlite3.connect(places.state / target.store.removeprefix("sqlite:///"))) as by_hand:
+        with closing(sqlite3.connect(empty_stores.state / target.store.removeprefix("sqlite:///"))) as by_hand:
             assert by_hand.execute(damage).rowcount > 0, damage
             by_hand.commit()
         with carried(source, target) as (from_, to):
@@ -212,9 +212,9 @@ def test_difference_between_copy_and_source_is_reported(places: Places) -> None:
             assert copied.mended > 0, damage
 
 
-def test_source_that_changes_is_not_verified(places: Places, said: Said) -> None:
+def test_source_that_changes_is_not_verified(empty_stores: Places, run_store: Said) -> None:
     """Once its writers have stopped, the same command copies the rest. Until then no gate may use the copy."""
-    source, target = places.filled("sqlite"), places.fresh("redis")
+    source, target = empty_stores.filled("sqlite"), empty_stores.fresh("redis")
     with closing(open_store(source)) as store, carried(source, target) as (from_, to):
         script = StoreScript(store)
 
@@ -229,18 +229,18 @@ def test_source_that_changes_is_not_verified(places: Places, said: Said) -> None
         copied = store_copy.copy(FileBusy(), to)
         assert not copied.verified
         assert copied.first
-        code, text = said("check", target.store)
+        code, text = run_store("check", target.store)
         assert (code, "an unfinished copy" in text) == (1, True)
         again = store_copy.copy(from_, to)
         assert again.verified, again.first
     assert entries(source) == entries(target)
-    assert said("check", target.store)[0] == 0
+    assert run_store("check", target.store)[0] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_data_removed_from_the_source_is_removed_from_the_copy(places: Places, kind: str) -> None:
+def test_data_removed_from_the_source_is_removed_from_the_copy(empty_stores: Places, kind: str) -> None:
     """Between two runs its gate rotated the journal, forgot marks and digests, and ended actions."""
-    source, target = places.filled("sqlite"), places.fresh(kind)
+    source, target = empty_stores.filled("sqlite"), empty_stores.fresh(kind)
     with carried(source, target) as (from_, to):
         assert store_copy.copy(from_, to).verified
         with closing(open_store(source)) as store:
@@ -265,9 +265,9 @@ def test_data_removed_from_the_source_is_removed_from_the_copy(places: Places, k
 # --- what is refused ----------------------------------------------------------------------------------
 
 
-def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> None:
+def test_only_an_empty_target_or_its_own_copy_is_written_to(empty_stores: Places) -> None:
     """Another store, the copy of another source, a copy in use, and the source itself are left unchanged."""
-    one, other, copy_ = places.filled("sqlite"), places.filled("sqlite"), places.fresh("postgresql")
+    one, other, copy_ = empty_stores.filled("sqlite"), empty_stores.filled("sqlite"), empty_stores.fresh("postgresql")
     with carried(one, other, copy_) as (first, second, third):
         with pytest.raises(ConfigError, match="must be empty"):
             store_copy.copy(first, second)
@@ -285,10 +285,12 @@ def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> N
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_them(places: Places, kind: str) -> None:
+def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_them(
+    empty_stores: Places, kind: str
+) -> None:
     """A Redis Cluster has one clock for each namespace; neither entry is lost silently."""
     one, other = (EntryRecord(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
-    with carried(places.fresh(kind)) as (to,):
+    with carried(empty_stores.fresh(kind)) as (to,):
         with pytest.raises(StoreError, match="both have an entry at the moment 1000"):
             to.load(Sort.JOURNAL, [one, other])
         to.load(Sort.JOURNAL, [one])
@@ -301,10 +303,10 @@ def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_t
 # --- the command, and what goes on --------------------------------------------------------------------
 
 
-def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) -> None:
+def test_store_is_copied_through_every_kind_of_store_and_back(empty_stores: Places) -> None:
     """SQLite, PostgreSQL, Redis and back: leases, questions and tokens stay the same; no password is shown."""
-    chain = [places.fresh(kind) for kind in ("sqlite", "postgresql", "redis", "sqlite")]
-    chain[1] = Settings(state=places.state, store=chain[1].store.replace("callosum@", "callosum:geheim@"))
+    chain = [empty_stores.fresh(kind) for kind in ("sqlite", "postgresql", "redis", "sqlite")]
+    chain[1] = Settings(state=empty_stores.state, store=chain[1].store.replace("callosum@", "callosum:geheim@"))
     with LocalGate(settings=chain[0]) as gate:
         held = gate.intercept(Call("doug", "Bash", {"command": "git push --force"}, cwd="/r"))
         locked = gate.lock("mira", "doc:plan", 4)
@@ -312,7 +314,7 @@ def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) ->
         status = gate.status()
     for source, target in pairwise(chain):
         given = "env:FROM_URL" if source is chain[1] else source.store
-        done = run(places.state, "store", "copy", given, target.store, "--json", env={"FROM_URL": chain[1].store})
+        done = run(empty_stores.state, "store", "copy", given, target.store, "--json", env={"FROM_URL": chain[1].store})
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         assert found["verified"]
@@ -328,9 +330,9 @@ def test_store_is_copied_through_every_kind_of_store_and_back(places: Places) ->
         assert after.lease.token > locked.lease.token
 
 
-def test_command_reports_a_store_it_cannot_use(places: Places, said: Said) -> None:
+def test_command_reports_a_store_it_cannot_use(empty_stores: Places, run_store: Said) -> None:
     """The output is a sentence and an exit code; the password is masked even if the driver quotes it."""
-    full = places.filled("sqlite")
+    full = empty_stores.filled("sqlite")
     cases: list[tuple[tuple[str, ...], int]] = [
         (("check", "sqlite:///none.db"), 1),
         (("copy", "sqlite:///none.db", "sqlite:///1.db"), 2),
@@ -344,6 +346,6 @@ def test_command_reports_a_store_it_cannot_use(places: Places, said: Said) -> No
         (("check", full.store), 0),
     ]
     for arguments, code in cases:
-        ended, text = said(*arguments)
+        ended, text = run_store(*arguments)
         assert ended == code, (arguments, text)
         assert "geheim" not in text

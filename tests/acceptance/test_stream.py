@@ -167,7 +167,7 @@ def journal_ids(store: SqliteStore, start: str = "", after: int = 0) -> list[str
 # --- other processes --------------------------------------------------------------------------------------
 
 
-def work(folder: str, me: str, count: int, told: Any) -> None:
+def make_calls(folder: str, me: str, count: int, told: Any) -> None:
     """Run a session in its own process: allowed and blocked calls, until it has made ``count``."""
     state = Path(folder)
     with LocalGate(settings=Settings(state=state, rules=state / "rules.json")) as gate:
@@ -185,7 +185,7 @@ class Worker:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         self._mine, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=work, args=(str(state), me, count, theirs))
+        self._process = context.Process(target=make_calls, args=(str(state), me, count, theirs))
         self._process.start()
         theirs.close()
         assert self._mine.recv() == "ready"

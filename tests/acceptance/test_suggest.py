@@ -32,7 +32,7 @@ def reply(gate: LocalGate, who: str, target: str, number: int, text: str, after:
     return gate.intercept(Call(who, "message", params, session="chat", pause=True, after=after))
 
 
-def work(state: Path, prefix: str = "", target: str = "andy", count: int = 6) -> list[str]:
+def make_conflicts(state: Path, prefix: str = "", target: str = "andy", count: int = 6) -> list[str]:
     """Make two sessions conflict in ``count`` threads, one confirming each time; return its first decision."""
     told = []
     with LocalGate(state) as gate:
@@ -53,7 +53,7 @@ def files(state: Path) -> dict[str, bytes]:
 
 
 def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path, tmp_path: Path) -> None:
-    assert work(state) == ["confirm"] * 6
+    assert make_conflicts(state) == ["confirm"] * 6
     before = files(state)
     shown = run(state, "rules", "suggest")
     assert shown.returncode == 0, shown
@@ -75,8 +75,8 @@ def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path
     other.mkdir(mode=0o700)
     (other / "tiers.json").write_text(json.dumps({"rules": found["rules"]}))
     assert run(other, "rules", "check").returncode == 0
-    assert work(other) == ["allow"] * 6
-    assert work(tmp_path / "without") == ["confirm"] * 6  # as it is without the proposal
+    assert make_conflicts(other) == ["allow"] * 6
+    assert make_conflicts(tmp_path / "without") == ["confirm"] * 6  # as it is without the proposal
 
     # and where it was pasted into the very folder, it is not proposed once more
     (state / "tiers.json").write_text(json.dumps({"rules": found["rules"]}))
@@ -99,7 +99,7 @@ def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path
     ],
 )
 def test_options_change_the_proposals(state: Path, words: list[str], code: int) -> None:
-    work(state)
+    make_conflicts(state)
     shown = run(state, "rules", "suggest", *words)
     assert shown.returncode == code, shown
     as_json = run(state, "rules", "suggest", "--json", *words)
@@ -116,7 +116,7 @@ def test_suggest_without_a_store_creates_nothing(state: Path) -> None:
 
 
 def test_broken_rules_are_reported_with_their_path(state: Path) -> None:
-    work(state, count=1)
+    make_conflicts(state, count=1)
     (state / "tiers.json").write_text('{"rules": [{"tier": 7, "tool": "x"}]}')
     shown = run(state, "rules", "suggest")
     assert shown.returncode == 2
@@ -125,7 +125,7 @@ def test_broken_rules_are_reported_with_their_path(state: Path) -> None:
 
 def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
     hostile = 'andy [bold red]x[/] \x1b[2J\x07\u202e\u009b31m "], "tier": 0'
-    work(state, target=hostile)
+    make_conflicts(state, target=hostile)
     shown = at_terminal(state, "rules", "suggest")
     assert shown.code == 0
     assert "All 6 pauses" in shown.text
@@ -138,7 +138,7 @@ def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
 
 
 def test_rotated_entries_count_too(state: Path) -> None:
-    work(state)
+    make_conflicts(state)
     assert len(run(state, "rules", "suggest").stdout) > 0
     with LocalGate(state) as gate:
         ahead = gate.store.now() + 40 * 86_400_000_000

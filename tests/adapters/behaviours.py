@@ -17,7 +17,7 @@ from callosum import CallosumClient, LocalGate
 from callosum.gate import Gate
 from callosum.model import Entry, Event, Outcome, Verdict
 from callosum.settings import Settings
-from tests.adapters.harness import Framework, Job, Mode, Nested, Ran, Scripted, Tool
+from tests.adapters.harness import Framework, Job, Mode, Nested, RunResult, Scripted, Tool
 from tests.support.serving import launch
 
 RULES = """{"rules": [
@@ -85,13 +85,15 @@ class Bench:
 
     # --- runs ---
 
-    def run(self, *turns: Sequence[Scripted], tools: Sequence[Any] = (), gate: Gate | None = None, **job: Any) -> Ran:
+    def run(
+        self, *turns: Sequence[Scripted], tools: Sequence[Any] = (), gate: Gate | None = None, **job: Any
+    ) -> RunResult:
         """Run an agent with these turns, by default with ``send_email``, and return the result of the run."""
         options = {"instance": "mira", **job.pop("options", {})}
         made = Job(gate or self.gate, turns, tools or [self.mail()], awaited=self.awaited, options=options, **job)
         return self.ran(made)
 
-    def ran(self, job: Job) -> Ran:
+    def ran(self, job: Job) -> RunResult:
         """Run a job in this mode."""
         if self.mode == "sync":
             return self.framework.run(job)
@@ -106,7 +108,7 @@ class Bench:
         """Return how the calls ended, in order."""
         return [entry.outcome for entry in self.entries(Event.COMPLETE)]
 
-    def reads_refusal(self, ran: Ran, id: str, tool: str = "send_email") -> None:
+    def reads_refusal(self, ran: RunResult, id: str, tool: str = "send_email") -> None:
         """Check that the model read the sentence of the newest call, whole and with nothing but the framework's frame."""
         body = self.entries()[-1].body
         sentence = body["warning"] + body.get("details", "")
@@ -315,11 +317,11 @@ def gate_killed(bench: Bench) -> None:
 
 
 def two_sessions(bench: Bench) -> None:
-    other: list[Ran] = []
+    other: list[RunResult] = []
 
     def during(_body: str) -> None:
         if not other:
-            other.append(Ran())
+            other.append(RunResult())
             other[0] = at_once(lambda: bench.run([mail("c1", "no")], conversation="heartbeat"))
 
     ran = bench.run([mail("c1", "Friday works")], tools=[bench.mail(during)])

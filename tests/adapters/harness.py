@@ -116,7 +116,7 @@ class Job:
 
 
 @dataclass
-class Ran:
+class RunResult:
     """What came of a run.
 
     ``read`` is the text that the model read for each call, by the call's id; ``conflicts`` the structured conflicts
@@ -189,15 +189,15 @@ class Framework:
         except ModuleNotFoundError:  # a parent package is missing
             return False
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         """Run an agent in this thread."""
         raise NotImplementedError
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         """Run an agent in the running event loop."""
         raise NotImplementedError
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         """Run an agent whose events are streamed, to the stream's end."""
         raise NotImplementedError
 

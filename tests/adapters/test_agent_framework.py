@@ -32,7 +32,7 @@ from tests.adapters.frameworks.agent_framework import _client, _read
 MAIL = {"to": "a@example.com", "body": "hi"}
 
 
-class Desk:
+class GatedTool:
     """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -68,13 +68,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[GatedTool]:
+    made = GatedTool(tmp_path)
     with made.gate:
         yield made
 
 
-def test_calls_that_run_one_after_the_other_in_one_turn_do_not_confirm_each_other(desk: Desk) -> None:
+def test_calls_that_run_one_after_the_other_in_one_turn_do_not_confirm_each_other(desk: GatedTool) -> None:
     middleware = [CallosumMiddleware(desk.gate, instance="mira")]
     desk.run(desk.agent(["c1"], middleware=middleware))
     agent = desk.agent(["c1", "c2"], ["c3"], middleware=middleware)
@@ -85,13 +85,13 @@ def test_calls_that_run_one_after_the_other_in_one_turn_do_not_confirm_each_othe
     assert read["c3"] == "sent hi"
 
 
-def test_an_agent_and_its_run_that_both_have_the_middleware_are_gated_once(desk: Desk) -> None:
+def test_an_agent_and_its_run_that_both_have_the_middleware_are_gated_once(desk: GatedTool) -> None:
     agent = desk.agent(["c1"], middleware=[CallosumMiddleware(desk.gate, instance="mira")])
     desk.run(agent, middleware=[CallosumMiddleware(desk.gate, instance="doug")])
     assert len(desk.entries()) == 1
 
 
-def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
+def test_install_gates_later_agents_and_can_be_undone(desk: GatedTool) -> None:
     again = install(desk.gate, instance="first")
     uninstall = install(desk.gate, instance="mira")
     again()  # that one was replaced: nothing happens
@@ -103,7 +103,7 @@ def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
     assert [entry.session for entry in desk.entries()] == ["mira/chat", "own/other", "bare/third"]
 
 
-def test_a_tool_that_ends_the_run_is_done(desk: Desk) -> None:
+def test_a_tool_that_ends_the_run_is_done(desk: GatedTool) -> None:
     def end() -> None:
         raise MiddlewareTermination(result="the last word")
 
@@ -111,7 +111,7 @@ def test_a_tool_that_ends_the_run_is_done(desk: Desk) -> None:
     assert desk.outcomes() == [Outcome.DONE]
 
 
-def test_a_call_for_which_another_middleware_wants_an_approval_has_not_run(desk: Desk) -> None:
+def test_a_call_for_which_another_middleware_wants_an_approval_has_not_run(desk: GatedTool) -> None:
     class Approve(FunctionMiddleware):
         async def process(self, context: FunctionInvocationContext, call_next: Any) -> None:
             id = context.metadata["function_call_occurrence_id"]
@@ -123,13 +123,13 @@ def test_a_call_for_which_another_middleware_wants_an_approval_has_not_run(desk:
     assert desk.outcomes() == [Outcome.CANCELLED]
 
 
-def test_a_run_without_a_session_acts_as_this_process(desk: Desk) -> None:
+def test_a_run_without_a_session_acts_as_this_process(desk: GatedTool) -> None:
     agent = desk.agent(["c1"], middleware=[CallosumMiddleware(desk.gate)])
     asyncio.run(agent.run("go"))
     assert _read(desk.seen) == {"c1": "sent hi"}
 
 
-def test_the_frameworks_own_hooks_carry_the_interceptor(desk: Desk) -> None:
+def test_the_frameworks_own_hooks_carry_the_interceptor(desk: GatedTool) -> None:
     pytest.importorskip("agent_hooks")
     from agent_framework import create_agent_hooks_middleware  # noqa: PLC0415
 

@@ -79,7 +79,7 @@ class Host:
 # --- the kit ---------------------------------------------------------------------------------------------------
 
 
-class Watched:
+class RecordingInterceptor:
     """An interceptor that records its contexts and the verdicts of the wrapped one."""
 
     def __init__(self, inner: Any = None) -> None:
@@ -95,10 +95,10 @@ class Watched:
         return verdict
 
 
-class Replaced(ReferenceHarness):
+class FrontedHarness(ReferenceHarness):
     """The kit's reference host, with one interceptor in front of those of the vector."""
 
-    def __init__(self, first: Watched) -> None:
+    def __init__(self, first: RecordingInterceptor) -> None:
         self.first = first
 
     def setup(self, scenario: Any, interceptors: Any, *args: Any, **options: Any) -> None:
@@ -116,8 +116,8 @@ VECTORS = {vector["id"]: vector for vector in load_vectors()}
 
 def contexts_of(vector: Mapping[str, Any]) -> list[Any]:
     """Return all contexts that the reference host emits in a vector, with the vector's own interceptors behind."""
-    watched = Watched()
-    asyncio.run(run_vector(Replaced(watched), vector))
+    watched = RecordingInterceptor()
+    asyncio.run(run_vector(FrontedHarness(watched), vector))
     return watched.seen
 
 
@@ -132,7 +132,7 @@ def valid(verdict: Verdict) -> None:
 @pytest.mark.parametrize("id", VECTORS)
 def test_each_context_of_the_kit_gets_a_verdict_that_holds(id: str, mode: EnforcementMode, gate: LocalGate) -> None:
     contexts = contexts_of(VECTORS[id])
-    watched = Watched(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
+    watched = RecordingInterceptor(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
 
     async def whole() -> None:
         emitter = InterceptionEmitter(mode=mode).register(watched)
@@ -152,8 +152,8 @@ def test_each_context_of_the_kit_gets_a_verdict_that_holds(id: str, mode: Enforc
 @pytest.mark.parametrize("id", VECTORS)
 def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: LocalGate) -> None:
     """Other interceptors deny, resolvers lift and denials are unenforced, in every composition."""
-    watched = Watched(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
-    asyncio.run(run_vector(Replaced(watched), VECTORS[id]))
+    watched = RecordingInterceptor(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
+    asyncio.run(run_vector(FrontedHarness(watched), VECTORS[id]))
     for verdict in watched.said:
         valid(verdict)
     assert len(watched.said) == len(watched.seen)

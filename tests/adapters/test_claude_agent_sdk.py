@@ -23,8 +23,8 @@ from callosum.gate import Gate
 from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.claude_agent_sdk import FRAMEWORK, environ, read, script
-from tests.adapters.harness import Job, Nested, Ran, Scripted, Tool
-from tests.e2e.models import Model, Use, model
+from tests.adapters.harness import Job, Nested, RunResult, Scripted, Tool
+from tests.e2e.models import Model, ToolUse, model
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def scripted() -> Iterator[Model]:
         yield running
 
 
-def run(scripted: Model, folder: Path, *turns: list[Use], prompt: str = "", **options: Any) -> Ran:
+def run(scripted: Model, folder: Path, *turns: list[ToolUse], prompt: str = "", **options: Any) -> RunResult:
     """Run Claude Code with these turns."""
     (folder / "home").mkdir(exist_ok=True)
     prompt = prompt or scripted.script(f"run-{uuid4()}", *turns)
@@ -57,8 +57,8 @@ def run(scripted: Model, folder: Path, *turns: list[Use], prompt: str = "", **op
     return read(scripted)
 
 
-def bash(id: str, command: str) -> Use:
-    return Use("Bash", {"command": command, "description": "Work"}, id=id)
+def bash(id: str, command: str) -> ToolUse:
+    return ToolUse("Bash", {"command": command, "description": "Work"}, id=id)
 
 
 def test_the_hooks_are_typed_and_fail_closed(bench: Bench) -> None:
@@ -131,7 +131,7 @@ def test_a_sub_agent_acts_in_a_session_of_its_own(bench: Bench) -> None:
 
 
 def test_command_that_continues_in_the_background_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
-    call = Use("Bash", {"command": "true", "description": "Work", "run_in_background": True}, id="c1")
+    call = ToolUse("Bash", {"command": "true", "description": "Work", "run_in_background": True}, id="c1")
     run(scripted, tmp_path, [call], hooks=callosum_hooks(bench.gate))
     assert bench.outcomes() == [Outcome.UNKNOWN]
 
@@ -158,7 +158,7 @@ def test_a_merged_text_replaces_the_input_only_where_no_permission_is_skipped(
     def writes(old: str, new: str) -> Scripted:
         return Scripted("write_file", "w1", {"path": str(file), "content": text.replace(old, new)})
 
-    def converse(conversation: str, *calls: Scripted) -> Ran:
+    def converse(conversation: str, *calls: Scripted) -> RunResult:
         tools = [Tool(read_file), Tool(write_file)]
         job = Job(bench.gate, [[call] for call in calls], tools, conversation=conversation, awaited=True)
         options = FRAMEWORK.options(job, scripted, str(tmp_path), permission_mode=mode)

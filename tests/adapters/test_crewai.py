@@ -19,7 +19,7 @@ from callosum.adapters.crewai import install
 from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.crewai import FRAMEWORK, _model
-from tests.adapters.harness import Job, Ran, Scripted
+from tests.adapters.harness import Job, RunResult, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
 
@@ -32,11 +32,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def gated(bench: Bench) -> Iterator[Callable[..., Ran]]:
+def gated(bench: Bench) -> Iterator[Callable[..., RunResult]]:
     """Run an agent with the gate that ``install`` was given."""
     uninstall: list[Callable[[], None]] = []
 
-    def run(*turns: list[Scripted], tools: Any = None, gate: Any = None, **options: Any) -> Ran:
+    def run(*turns: list[Scripted], tools: Any = None, gate: Any = None, **options: Any) -> RunResult:
         uninstall.append(install(gate or bench.gate, **options))
         return FRAMEWORK.run(Job(None, turns, tools or [bench.mail()]))
 
@@ -45,7 +45,7 @@ def gated(bench: Bench) -> Iterator[Callable[..., Ran]]:
         one()
 
 
-def test_a_fault_in_the_hook_keeps_the_tool_from_running(bench: Bench, gated: Callable[..., Ran]) -> None:
+def test_a_fault_in_the_hook_keeps_the_tool_from_running(bench: Bench, gated: Callable[..., RunResult]) -> None:
     def broken() -> str:
         raise RuntimeError("no session")
 
@@ -70,7 +70,7 @@ def test_a_call_that_another_hook_blocks_is_cancelled(bench: Bench) -> None:
 
 @pytest.mark.parametrize("said", ["yes", ""])
 def test_a_question_is_asked_at_the_terminal(
-    bench: Bench, gated: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, said: str
+    bench: Bench, gated: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda: said)
     ran = gated([Scripted("deploy", "c1", {"host": "prod"})], tools=[bench.deploy()], host_approvals=True)

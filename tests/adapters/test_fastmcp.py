@@ -37,7 +37,7 @@ ALICE = "a@example.com"
 LIMIT = 30.0
 
 
-class Desk:
+class GatedServer:
     """A server of mail and other things behind a gate."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,8 +101,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[GatedServer]:
+    made = GatedServer(tmp_path)
     with made.gate:
         yield made
         made.go.set()
@@ -127,7 +127,7 @@ def mail(body: str) -> dict[str, str]:
 # --- in memory ------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_is_the_sentence_with_the_conflicts_beside_it(desk: Desk) -> None:
+def test_a_refusal_is_the_sentence_with_the_conflicts_beside_it(desk: GatedServer) -> None:
     async def calls(client: Any) -> tuple[Any, Any]:
         first = await client.call_tool("send_email", mail("Friday works"), **as_session("chat"))
         return first, await client.call_tool("send_email", mail("Friday does not"), **as_session("heartbeat"))
@@ -145,7 +145,7 @@ def test_a_refusal_is_the_sentence_with_the_conflicts_beside_it(desk: Desk) -> N
     assert desk.outcomes() == [Outcome.DONE]
 
 
-def test_session_comes_from_the_option_then_meta_then_the_client(desk: Desk) -> None:
+def test_session_comes_from_the_option_then_meta_then_the_client(desk: GatedServer) -> None:
     named = as_session("s9", **{"io.callosum/agent": "doug", "traceparent": f"00-{'4' * 32}-{'5' * 16}-01"})
 
     async def calls(client: Any) -> None:
@@ -162,7 +162,7 @@ def test_session_comes_from_the_option_then_meta_then_the_client(desk: Desk) -> 
     assert desk.entries()[-1].tool == "mcp__my_desk__read_file"
 
 
-def test_tool_error_is_failed_and_a_timeout_is_unknown(desk: Desk) -> None:
+def test_tool_error_is_failed_and_a_timeout_is_unknown(desk: GatedServer) -> None:
     async def calls(client: Any) -> list[bool]:
         return [
             (await client.call_tool("fail", {"how": how}, **as_session(how))).is_error for how in ("at once", "late")
@@ -172,7 +172,7 @@ def test_tool_error_is_failed_and_a_timeout_is_unknown(desk: Desk) -> None:
     assert desk.outcomes() == [Outcome.FAILED, Outcome.UNKNOWN]
 
 
-def test_a_proxys_error_is_a_failure(desk: Desk) -> None:
+def test_a_proxys_error_is_a_failure(desk: GatedServer) -> None:
     behind = FastMCP("behind")
 
     @behind.tool
@@ -189,7 +189,7 @@ def test_a_proxys_error_is_a_failure(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("action", "runs"), [("yes", True), ("no", False), ("decline", False), ("cancel", False)])
-def test_question_is_a_form_if_the_gate_accepts_host_approvals(desk: Desk, action: str, runs: bool) -> None:
+def test_question_is_a_form_if_the_gate_accepts_host_approvals(desk: GatedServer, action: str, runs: bool) -> None:
     shown: list[str] = []
 
     async def answer(message: str, *_: Any) -> Any:
@@ -216,7 +216,7 @@ def test_question_is_a_form_if_the_gate_accepts_host_approvals(desk: Desk, actio
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_question_is_a_sentence_without_forms_or_host_approvals(desk: Desk, told: bool) -> None:
+def test_question_is_a_sentence_without_forms_or_host_approvals(desk: GatedServer, told: bool) -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError
 
@@ -229,7 +229,7 @@ def test_question_is_a_sentence_without_forms_or_host_approvals(desk: Desk, told
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_tool_that_requests_input_is_one_call_until_it_gets_it(
-    desk: Desk, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+    desk: GatedServer, comes_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fastmcp_adapter, "INPUT_SECONDS", 60.0 if comes_back else 0.0)
     server = desk.server()
@@ -262,7 +262,7 @@ def test_tool_that_requests_input_is_one_call_until_it_gets_it(
     assert len(desk.entries()) == (1 if comes_back else 2)
 
 
-def test_clients_of_one_address_do_not_continue_open_calls_of_each_other(desk: Desk) -> None:
+def test_clients_of_one_address_do_not_continue_open_calls_of_each_other(desk: GatedServer) -> None:
     server = desk.server()
     asked = ElicitRequest(
         params=ElicitRequestFormParams(message="Which part?", requested_schema={"type": "object", "properties": {}})
@@ -293,7 +293,7 @@ def test_clients_of_one_address_do_not_continue_open_calls_of_each_other(desk: D
     assert [entry.session for entry in desk.entries()] == ["a/shared", "b/shared"]
 
 
-def test_without_the_gate_reads_continue_and_risky_calls_do_not(desk: Desk) -> None:
+def test_without_the_gate_reads_continue_and_risky_calls_do_not(desk: GatedServer) -> None:
     async def calls(client: Any) -> list[Any]:
         return [
             await client.call_tool("read_file", {"path": "/a"}, **as_session("chat")),
@@ -326,16 +326,16 @@ def listening(server: FastMCP) -> Iterator[tuple[str, int]]:
             thread.join(LIMIT)
 
 
-class Asked:
+class ToolRequest:
     """One request to a tool over a connection of its own."""
 
     count = 0
 
     def __init__(self, place: tuple[str, int], tool: str, arguments: dict[str, Any], session: str | None) -> None:
-        Asked.count += 1
+        ToolRequest.count += 1
         meta = {**META, **({} if session is None else {"io.callosum/session": session})}
         params = {"name": tool, "arguments": arguments, "_meta": meta}
-        request = {"jsonrpc": "2.0", "id": Asked.count, "method": "tools/call", "params": params}
+        request = {"jsonrpc": "2.0", "id": ToolRequest.count, "method": "tools/call", "params": params}
         body = json.dumps(request).encode()
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: {place[0]}:{place[1]}\r\nContent-Type: application/json\r\n"
@@ -359,15 +359,15 @@ class Asked:
         return json.JSONDecoder().raw_decode(body[start:].decode())[0]["result"]
 
 
-def slow(place: tuple[str, int], name: str = "a", session: str | None = "chat", **more: Any) -> Asked:
-    return Asked(place, "slow", {"name": name, **more}, session)
+def slow(place: tuple[str, int], name: str = "a", session: str | None = "chat", **more: Any) -> ToolRequest:
+    return ToolRequest(place, "slow", {"name": name, **more}, session)
 
 
 def text(result: Any) -> str:
     return str(result["content"][0]["text"])
 
 
-def broken(desk: Desk, server: FastMCP, asked: Asked) -> None:
+def broken(desk: GatedServer, server: FastMCP, asked: ToolRequest) -> None:
     """Interrupt a call while its tool runs, and wait until the server has noticed."""
     until(lambda: "a began" in desk.did)
     asked.cut()
@@ -375,7 +375,7 @@ def broken(desk: Desk, server: FastMCP, asked: Asked) -> None:
     until(lambda: len(middleware._lost._lost) == 1)
 
 
-def test_a_request_that_comes_again_while_its_tool_runs_waits_for_the_result(desk: Desk) -> None:
+def test_a_request_that_comes_again_while_its_tool_runs_waits_for_the_result(desk: GatedServer) -> None:
     server = desk.server()
     with listening(server) as place:
         broken(desk, server, slow(place))
@@ -388,7 +388,7 @@ def test_a_request_that_comes_again_while_its_tool_runs_waits_for_the_result(des
     assert desk.outcomes() == [Outcome.DONE]
 
 
-def test_a_request_that_comes_again_after_its_tool_ended_gets_the_kept_result_once(desk: Desk) -> None:
+def test_a_request_that_comes_again_after_its_tool_ended_gets_the_kept_result_once(desk: GatedServer) -> None:
     server = desk.server()
     with listening(server) as place:
         broken(desk, server, slow(place))
@@ -405,17 +405,17 @@ def test_a_request_that_comes_again_after_its_tool_ended_gets_the_kept_result_on
     [("heartbeat", {"name": "a"}), (None, {"name": "a"}), ("chat", {"name": "b"}), ("chat", {"name": "a", "size": 1})],
     ids=["another client", "a client without a name", "other arguments", "one more argument"],
 )
-def test_request_that_differs_is_a_new_call(desk: Desk, session: str | None, arguments: dict[str, Any]) -> None:
+def test_request_that_differs_is_a_new_call(desk: GatedServer, session: str | None, arguments: dict[str, Any]) -> None:
     server = desk.server()
     with listening(server) as place:
         broken(desk, server, slow(place))
         desk.go.set()
         until(lambda: desk.outcomes() == [Outcome.DONE])
-        Asked(place, "slow", arguments, session).result()
+        ToolRequest(place, "slow", arguments, session).result()
     assert len(desk.entries()) == 2
 
 
-def test_an_equal_call_whose_first_answer_was_delivered_is_a_new_call(desk: Desk) -> None:
+def test_an_equal_call_whose_first_answer_was_delivered_is_a_new_call(desk: GatedServer) -> None:
     desk.go.set()
     with listening(desk.server()) as place:
         assert text(slow(place).result()) == "changed a"
@@ -423,7 +423,7 @@ def test_an_equal_call_whose_first_answer_was_delivered_is_a_new_call(desk: Desk
     assert len(desk.entries()) == 2
 
 
-def test_two_equal_calls_at_once_are_two_calls(desk: Desk) -> None:
+def test_two_equal_calls_at_once_are_two_calls(desk: GatedServer) -> None:
     with listening(desk.server()) as place:
         one = slow(place)
         until(lambda: desk.did == ["a began"])
@@ -434,7 +434,7 @@ def test_two_equal_calls_at_once_are_two_calls(desk: Desk) -> None:
         other.result()
 
 
-def test_a_result_of_more_than_a_megabyte_is_not_kept(desk: Desk) -> None:
+def test_a_result_of_more_than_a_megabyte_is_not_kept(desk: GatedServer) -> None:
     server = desk.server()
     with listening(server) as place:
         broken(desk, server, slow(place, size=1_000_000))

@@ -22,7 +22,7 @@ from callosum.adapters.google_adk import CallosumPlugin, install
 from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.google_adk import _CONFIRMATION, FRAMEWORK, _model, _ran, _tool
-from tests.adapters.harness import Job, Ran, Scripted
+from tests.adapters.harness import Job, RunResult, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
 
@@ -44,7 +44,7 @@ def desk(agent: LlmAgent, *plugins: Any) -> InMemoryRunner:
     return runner
 
 
-def run(runner: InMemoryRunner, part: Any = None, session: str = "chat") -> Ran:
+def run(runner: InMemoryRunner, part: Any = None, session: str = "chat") -> RunResult:
     given = {
         "user_id": "ann",
         "session_id": session,

@@ -52,7 +52,7 @@ class Script(GenericFakeChatModel):
         return super()._generate(messages, *args, **kwargs)
 
 
-class Desk:
+class GatedTool:
     """A gate, and tools that count how often they ran."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,8 +73,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[GatedTool]:
+    made = GatedTool(tmp_path)
     with made.gate:
         yield made
 
@@ -103,13 +103,13 @@ class Slotted:
 
 
 @pytest.mark.parametrize("state", [None, Slotted(), object(), {}, []])
-def test_a_state_without_messages_is_no_obstacle(desk: Desk, state: Any) -> None:
+def test_a_state_without_messages_is_no_obstacle(desk: GatedTool, state: Any) -> None:
     request = ToolCallRequest(mail("c1", "hi"), desk.tool(), state, None)
     sent = ToolMessage("sent hi", tool_call_id="c1")
     assert CallosumMiddleware(desk.gate).wrap_tool_call(request, lambda _: sent) is sent
 
 
-def test_a_tools_schema_is_made_once_and_kept_no_longer_than_the_tool(desk: Desk) -> None:
+def test_a_tools_schema_is_made_once_and_kept_no_longer_than_the_tool(desk: GatedTool) -> None:
     middleware, tool = CallosumMiddleware(desk.gate), desk.tool()
     assert middleware.schema_of(tool) is middleware.schema_of(tool)
     del tool
@@ -121,7 +121,7 @@ def test_a_tools_schema_is_made_once_and_kept_no_longer_than_the_tool(desk: Desk
     ("error", "outcome"), [(ValueError("no such user"), Outcome.FAILED), (TimeoutError("no answer"), Outcome.UNKNOWN)]
 )
 def test_an_error_that_a_tool_node_makes_a_message_of_has_its_outcome(
-    desk: Desk, error: Exception, outcome: Outcome
+    desk: GatedTool, error: Exception, outcome: Outcome
 ) -> None:
     def send_email(to: str, body: str) -> str:
         """Send an e-mail."""
@@ -160,7 +160,7 @@ def test_a_tool_call_costs_little_more_than_the_gates_own_pair(tmp_path: Path, m
 # --- interrupts and replays ----------------------------------------------------------------------------------
 
 
-def graph(desk: Desk, model: Script, tools: list[Any], **wrappers: Any) -> Any:
+def graph(desk: GatedTool, model: Script, tools: list[Any], **wrappers: Any) -> Any:
     """A graph with all calls of a message in one node, which runs again from its beginning after an interrupt."""
     built = StateGraph(MessagesState)
     built.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
@@ -171,7 +171,7 @@ def graph(desk: Desk, model: Script, tools: list[Any], **wrappers: Any) -> Any:
     return built.compile(checkpointer=InMemorySaver())
 
 
-def test_a_node_that_runs_again_after_an_interrupt_returns_the_first_result(desk: Desk) -> None:
+def test_a_node_that_runs_again_after_an_interrupt_returns_the_first_result(desk: GatedTool) -> None:
     def confirm(question: str) -> str:
         """Ask the user."""
         return f"said {interrupt(question)}"
@@ -191,7 +191,7 @@ def test_the_example_of_a_replay_shows_the_mail_twice_without_the_gate_and_once_
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_a_question_interrupts_the_graph_and_the_answer_goes_through_the_gate(desk: Desk, *, answer: bool) -> None:
+def test_a_question_interrupts_the_graph_and_the_answer_goes_through_the_gate(desk: GatedTool, *, answer: bool) -> None:
     def deploy(host: str) -> str:
         """Deploy."""
         desk.ran.append(host)
@@ -213,7 +213,7 @@ def test_a_question_interrupts_the_graph_and_the_answer_goes_through_the_gate(de
     assert (entry.body["by"], entry.body["channel"]) == ("host", "host")
 
 
-def test_gate_without_the_setting_refuses_host_approvals(desk: Desk, tmp_path: Path) -> None:
+def test_gate_without_the_setting_refuses_host_approvals(desk: GatedTool, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with LocalGate(settings=Settings(state=tmp_path / "other", rules=tmp_path / "tiers.json")) as gate:
         asked = gate.intercept(_call("deploy"))
@@ -221,7 +221,7 @@ def test_gate_without_the_setting_refuses_host_approvals(desk: Desk, tmp_path: P
             gate.approve(asked.id, by="host", channel="host")
 
 
-def test_host_approval_lifts_no_block(desk: Desk) -> None:
+def test_host_approval_lifts_no_block(desk: GatedTool) -> None:
     assert desk.gate.intercept(_call("wipe", "other")).proceed
     blocked = desk.gate.intercept(_call("wipe"))
     assert blocked.verdict is Verdict.BLOCK

@@ -24,7 +24,7 @@ from callosum.adapters.llama_index import install
 from callosum.model import Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.llama_index import FRAMEWORK, _memory, _model, _tool, ran
-from tests.adapters.harness import Job, Ran, Scripted
+from tests.adapters.harness import Job, RunResult, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
 
@@ -47,8 +47,8 @@ def agent_of(name: str, *turns: list[Scripted], tools: list[Any]) -> FunctionAge
     return FunctionAgent(name=name, description=name, tools=tools, llm=_model(turns), streaming=False)
 
 
-def run(workflow: Any, session: str = "chat") -> Ran:
-    async def whole() -> Ran:
+def run(workflow: Any, session: str = "chat") -> RunResult:
+    async def whole() -> RunResult:
         return await ran(workflow.run(user_msg="go", memory=_memory(session)))
 
     return asyncio.run(whole())

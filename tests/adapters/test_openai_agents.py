@@ -39,7 +39,7 @@ RULES = """{"rules": [
   {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"}]}"""
 
 
-class Desk:
+class GatedTool:
     """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,8 +60,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[GatedTool]:
+    made = GatedTool(tmp_path)
     with made.gate:
         yield made
 
@@ -93,7 +93,7 @@ def run(agent: Any, group: str = "chat", *, streamed: bool = False) -> Any:
     return asyncio.run(whole())
 
 
-def test_install_gates_existing_agents_and_can_be_undone(desk: Desk) -> None:
+def test_install_gates_existing_agents_and_can_be_undone(desk: GatedTool) -> None:
     agent = Agent(name="a", model=script([mail("c1", "hi")]), tools=[desk.send_email])
     again = install(desk.gate)
     uninstall = install(desk.gate)
@@ -107,7 +107,7 @@ def test_install_gates_existing_agents_and_can_be_undone(desk: Desk) -> None:
     assert len(desk.entries()) == 2
 
 
-def test_agent_that_takes_over_by_handoff_is_gated_too(desk: Desk) -> None:
+def test_agent_that_takes_over_by_handoff_is_gated_too(desk: GatedTool) -> None:
     model = script([mail("c1", "hi")])
     other = Agent(name="other", model=model, tools=[desk.send_email])
     first = Agent(
@@ -123,7 +123,7 @@ def test_agent_that_takes_over_by_handoff_is_gated_too(desk: Desk) -> None:
     ("error", "outcome"), [(ValueError("no such user"), Outcome.FAILED), (TimeoutError("no answer"), Outcome.UNKNOWN)]
 )
 def test_error_with_a_custom_message_of_the_tool_has_its_outcome(
-    desk: Desk, error: Exception, outcome: Outcome
+    desk: GatedTool, error: Exception, outcome: Outcome
 ) -> None:
     def words(_context: Any, _error: Exception) -> str:
         return "try later"
@@ -139,12 +139,12 @@ def test_error_with_a_custom_message_of_the_tool_has_its_outcome(
     assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [outcome]
 
 
-def test_approvals_of_the_sdk_need_a_session(desk: Desk) -> None:
+def test_approvals_of_the_sdk_need_a_session(desk: GatedTool) -> None:
     with pytest.raises(ConfigError, match="session"):
         install(desk.gate, host_approvals=True)
 
 
-def test_shells_and_patches_that_run_here_are_gated(desk: Desk) -> None:
+def test_shells_and_patches_that_run_here_are_gated(desk: GatedTool) -> None:
     """Driven as the SDK drives them: their calls are no function calls."""
     turn = _Turn(Adapter(desk.gate, session="chat"))
     made: list[str] = []

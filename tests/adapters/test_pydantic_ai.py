@@ -23,7 +23,7 @@ from pydantic_ai.models.function import FunctionModel
 from callosum.adapters.pydantic_ai import CallosumCapability, install
 
 
-class Desk:
+class GatedTool:
     """A gate, and a tool that records what it sent."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,8 +40,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[GatedTool]:
+    made = GatedTool(tmp_path)
     with made.gate:
         yield made
 
@@ -66,7 +66,7 @@ async def run(agent: Any, conversation: str = "chat", **options: Any) -> dict[st
     return {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
 
 
-def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk: Desk) -> None:
+def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk: GatedTool) -> None:
     async def once() -> None:
         capability = CallosumCapability(desk.gate, instance="mira")
         agent = Agent(script([mail("c1", "hi")]), tools=[desk.send_email], capabilities=[capability, capability])
@@ -77,7 +77,7 @@ def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk:
     assert [entry.session for entry in desk.entries()] == ["doug/chat"]
 
 
-def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
+def test_install_gates_later_agents_and_can_be_undone(desk: GatedTool) -> None:
     async def whole() -> None:
         again = install(desk.gate, instance="first")
         uninstall = install(desk.gate, instance="mira")
@@ -92,7 +92,7 @@ def test_install_gates_later_agents_and_can_be_undone(desk: Desk) -> None:
     assert [entry.session for entry in desk.entries()] == ["mira/chat", "own/other"]
 
 
-def test_a_refusal_is_a_failed_result_and_takes_no_retry(desk: Desk) -> None:
+def test_a_refusal_is_a_failed_result_and_takes_no_retry(desk: GatedTool) -> None:
     async def whole() -> None:
         capabilities = [CallosumCapability(desk.gate, instance="mira")]
         await run(Agent(script([mail("c1", "yes")]), tools=[desk.send_email], capabilities=capabilities))
@@ -105,7 +105,7 @@ def test_a_refusal_is_a_failed_result_and_takes_no_retry(desk: Desk) -> None:
     assert desk.did == ["yes"]
 
 
-def test_a_tool_that_the_framework_times_out_is_unknown(desk: Desk) -> None:
+def test_a_tool_that_the_framework_times_out_is_unknown(desk: GatedTool) -> None:
     async def send_email(to: str, body: str) -> str:
         """Send an e-mail."""
         await anyio.sleep_forever()
@@ -117,7 +117,7 @@ def test_a_tool_that_the_framework_times_out_is_unknown(desk: Desk) -> None:
     assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [Outcome.UNKNOWN]
 
 
-def test_work_that_another_program_finishes_is_unknown(desk: Desk) -> None:
+def test_work_that_another_program_finishes_is_unknown(desk: GatedTool) -> None:
     def send_email(to: str, body: str) -> str:
         """Send an e-mail."""
         raise CallDeferred
@@ -128,7 +128,7 @@ def test_work_that_another_program_finishes_is_unknown(desk: Desk) -> None:
     assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [Outcome.UNKNOWN]
 
 
-def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: Desk) -> None:
+def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: GatedTool) -> None:
     class Letter(BaseModel):
         to: str
         body: str
@@ -145,7 +145,7 @@ def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: De
     assert desk.entries()[0].body["params"] == {"to": "a@example.com", "body": "hi"}
 
 
-def test_an_agent_made_from_a_spec_is_gated(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_made_from_a_spec_is_gated(desk: GatedTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALLOSUM_STATE", str(tmp_path / "spec"))
     spec = {"model": "test", "capabilities": [{"CallosumCapability": {"instance": "mira", "host_approvals": True}}]}
     agent = Agent.from_spec(spec, custom_capability_types=[CallosumCapability])

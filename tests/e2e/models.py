@@ -20,7 +20,7 @@ SECONDS = 60.0
 _NAME = re.compile(r"\[\[([a-z0-9-]+)\]\]")
 
 
-class Use(NamedTuple):
+class ToolUse(NamedTuple):
     """A tool call of the model's. ``text``: the input of a tool that takes free text (Codex's ``apply_patch``)."""
 
     tool: str
@@ -33,7 +33,7 @@ class Use(NamedTuple):
 class Turn(NamedTuple):
     """Calls that are made at once, when ``after`` has happened."""
 
-    calls: Sequence[Use]
+    calls: Sequence[ToolUse]
     after: threading.Event | None = None
 
 
@@ -52,7 +52,7 @@ class Model:
         self.sizes: dict[str, int] = {}
         """By conversation, how many tokens its requests are said to have; 10 where nothing is said."""
 
-    def script(self, name: str, *turns: Sequence[Use] | Turn) -> str:
+    def script(self, name: str, *turns: Sequence[ToolUse] | Turn) -> str:
         """Set the script of a conversation; return the prompt that begins it."""
         self.scripts[name] = [turn if isinstance(turn, Turn) else Turn(turn) for turn in turns]
         for place in range(len(turns) + 1):
@@ -73,7 +73,7 @@ class Model:
         """Wait until a conversation has requested this turn (counted from 0)."""
         assert self.reached[name, turn].wait(SECONDS), f"{name} never came to turn {turn}"
 
-    def turn(self, name: str, done: int, body: dict[str, Any]) -> Sequence[Use]:
+    def turn(self, name: str, done: int, body: dict[str, Any]) -> Sequence[ToolUse]:
         """The calls of the turn after ``done`` ones."""
         self.when.append((name, time.perf_counter()))
         self.asked.append((name, body))

@@ -25,7 +25,7 @@ ILL = '[health]\nmemory = 0\ndisk = 0\nfree = "100000000GB"\n'
 Event = tuple[str, dict[str, Any]]
 
 
-def told(state: Path, *kinds: str) -> list[Event]:
+def logged_events(state: Path, *kinds: str) -> list[Event]:
     """Return the events of the daily log, or those of some kinds."""
     lines = [line for path in sorted(state.glob("brain/corpus/*.log.md")) for line in path.read_text().splitlines()]
     found = [(match[1], json.loads(match[2])) for line in lines if (match := LINE.fullmatch(line))]
@@ -35,7 +35,7 @@ def told(state: Path, *kinds: str) -> list[Event]:
 def come(state: Path, wanted: set[str], seconds: float = 60.0) -> None:
     """Wait until each of these events is in the daily log, which is written at intervals."""
     ends = time.monotonic() + seconds
-    while missing := wanted - {name for name, _ in told(state)}:
+    while missing := wanted - {name for name, _ in logged_events(state)}:
         assert time.monotonic() < ends, f"nobody told of {sorted(missing)}"
         select.select([], [], [], 0.1)
 

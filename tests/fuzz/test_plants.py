@@ -30,7 +30,7 @@ BY_NAME = {one.name: one for one in TARGETS}
 TRIES = 4000
 
 
-def found(name: str) -> Fault | None:
+def find_fault(name: str) -> Fault | None:
     """Try a target with its seeds and with random inputs until a fault shows."""
     chance = random.Random(1)
     seeds = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
@@ -105,7 +105,7 @@ def test_a_planted_fault_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, where: Any, what: str, planted: Any, sign: str
 ) -> None:
     monkeypatch.setattr(where, what, planted)
-    fault = found(name)
+    fault = find_fault(name)
     assert fault is not None
     assert re.search(sign, fault.sign), fault
 

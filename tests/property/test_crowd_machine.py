@@ -28,7 +28,7 @@ left_out = 0
 """How often a view did not show all."""
 
 
-class Full(SqliteStore):
+class FullViewStore(SqliteStore):
     """A store whose views show all open actions."""
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
@@ -38,7 +38,7 @@ class Full(SqliteStore):
         return super().attempt([(replace(scope, asks=None), step) for scope, step in requests])
 
 
-class Watched(Crowd):
+class WatchedCrowd(Crowd):
     """Notes that it left something out."""
 
     def view(
@@ -50,20 +50,20 @@ class Watched(Crowd):
         return found
 
 
-class Crowded(Gates):
+class CrowdedGates(Gates):
     """Many sessions that use one key."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(crowd, "LATEST", 1)
-        self.patch.setattr(crowd, "Crowd", Watched)
+        self.patch.setattr(crowd, "Crowd", WatchedCrowd)
         self.model.gate.close()
         self.full = Path(tempfile.mkdtemp(prefix="callosum-"))
         living = self.model.living
         self.model = World(
             self.folder,
-            lambda clock, probe: Full(self.full / "gate.db", clock=clock, probe=probe),
+            lambda clock, probe: FullViewStore(self.full / "gate.db", clock=clock, probe=probe),
             clock=self.clock,
         )
         self.real.living = self.model.living = living
@@ -86,5 +86,5 @@ class Crowded(Gates):
 def test_a_view_that_shows_few_open_actions_decides_as_one_that_shows_all() -> None:
     """Answers, journal and open actions are the same after each step."""
     before = left_out
-    run_state_machine_as_test(Crowded, settings=sequences(40))
+    run_state_machine_as_test(CrowdedGates, settings=sequences(40))
     assert left_out > before + 50

@@ -48,7 +48,7 @@ OUTCOMES = st.sampled_from(["done", "done", "failed", "cancelled", "unknown"])
 SECONDS = st.sampled_from([0.0, 0.3, 1.5, 30.0, 119.0, 301.0, 700.0, 3700.0, 90_000.0, -50.0])
 
 
-def shown(decision: Decision) -> Any:
+def comparable_decision(decision: Decision) -> Any:
     """What both must say alike. A gate numbers its own entries, so ids are compared as they were given."""
     return (
         decision.proceed,
@@ -65,7 +65,7 @@ def shown(decision: Decision) -> Any:
     )
 
 
-def told(report: Report) -> Any:
+def comparable_report(report: Report) -> Any:
     return (report.ok, report.id, report.state, report.late, report.lease)
 
 
@@ -135,7 +135,7 @@ class Gates(RuleBasedStateMachine):
     # --- calls -----------------------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Any:
-        decision = self.both(lambda world: world.gate.intercept(call), shown)
+        decision = self.both(lambda world: world.gate.intercept(call), comparable_decision)
         self.token(decision)
         if decision.proceed and not decision.repeated:
             return multiple((call.instance, decision.id))
@@ -222,35 +222,35 @@ class Gates(RuleBasedStateMachine):
     @rule(action=consumes(opened), outcome=OUTCOMES)
     def report(self, action: tuple[str, int], outcome: str) -> None:
         who, id = action
-        self.both(lambda world: world.gate.complete(who, id=id, outcome=outcome), told)
+        self.both(lambda world: world.gate.complete(who, id=id, outcome=outcome), comparable_report)
 
     @rule(action=opened, who=SESSIONS)
     def report_twice_or_anothers(self, action: tuple[str, int], who: str) -> None:
-        self.both(lambda world: world.gate.complete(who, id=action[1]), told)
+        self.both(lambda world: world.gate.complete(who, id=action[1]), comparable_report)
 
     @precondition(within_a_day)
     @rule(who=SESSIONS, on=ON, outcome=OUTCOMES)
     def report_by_key(self, who: str, on: str, outcome: str) -> None:
-        self.both(lambda world: world.gate.complete(who, context_key=f"doc:{on}", outcome=outcome), told)
+        self.both(lambda world: world.gate.complete(who, context_key=f"doc:{on}", outcome=outcome), comparable_report)
 
     @precondition(within_a_day)
     @rule(who=SESSIONS)
     def report_without_a_key(self, who: str) -> None:
-        self.both(lambda world: world.gate.complete(who), told)
+        self.both(lambda world: world.gate.complete(who), comparable_report)
 
     @precondition(within_a_day)
     @rule(who=SESSIONS, tool=TOOLS, on=ON, text=TEXTS)
     def report_by_tool_and_params(self, who: str, tool: str, on: str, text: str) -> None:
-        self.both(lambda world: world.gate.complete(who, tool=tool, params={"on": on, "text": text}), told)
+        self.both(lambda world: world.gate.complete(who, tool=tool, params={"on": on, "text": text}), comparable_report)
 
     @rule(action=opened, happened=st.booleans())
     def resolve(self, action: tuple[str, int], happened: bool) -> None:
-        self.both(lambda world: world.gate.resolve(action[1], happened=happened), told)
+        self.both(lambda world: world.gate.resolve(action[1], happened=happened), comparable_report)
 
     @rule(action=opened, ttl=st.sampled_from([10.0, 300.0]))
     def renew(self, action: tuple[str, int], ttl: float) -> None:
         who, id = action
-        self.both(lambda world: world.gate.renew(who, id, ttl), told)
+        self.both(lambda world: world.gate.renew(who, id, ttl), comparable_report)
 
     # --- locks, people, time -----------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Gates(RuleBasedStateMachine):
         refused = [e.seq for e in self.model.gate.entries(newest=True, limit=8) if e.verdict in ("ask", "block")]
         if refused:
             id = refused[-1]
-            self.both(lambda world: world.gate.approve(id) if agrees else world.gate.deny(id), told)
+            self.both(lambda world: world.gate.approve(id) if agrees else world.gate.deny(id), comparable_report)
 
     @rule(seconds=SECONDS)
     def time_passes(self, seconds: float) -> None:

@@ -39,7 +39,7 @@ STEP = st.one_of(
 STEPS = st.lists(STEP, min_size=5, max_size=60)
 
 
-class Crew:
+class StoreGroup:
     """The same steps on several stores with one clock. ``acts`` holds the opened actions, for reports."""
 
     def __init__(self, stores: list[Store], clock: ManualClock) -> None:
@@ -89,7 +89,7 @@ def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> N
     clock = ManualClock()
     stores = [MemoryStore(clock=clock), make(clock)]
     try:
-        crew = Crew(stores, clock)
+        crew = StoreGroup(stores, clock)
         for step in steps:
             crew.step(step)
         clock.advance(20 * 86_400)

@@ -59,7 +59,7 @@ class FusedConnection(sqlite3.Connection):
         return super().cursor(FusedCursor)
 
 
-def work(folder: str, phase: Phase, when: When, at: int, told: Any) -> None:
+def run_session(folder: str, phase: Phase, when: When, at: int, told: Any) -> None:
     """Run a session: one call first, then one that is intercepted, run and reported."""
     fuse = Fuse(when, at)
     connect = sqlite3.connect
@@ -95,7 +95,7 @@ def crash(folder: Path, phase: Phase, when: When = "before", at: int = 0) -> tup
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.racing", __name__])
     mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(str(folder), phase, when, at, theirs))
+    process = context.Process(target=run_session, args=(str(folder), phase, when, at, theirs))
     process.start()
     theirs.close()
     told: dict[str, int] = {}

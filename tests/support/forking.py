@@ -132,7 +132,7 @@ def run(
     return done
 
 
-def alike(environ: Mapping[str, str]) -> dict[str, str]:
+def shared_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables, with those that are read at the start set as in all programs of the tests.
 
     So one fork server serves them all.

@@ -130,7 +130,7 @@ class Wrapped:
             pipe.close()
 
 
-def said(result: Any) -> str:
+def text_of(result: Any) -> str:
     """Return the text of a result."""
     return "\n".join(block["text"] for block in result["content"])
 
@@ -145,7 +145,7 @@ def wrapped(
 ) -> Iterator[Wrapped]:
     """Run the test server (or ``server``) behind the wrap."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    variables = forking.alike(kept) | {"CALLOSUM_STATE": str(state)} | dict(environ or {})
+    variables = forking.shared_environ(kept) | {"CALLOSUM_STATE": str(state)} | dict(environ or {})
     log = state.parent / f"seen-{os.urandom(4).hex()}.jsonl"
     log.touch()
     behind = server if server is not None else ("--", *SERVER, str(log))

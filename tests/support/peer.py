@@ -197,7 +197,7 @@ def replies(value: Any = DECISION, status: int = 200) -> Script:
     return lambda request: request.reply(value, status)
 
 
-def says(data: bytes, *, then: Script = close) -> Script:
+def sends_bytes(data: bytes, *, then: Script = close) -> Script:
     """Return a script that sends these bytes for every request."""
 
     def answer(request: Request) -> None:

@@ -139,7 +139,7 @@ def launch(
             stdout=errors,
             stderr=errors,
             pass_fds=(write,),
-            env=forking.alike(os.environ) | dict(environ or {}),
+            env=forking.shared_environ(os.environ) | dict(environ or {}),
             preexec_fn=before,
         )
     os.close(write)

@@ -40,7 +40,7 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
         yield made
 
 
-def asked(gate: LocalGate, call: Call, *moments: float, ends: float = 10.0) -> Any:
+def ask_at(gate: LocalGate, call: Call, *moments: float, ends: float = 10.0) -> Any:
     """Intercepts a call whose client waits until 10, while the clock shows these moments."""
     return gate._drive(gate.operations.intercept(call, Expiry(ends, now=Clock(*moments))))
 
@@ -105,7 +105,7 @@ def test_timeout_out_of_range_is_refused(gate: LocalGate, timeout_ms: Any) -> No
 
 def test_expired_call_opens_nothing_and_is_journalled(gate: LocalGate) -> None:
     with pytest.raises(Expired):
-        asked(gate, Call("mira", "message", REPLY, call_id="c-1"), 11.0)
+        ask_at(gate, Call("mira", "message", REPLY, call_id="c-1"), 11.0)
     (entry,) = gate.entries()
     assert (entry.event, entry.tool, entry.tier, entry.verdict) == (Event.REFUSE, "message", 3, None)
     assert (entry.body["reason"], entry.body["callId"]) == ("expired", "c-1")
@@ -115,7 +115,7 @@ def test_expired_call_opens_nothing_and_is_journalled(gate: LocalGate) -> None:
 
 
 def test_call_in_time_is_decided(gate: LocalGate) -> None:
-    assert asked(gate, Call("mira", "message", REPLY), 9.9).verdict is Verdict.ALLOW
+    assert ask_at(gate, Call("mira", "message", REPLY), 9.9).verdict is Verdict.ALLOW
 
 
 def test_call_of_the_embedded_gate_may_have_a_deadline_of_its_own(gate: LocalGate) -> None:
@@ -127,7 +127,7 @@ def test_call_of_the_embedded_gate_may_have_a_deadline_of_its_own(gate: LocalGat
 def test_decision_that_came_too_late_is_taken_back(gate: LocalGate) -> None:
     """The process was stopped between the check inside the transaction and its end."""
     with pytest.raises(Expired):
-        asked(gate, Call("mira", "message", REPLY), 9.0, 11.0)
+        ask_at(gate, Call("mira", "message", REPLY), 9.0, 11.0)
     opened, undone = gate.entries()
     assert (opened.event, undone.event, undone.outcome) == (Event.INTERCEPT, Event.COMPLETE, Outcome.CANCELLED)
     assert undone.body["note"] == "expired"
@@ -139,7 +139,7 @@ def test_pause_that_came_too_late_does_not_count_as_notified(gate: LocalGate) ->
     call = Call("mira", "message", REPLY, pause=True)
     for moments in ((11.0,), (9.0, 11.0)):
         with pytest.raises(Expired):
-            asked(gate, call, *moments)
+            ask_at(gate, call, *moments)
     assert gate.intercept(Call("mira", "message", REPLY, pause=True, after=2**62)).verdict is Verdict.CONFIRM
     assert gate.intercept(Call("mira", "message", REPLY, pause=True, after=2**62)).proceed  # the negative control
 
@@ -150,7 +150,7 @@ def test_question_that_came_too_late_is_not_left_pending(gate: LocalGate, tmp_pa
     settings = Settings(state=tmp_path, rules=tmp_path / "rules.json")
     with LocalGate(settings=settings, store=MemoryStore()) as asking:
         with pytest.raises(Expired):
-            asked(asking, Call("mira", "pay", {"amount": 5}), 9.0, 11.0)
+            ask_at(asking, Call("mira", "pay", {"amount": 5}), 9.0, 11.0)
         assert not asking.status().asked
         assert asking.entries()[-1].event is Event.LAPSE
 
@@ -173,7 +173,7 @@ def test_renewed_lock_is_not_lost_with_its_late_response(gate: LocalGate) -> Non
 def test_waiter_whose_deadline_passes_leaves_the_queue(gate: LocalGate) -> None:
     held = gate.intercept(Call("anna", "delete_repository", {"repository": "acme/site"}))
     with pytest.raises(Expired):
-        asked(gate, Call("mira", "delete_repository", {"repository": "acme/site"}, wait=5), 9.0, 9.0, 11.0)
+        ask_at(gate, Call("mira", "delete_repository", {"repository": "acme/site"}, wait=5), 9.0, 9.0, 11.0)
     assert not gate.status().waiting
     gate.complete("anna", id=held.id, outcome="cancelled")
     assert gate.intercept(Call("doug", "delete_repository", {"repository": "acme/site"})).verdict is Verdict.ALLOW

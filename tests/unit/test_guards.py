@@ -308,7 +308,7 @@ def test_forked_child_renews_only_its_own_leases(tmp_path: Path) -> None:
 # --- the store is away ------------------------------------------------------------------------------------
 
 
-class Away:
+class UnreachableStore:
     """A store that cannot be reached for a while."""
 
     def __init__(self, store: Any) -> None:
@@ -324,7 +324,7 @@ class Away:
 
 
 def test_without_the_store_low_tiers_run_and_are_journalled_late(gate: LocalGate) -> None:
-    away = Away(gate.store)
+    away = UnreachableStore(gate.store)
     gate.store = away
     away.gone = True
 
@@ -342,7 +342,7 @@ def test_without_the_store_low_tiers_run_and_are_journalled_late(gate: LocalGate
 
 
 def test_without_the_store_high_tiers_do_not_run(gate: LocalGate) -> None:
-    away = Away(gate.store)
+    away = UnreachableStore(gate.store)
     gate.store = away
     away.gone = True
     with pytest.raises(GateUnavailable, match="tier 3"):
@@ -353,7 +353,7 @@ def test_without_the_store_high_tiers_do_not_run(gate: LocalGate) -> None:
 
 
 def test_failed_report_leaves_a_lease_that_expires(gate: LocalGate) -> None:
-    away = Away(gate.store)
+    away = UnreachableStore(gate.store)
     gate.store = away
     with guard(gate, Call("mira", "send_email", MAIL)):
         away.gone = True

@@ -37,7 +37,7 @@ class Clock:
 
 
 @pytest.fixture(params=["sqlite", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, Clock, Path]]:
+def journal_gate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, Clock, Path]]:
     clock = Clock()
     store: Store = (
         SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
@@ -66,14 +66,16 @@ def everything(gate: LocalGate) -> list[int]:
     return seqs(gate.entries(limit=100_000))
 
 
-def test_old_entries_move_into_segments_and_the_stream_stays_the_same(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
+    journal_gate: tuple[LocalGate, Clock, Path],
+) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 35)
     before = gate.entries(limit=1000)
     clock.now += 10 * DAY
     fill(gate, 3, start=100)
 
-    assert rotation(place).run(clock.now - 8 * DAY, rounds=100) == 35
+    assert rotation(journal_gate).run(clock.now - 8 * DAY, rounds=100) == 35
     journal = Journal(gate.store, folder)
     assert len(gate.entries(limit=1000)) == 3
     assert [segment.last - segment.first > 0 for segment in journal.segments()] == [True] * 4
@@ -87,11 +89,11 @@ def test_old_entries_move_into_segments_and_the_stream_stays_the_same(place: tup
     assert journal.last(0) == []
 
 
-def test_nothing_moves_while_entries_are_young_and_few(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
-    assert rotation(place).run(clock.now) == 0
+def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
+    assert rotation(journal_gate).run(clock.now) == 0
     fill(gate, 30)
-    assert rotation(place).run(clock.now) == 0
+    assert rotation(journal_gate).run(clock.now) == 0
     assert Journal(gate.store, folder).segments() == []
 
 
@@ -108,8 +110,8 @@ def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path)
         assert len(list(Journal(gate.store, tmp_path).read())) == 400
 
 
-def test_entries_of_live_actions_stay_and_are_merged_in_order(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_entries_of_live_actions_stay_and_are_merged_in_order(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 5)
     lease = gate.lock("mira", "file:/x", ttl=86_400)
     fill(gate, 5, start=50)
@@ -119,14 +121,14 @@ def test_entries_of_live_actions_stay_and_are_merged_in_order(place: tuple[Local
     clock.now += 3 * DAY // 4
     fill(gate, 1, start=90)
     stream = everything(gate)
-    rotation(place).run(clock.now, rounds=10)
+    rotation(journal_gate).run(clock.now, rounds=10)
     kept = everything(gate)
     assert lease.id in kept
     assert len(kept) < len(stream)
     assert seqs(list(Journal(gate.store, folder).read())) == stream
 
 
-class Dying:
+class DyingStore:
     """A store whose process dies at a step of the rotation."""
 
     def __init__(self, store: Store, *, at_take: bool = False) -> None:
@@ -144,41 +146,43 @@ class Dying:
         return self._store.take(until, horizon, limit)
 
 
-def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(
+    journal_gate: tuple[LocalGate, Clock, Path],
+) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 20)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
     before = everything(gate)
     with pytest.raises(StoreUnavailable):
-        rotation(place, Dying(gate.store)).run(clock.now)  # type: ignore[arg-type]
+        rotation(journal_gate, DyingStore(gate.store)).run(clock.now)  # type: ignore[arg-type]
     journal = Journal(gate.store, folder)
     assert len(journal.segments()) == 1
     assert everything(gate) == before
     assert seqs(list(journal.read())) == before
     assert seqs(journal.last(21)) == before
 
-    assert rotation(place).run(clock.now, rounds=10) == 20
+    assert rotation(journal_gate).run(clock.now, rounds=10) == 20
     assert len(journal.segments()) == 2
     assert seqs(list(journal.read())) == before
 
 
-def test_segment_is_never_overwritten_with_fewer_entries(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_segment_is_never_overwritten_with_fewer_entries(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 10)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
     before = everything(gate)
     with pytest.raises(StoreUnavailable):
-        rotation(place, Dying(gate.store)).run(clock.now)  # type: ignore[arg-type]
+        rotation(journal_gate, DyingStore(gate.store)).run(clock.now)  # type: ignore[arg-type]
     gate.store.take(clock.now, clock.now, delete=True, only=before[3:6])  # another process removed the copied entries
-    rotation(place).run(clock.now, rounds=5)
+    rotation(journal_gate).run(clock.now, rounds=5)
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_entry_that_ends_after_the_copy_is_not_deleted(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_entry_that_ends_after_the_copy_is_not_deleted(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
     """An action that ends between copy and delete would be lost if the delete chose for itself."""
-    gate, clock, folder = place
+    gate, clock, folder = journal_gate
     fill(gate, 4)
     gate.intercept(Call("mira", "read", {"path": "/remembered"}, call_id="c1"))
     fill(gate, 10, start=20)
@@ -187,7 +191,7 @@ def test_entry_that_ends_after_the_copy_is_not_deleted(place: tuple[LocalGate, C
     before = everything(gate)
     inner = gate.store
 
-    class Meanwhile(Dying):
+    class Meanwhile(DyingStore):
         def take(
             self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
         ) -> list[Entry]:
@@ -195,12 +199,12 @@ def test_entry_that_ends_after_the_copy_is_not_deleted(place: tuple[LocalGate, C
                 inner.maintain(horizon)  # the remembered call is forgotten now
             return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
 
-    rotation(place, Meanwhile(inner)).run(clock.now)  # type: ignore[arg-type]
+    rotation(journal_gate, Meanwhile(inner)).run(clock.now)  # type: ignore[arg-type]
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_partial_file_left_by_a_crash_is_removed_and_never_read(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_partial_file_left_by_a_crash_is_removed_and_never_read(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 12)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
@@ -209,13 +213,13 @@ def test_partial_file_left_by_a_crash_is_removed_and_never_read(place: tuple[Loc
     part = folder / "journal" / ".1-2.jsonl.gz.part"
     part.write_bytes(b"half a segm")
     assert seqs(list(Journal(gate.store, folder).read())) == before
-    rotation(place).run(clock.now, rounds=5)
+    rotation(journal_gate).run(clock.now, rounds=5)
     assert not part.exists()
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_only_one_of_two_simultaneous_rotations_runs(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 20)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
@@ -223,15 +227,15 @@ def test_only_one_of_two_simultaneous_rotations_runs(place: tuple[LocalGate, Clo
     second: list[int] = []
     inner = gate.store
 
-    class Watched(Dying):
+    class Watched(DyingStore):
         def take(
             self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
         ) -> list[Entry]:
             if delete:
-                second.append(rotation(place).run(clock.now))
+                second.append(rotation(journal_gate).run(clock.now))
             return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
 
-    assert rotation(place, Watched(inner)).run(clock.now) == 10  # type: ignore[arg-type]
+    assert rotation(journal_gate, Watched(inner)).run(clock.now) == 10  # type: ignore[arg-type]
     assert second == [0]
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
@@ -270,12 +274,12 @@ def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Pa
         assert seqs(list(journal.read())) == before
 
 
-def test_segments_are_private_and_named_by_their_entries(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_segments_are_private_and_named_by_their_entries(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 12)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
-    rotation(place).run(clock.now)
+    rotation(journal_gate).run(clock.now)
     (segment,) = Journal(gate.store, folder).segments()
     found = list(segment.read())
     assert (segment.first, segment.last) == (found[0].seq, found[-1].seq)
@@ -316,10 +320,10 @@ def segmented(place: tuple[LocalGate, Clock, Path], count: int) -> tuple[list[in
 
 @pytest.mark.parametrize("harm", ["empty", "torn", "cut short", "no gzip", "one line without an end"])
 def test_damaged_segment_is_named_and_the_others_are_still_shown(
-    place: tuple[LocalGate, Clock, Path], harm: str, caplog: pytest.LogCaptureFixture
+    journal_gate: tuple[LocalGate, Clock, Path], harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gate, _, folder = place
-    stream, segments = segmented(place, 60)
+    gate, _, folder = journal_gate
+    stream, segments = segmented(journal_gate, 60)
     assert len(segments) >= 3
     hurt = segments[1]
     content, lines = hurt.path.read_bytes(), gzip.decompress(hurt.path.read_bytes()).splitlines(keepends=True)
@@ -343,9 +347,9 @@ def test_damaged_segment_is_named_and_the_others_are_still_shown(
     assert caplog.text.count(f"{hurt.path} is damaged") == 1
 
 
-def test_segment_is_read_a_line_at_a_time(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
     """A reader that takes some entries of a segment of 40 MB holds little of it."""
-    _, segments = segmented(place, 10)
+    _, segments = segmented(journal_gate, 10)
     line = gzip.decompress(segments[0].path.read_bytes()).splitlines()[0] + b"\n"
     with gzip.open(segments[0].path, "wb", compresslevel=1) as out:
         for _ in range(40):
@@ -360,44 +364,44 @@ def test_segment_is_read_a_line_at_a_time(place: tuple[LocalGate, Clock, Path]) 
         tracemalloc.stop()
 
 
-def test_rotation_rewrites_a_damaged_segment_of_the_same_name(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_rotation_rewrites_a_damaged_segment_of_the_same_name(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
     """A rotation that died before it deleted left its entries in the store, so nothing of them is lost."""
-    gate, clock, folder = place
+    gate, clock, folder = journal_gate
     fill(gate, 10)
     stream = everything(gate)
     clock.now += 3 * DAY
     with pytest.raises(StoreUnavailable):
-        rotation(place, Dying(gate.store)).run_all(clock.now - 2 * DAY)  # type: ignore[arg-type]
+        rotation(journal_gate, DyingStore(gate.store)).run_all(clock.now - 2 * DAY)  # type: ignore[arg-type]
     (left,) = Journal(gate.store, folder).segments()
     left.path.write_bytes(b"")
-    rotation(place).run_all(clock.now - 2 * DAY)
+    rotation(journal_gate).run_all(clock.now - 2 * DAY)
     assert seqs(list(Journal(gate.store, folder).read())) == stream
     assert (folder / "journal" / f"{left.path.name}.damaged").read_bytes() == b""
 
 
-def test_rotation_on_request_moves_young_entries_too(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_rotation_on_request_moves_young_entries_too(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
     """Otherwise rotation waits until entries are old enough to fill a segment."""
-    gate, clock, folder = place
+    gate, clock, folder = journal_gate
     fill(gate, 7)
     stream = everything(gate)
     clock.now += 3600 * SECOND
-    assert rotation(place).run(clock.now) == 0
-    moved = rotation(place).run_all(clock.now)
+    assert rotation(journal_gate).run(clock.now) == 0
+    moved = rotation(journal_gate).run_all(clock.now)
     assert 0 < moved <= len(stream)
     assert seqs(list(Journal(gate.store, folder).read())) == stream
 
 
 def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(
-    place: tuple[LocalGate, Clock, Path],
+    journal_gate: tuple[LocalGate, Clock, Path],
 ) -> None:
-    gate, clock, folder = place
+    gate, clock, folder = journal_gate
     fill(gate, 12)
     clock.now += 10 * DAY
     fill(gate, 1, start=50)
     before = everything(gate)
     (folder / "journal").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match="could not be rotated"):
-        rotation(place).run(clock.now)
+        rotation(journal_gate).run(clock.now)
     assert everything(gate) == before
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
@@ -454,13 +458,13 @@ def test_filter_passes_matching_entries(wanted: EntryFilter, passes: bool) -> No
     assert wanted.passes(ENTRY) is passes
 
 
-def test_filters_apply_to_segments_and_store(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 12)
     fill(gate, 6, session="doug")
     clock.now += 10 * DAY
     fill(gate, 2, session="doug", start=50)
-    rotation(place).run(clock.now, rounds=5)
+    rotation(journal_gate).run(clock.now, rounds=5)
     journal = Journal(gate.store, folder)
     assert len(list(journal.read(EntryFilter(session="doug")))) == 8
     assert len(journal.last(3, EntryFilter(session="mira"))) == 3
@@ -470,8 +474,8 @@ def test_filters_apply_to_segments_and_store(place: tuple[LocalGate, Clock, Path
     assert len(list(journal.read(EntryFilter(until=newest - 1)))) == 19
 
 
-def test_follow_shows_new_entries_and_continues_through_a_rotation(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, clock, folder = place
+def test_follow_shows_new_entries_and_continues_through_a_rotation(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = journal_gate
     fill(gate, 3)
     rests: list[float] = []
 
@@ -483,15 +487,15 @@ def test_follow_shows_new_entries_and_continues_through_a_rotation(place: tuple[
             fill(gate, 12, start=20)
             clock.now += 10 * DAY
             fill(gate, 1, start=50)
-            rotation(place).run(clock.now, rounds=5)
+            rotation(journal_gate).run(clock.now, rounds=5)
 
     journal = Journal(gate.store, folder, sleep=sleep)
     seen = [shown_keys(entry)[0] for entry in journal.follow(stop=lambda: len(rests) > 2)]
     assert seen == [f"file:/doc/{number}" for number in (10, 11, *range(20, 32), 50)]
 
 
-def test_export_writes_all_and_never_overwrites_a_file(place: tuple[LocalGate, Clock, Path]) -> None:
-    gate, _, folder = place
+def test_export_writes_all_and_never_overwrites_a_file(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+    gate, _, folder = journal_gate
     fill(gate, 4)
     journal = Journal(gate.store, folder)
     assert export(journal.read(), folder / "out.jsonl") == 4

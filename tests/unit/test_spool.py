@@ -22,7 +22,7 @@ def line(number: int) -> bytes:
     return written({"kind": "call", "v": 2, "call": {"instance": "mira", "tool": "note", "callId": f"c{number}"}})
 
 
-class Taker:
+class RecordTaker:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
 
@@ -71,7 +71,7 @@ def test_second_taker_waits_for_the_first(tmp_path: Path) -> None:
 def test_record_written_during_the_intake_is_taken_too(tmp_path: Path) -> None:
     one = Spool(str(tmp_path))
     one.add(line(1))
-    taker = Taker()
+    taker = RecordTaker()
 
     def accept(page: Sequence[bytes]) -> None:
         if not taker.lines:
@@ -85,7 +85,7 @@ def test_record_written_during_the_intake_is_taken_too(tmp_path: Path) -> None:
 def test_taking_ends_even_if_others_keep_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision waits only for earlier records; the next one takes in the rest once."""
     monkeypatch.setattr(spool, "_CHASE", 0.05)
-    one, taker = Spool(str(tmp_path)), Taker()
+    one, taker = Spool(str(tmp_path)), RecordTaker()
     numbers = iter(range(10**6))
     one.add(line(next(numbers)))
 
@@ -115,7 +115,7 @@ def test_record_of_a_writer_without_locks_is_not_lost_with_the_file(
         real(path)
 
     monkeypatch.setattr(os, "unlink", unlink)
-    taker = Taker()
+    taker = RecordTaker()
     one.take(taker.accept)
     assert taker.lines == [line(1), line(2)]
 
@@ -129,7 +129,7 @@ def test_rejected_record_stays(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         one.take(fail)
-    taker = Taker()
+    taker = RecordTaker()
     assert one.take(taker.accept) == 1
 
 
@@ -148,7 +148,7 @@ def test_foreign_file_is_left_alone_and_named(
     else:
         path.write_bytes(line(1))
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    one, taker = Spool(str(tmp_path)), Taker()
+    one, taker = Spool(str(tmp_path)), RecordTaker()
     assert not one.add(line(2))
     for _ in range(3):
         assert one.take(taker.accept) == 0
@@ -164,7 +164,7 @@ def test_spool_on_a_file_system_that_was_read_only_is_taken_in_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file is unchanged since it could not be opened, and is still tried again."""
-    one, taker = Spool(str(tmp_path)), Taker()
+    one, taker = Spool(str(tmp_path)), RecordTaker()
     one.add(line(1))
     opened = os.open
 

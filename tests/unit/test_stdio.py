@@ -51,7 +51,7 @@ class Streams:
         return False
 
 
-def tell(gate: LocalGate, *lines: bytes | str, piece: int = 1 << 16, **options: Any) -> list[Any]:
+def responses_to(gate: LocalGate, *lines: bytes | str, piece: int = 1 << 16, **options: Any) -> list[Any]:
     """Return the responses to these lines, in the order of their ids if they have some."""
     text = b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
     channel = Streams(text, piece)
@@ -68,14 +68,14 @@ def request(method: str, params: Any = None, id: Any = 1) -> str:
 
 def ask(gate: LocalGate, method: str, params: Any = None, **options: Any) -> Any:
     """The result of one request, or its error."""
-    (answer,) = tell(gate, request(method, params), **options)
+    (answer,) = responses_to(gate, request(method, params), **options)
     assert answer["jsonrpc"] == "2.0"
     assert answer["id"] == 1
     assert len(answer) == 3
     return answer["result"] if "result" in answer else answer["error"]
 
 
-def act(who: str, tool: str, on: str, **more: Any) -> dict[str, Any]:
+def call_request(who: str, tool: str, on: str, **more: Any) -> dict[str, Any]:
     return {"instance": who, "tool": tool, "params": {"on": on}, **more}
 
 
@@ -149,7 +149,7 @@ BROKEN = [
     (request("intercept", {"instance": "mira", "tool": "look", "host": [1]}), 1, -32602, "host"),
     (request("intercept", {"instance": "mira", "tool": "look"}).replace('"look"', '"\\ud800"'), None, -32700, "message"),
     (request("intercept", {"a": 1, "b": {"c": 1}}).replace('"b"', '"a"'), 1, -32602, "a"),
-    (request("intercept", {**act("a", "b", "c"), "d": {}}).replace('"d"', '"tool"'), 1, -32602, "tool"),
+    (request("intercept", {**call_request("a", "b", "c"), "d": {}}).replace('"d"', '"tool"'), 1, -32602, "tool"),
     (request("complete", {"instance": "mira", "id": 0}), 1, -32602, "id"),
     (request("complete", {"instance": "mira", "id": 1, "outcome": "maybe"}), 1, -32602, "outcome"),
     (request("lock", {"instance": "mira", "contextKey": "a", "tier": 5}), 1, -32602, "tier"),
@@ -176,7 +176,7 @@ BROKEN = [
 def test_error_names_its_field_and_the_next_request_is_answered(
     gate: LocalGate, line: bytes | str, id: Any, code: int, at: str
 ) -> None:
-    answers = tell(gate, line, request("health", id=99))
+    answers = responses_to(gate, line, request("health", id=99))
     wrong, right = sorted(answers, key=lambda answer: answer["id"] == 99)
     assert right["result"]["name"] == "callosum"
     assert wrong["jsonrpc"] == "2.0"
@@ -193,7 +193,7 @@ def test_unknown_method_error_names_similar_methods(gate: LocalGate, name: str, 
 
 
 def test_blank_lines_and_carriage_returns_are_ignored(gate: LocalGate) -> None:
-    assert tell(gate, "", " \t", "\r", request("health") + "\r", "") == tell(gate, request("health"))
+    assert responses_to(gate, "", " \t", "\r", request("health") + "\r", "") == responses_to(gate, request("health"))
 
 
 def test_last_line_needs_no_line_break(gate: LocalGate) -> None:
@@ -201,7 +201,7 @@ def test_last_line_needs_no_line_break(gate: LocalGate) -> None:
         channel = Streams(text.encode())
         serve(gate, briefs_of(gate), channel)
         assert channel.sink.getvalue().count(b'"result"') == 1
-    channel = Streams(request("intercept", act("mira", "act3", "a")).encode()[:-1])
+    channel = Streams(request("intercept", call_request("mira", "act3", "a")).encode()[:-1])
     serve(gate, briefs_of(gate), channel)
     assert b"-32700" in channel.sink.getvalue()
     assert not gate.entries()
@@ -219,13 +219,13 @@ def test_last_line_needs_no_line_break(gate: LocalGate) -> None:
     ],
 )
 def test_a_notification_is_not_answered(gate: LocalGate, line: str) -> None:
-    assert tell(gate, line) == []
+    assert responses_to(gate, line) == []
 
 
 def test_notification_is_executed(world: World) -> None:
     decision = world.ask("mira", "act3", "a")
     assert (
-        tell(
+        responses_to(
             world.gate,
             json.dumps({"jsonrpc": "2.0", "method": "complete", "params": {"instance": "mira", "id": decision.id}}),
         )
@@ -236,32 +236,32 @@ def test_notification_is_executed(world: World) -> None:
 
 def test_batch_gets_one_response(gate: LocalGate) -> None:
     calls = [request("health", id="a"), '{"jsonrpc":"2.0","method":"health"}', "1", request("no such", id="b")]
-    (answers,) = tell(gate, f"[{','.join(calls)}]")
+    (answers,) = responses_to(gate, f"[{','.join(calls)}]")
     found = {answer["id"]: answer.get("error", {}).get("code") for answer in answers}
     assert found == {"a": None, None: -32600, "b": -32601}
     assert len(answers) == 3
-    (one,) = tell(gate, f" [{request('health')}]")
+    (one,) = responses_to(gate, f" [{request('health')}]")
     assert [answer["id"] for answer in one] == [1]
 
 
 def test_a_batch_has_a_limit(gate: LocalGate) -> None:
-    (answers,) = tell(gate, "[" + ",".join(["1"] * stdio.MAX_BATCH) + "]")
+    (answers,) = responses_to(gate, "[" + ",".join(["1"] * stdio.MAX_BATCH) + "]")
     assert len(answers) == stdio.MAX_BATCH
-    (answer,) = tell(gate, "[" + ",".join(["1"] * (stdio.MAX_BATCH + 1)) + "]")
+    (answer,) = responses_to(gate, "[" + ",".join(["1"] * (stdio.MAX_BATCH + 1)) + "]")
     assert answer["error"]["code"] == -32600
 
 
 def test_one_bad_request_of_a_batch_harms_no_other(gate: LocalGate) -> None:
-    good = request("intercept", act("mira", "act3", "a"), id=1)
+    good = request("intercept", call_request("mira", "act3", "a"), id=1)
     twice = '{"jsonrpc":"2.0","id":2,"method":"health","method":"health"}'
-    (answers,) = tell(gate, f"[{twice},{good}]")
+    (answers,) = responses_to(gate, f"[{twice},{good}]")
     assert {answer["id"]: "result" in answer for answer in answers} == {1: True, 2: False}
 
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1 << 16])
 def test_input_may_arrive_in_any_pieces(gate: LocalGate, piece: int) -> None:
     lines = [request("health", id=number) for number in range(5)]
-    assert sorted(answer["id"] for answer in tell(gate, *lines, piece=piece)) == [0, 1, 2, 3, 4]
+    assert sorted(answer["id"] for answer in responses_to(gate, *lines, piece=piece)) == [0, 1, 2, 3, 4]
 
 
 NAMES = st.sampled_from(
@@ -301,7 +301,7 @@ def test_no_input_causes_an_internal_error(gate: LocalGate, messages: list[Any],
     if lines and chance.random() < 0.3:
         place = chance.randrange(len(lines))
         lines[place] = lines[place][: chance.randrange(len(lines[place]) + 1)]
-    for answer in tell(gate, *lines, request("health", id="end")):
+    for answer in responses_to(gate, *lines, request("health", id="end")):
         for one in answer if isinstance(answer, list) else [answer]:
             assert ("result" in one) != ("error" in one)
             assert one.get("error", {}).get("code") != -32603
@@ -336,8 +336,8 @@ def test_a_line_that_is_too_long_is_not_kept(gate: LocalGate) -> None:
 
 
 def test_a_line_that_is_too_long_is_answered_once(gate: LocalGate) -> None:
-    whole = request("intercept", act("mira", "look", "x" * wire.MAX_BODY))
-    wrong, right = tell(gate, whole, request("health"))
+    whole = request("intercept", call_request("mira", "look", "x" * wire.MAX_BODY))
+    wrong, right = responses_to(gate, whole, request("health"))
     assert (wrong["id"], wrong["error"]["code"]) == (None, -32600)
     assert "longer than" in wrong["error"]["message"]
     assert right["result"]["version"] == __version__
@@ -348,13 +348,13 @@ def test_a_line_that_is_too_long_is_answered_once(gate: LocalGate) -> None:
 
 def test_each_method_returns_the_answer_of_the_gate(world: World) -> None:
     gate = world.gate
-    first = ask(gate, "intercept", act("mira", "act3", "a", callId="1", session="chat"))
+    first = ask(gate, "intercept", call_request("mira", "act3", "a", callId="1", session="chat"))
     assert first["proceed"] is True
     assert first["contextKey"] == "doc:a"
     assert first["lease"]["token"] == first["id"]
     renewed = ask(gate, "renew", {"instance": "mira", "session": "chat", "id": first["id"], "ttl": 900})
     assert renewed["lease"]["expires"] > first["lease"]["expires"]
-    second = ask(gate, "intercept", act("doug", "act3", "a", callId="2"))
+    second = ask(gate, "intercept", call_request("doug", "act3", "a", callId="2"))
     assert (second["verdict"], second["conflicts"][0]["instance"]) == ("warn", "mira/chat")
     status = ask(gate, "status", {"contextKey": "doc:a"})
     assert [lock["instance"] for lock in status["locks"]] == ["mira/chat", "doug"]
@@ -371,7 +371,7 @@ def test_each_method_returns_the_answer_of_the_gate(world: World) -> None:
     assert locked["acquired"] is True
     assert ask(gate, "lock", {"instance": "doug", "contextKey": "doc:b"})["acquired"] is False
     assert ask(gate, "release", {"instance": "mira", "contextKey": "doc:b"})["ok"] is True
-    lost = ask(gate, "intercept", act("mira", "act3", "c"))
+    lost = ask(gate, "intercept", call_request("mira", "act3", "c"))
     world.after(1000)
     assert ask(gate, "resolve", {"id": lost["id"], "happened": False, "by": "mira"})["state"] == "failed"
     assert ask(gate, "complete", {"instance": "mira", "contextKey": "doc:none"})["ok"] is False
@@ -447,7 +447,7 @@ def test_child_of_an_approver_can_answer_for_a_person(world: World) -> None:
 
 def test_request_without_a_namespace_uses_that_of_the_child(world: World) -> None:
     gate = world.gate
-    params = act("mira", "act3", "a")
+    params = call_request("mira", "act3", "a")
     ask(gate, "intercept", params, namespace="work")
     ask(gate, "intercept", {**params, "namespace": "default"}, namespace="work")
     ask(gate, "intercept", {**params, "namespace": "home"}, namespace="work")
@@ -471,7 +471,7 @@ class AwayStore(MemoryStore):
 
 def test_unreachable_store_has_its_own_error(tmp_path: Path) -> None:
     world = World(tmp_path, lambda clock, probe: AwayStore(clock=clock, probe=probe))
-    error = ask(world.gate, "intercept", act("mira", "look", "a"))
+    error = ask(world.gate, "intercept", call_request("mira", "look", "a"))
     assert error == {"code": -32000, "message": "the disk is full", "data": {"kind": "StoreUnavailable"}}
 
 
@@ -486,8 +486,8 @@ class FaultyGate(LocalGate):
 
 def test_internal_error_does_not_end_the_child(world: World, caplog: pytest.LogCaptureFixture) -> None:
     gate = FaultyGate(settings=world.gate.settings, store=world.store, rules=world.gate.rules)
-    lines = [request("intercept", act("mira", tool, "a"), id=tool) for tool in ("secret", "odd")]
-    answers = tell(gate, *lines, request("health", id="z"))
+    lines = [request("intercept", call_request("mira", tool, "a"), id=tool) for tool in ("secret", "odd")]
+    answers = responses_to(gate, *lines, request("health", id="z"))
     found = {answer["id"]: answer.get("error") for answer in answers}
     assert found["secret"] == {"code": -32603, "message": "internal error", "data": {"kind": "RuntimeError"}}
     assert found["odd"]["code"] == -32603
@@ -502,7 +502,7 @@ def test_error_in_the_reader_does_not_end_the_child(
         raise ValueError("never thought of")
 
     monkeypatch.setattr(stdio, "_read_params", fail)
-    (answer,) = tell(gate, request("health"))
+    (answer,) = responses_to(gate, request("health"))
     assert answer["error"]["code"] == -32603
     assert len(caplog.records) == 1
 
@@ -564,7 +564,7 @@ def talking(gate: LocalGate, **options: Any) -> Iterator[Talk]:
         talk.end()
 
 
-class Held:
+class HeldLease:
     """A tier 4 lease of doug's; waiting calls sleep until it is freed."""
 
     def __init__(self, world: World) -> None:
@@ -590,16 +590,16 @@ class Held:
 
 
 def waiting(who: str, id: Any, on: str = "a") -> str:
-    return request("intercept", act(who, "act4", on, wait=60, callId=str(id)), id=id)
+    return request("intercept", call_request(who, "act4", on, wait=60, callId=str(id)), id=id)
 
 
 def test_waiting_call_delays_no_other_request(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
         held.wait_for_sleepers(1)
         for id in range(2, 40):
-            talk.send(request("intercept", act("anna", "act3", f"b{id}"), id=id))
+            talk.send(request("intercept", call_request("anna", "act3", f"b{id}"), id=id))
             assert talk.answer()["id"] == id
         held.free()
         answer = talk.answer()
@@ -611,7 +611,7 @@ def test_waiting_call_delays_no_other_request(world: World) -> None:
 def test_without_a_worker_a_waiting_call_delays_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
     monkeypatch.setattr(stdio.RpcRequest, "slow", False)
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
         held.wait_for_sleepers(1)
@@ -623,7 +623,7 @@ def test_without_a_worker_a_waiting_call_delays_others(world: World, monkeypatch
 
 def test_request_that_frees_a_lease_passes_the_calls_that_wait_for_it(world: World) -> None:
     """All workers wait for doug; his report still comes through, although no worker is free."""
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate, workers=2) as talk:
         talk.send(waiting("mira", 1), waiting("anna", 2))
         held.wait_for_sleepers(2)
@@ -635,7 +635,7 @@ def test_request_that_frees_a_lease_passes_the_calls_that_wait_for_it(world: Wor
 
 
 def test_call_that_finds_all_workers_waiting_stops_the_reader(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate, workers=2) as talk:
         talk.send(waiting("mira", 1), waiting("anna", 2))
         held.wait_for_sleepers(2)
@@ -647,7 +647,7 @@ def test_call_that_finds_all_workers_waiting_stops_the_reader(world: World) -> N
 
 
 def test_batch_may_contain_a_waiting_call_and_the_request_that_ends_its_wait(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     held._freed.set()  # sleeping takes no time here
     with talking(world.gate) as talk:
         free = request("complete", {"instance": "doug", "id": held.lease.id}, id=2)
@@ -680,7 +680,7 @@ def test_many_simultaneous_responses_are_each_written_whole(tmp_path: Path) -> N
 
 
 def test_accepted_requests_are_answered_after_the_end_of_the_input(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
         talk.hang_up()
@@ -692,7 +692,7 @@ def test_accepted_requests_are_answered_after_the_end_of_the_input(world: World)
 
 
 def test_accepted_requests_are_answered_after_a_stop(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
         held.wait_for_sleepers(1)
@@ -724,7 +724,7 @@ def test_request_that_waits_for_the_journal_gets_the_next_entries(world: World) 
 
 
 def test_child_ends_quietly_when_its_output_is_closed(world: World) -> None:
-    held = Held(world)
+    held = HeldLease(world)
     with talking(world.gate) as talk:
         talk.send(waiting("mira", 1))
         held.wait_for_sleepers(1)
@@ -801,5 +801,5 @@ def test_reader_serves_requests_if_no_thread_can_be_started(world: World, monkey
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    lines = [request("intercept", act("mira", "act3", f"a{id}", wait=1), id=id) for id in range(3)]
-    assert sorted(answer["id"] for answer in tell(world.gate, *lines)) == [0, 1, 2]
+    lines = [request("intercept", call_request("mira", "act3", f"a{id}", wait=1), id=id) for id in range(3)]
+    assert sorted(answer["id"] for answer in responses_to(world.gate, *lines)) == [0, 1, 2]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 
 class AgentFramework(Framework):
@@ -39,7 +39,7 @@ class AgentFramework(Framework):
         inner, _ = self._agent(Job(job.gate, nested.turns, nested.tools, options=job.options, awaited=job.awaited))
         return inner.as_tool(name=nested.name, arg_name="input")
 
-    async def _run(self, job: Job, *, streamed: bool) -> Ran:
+    async def _run(self, job: Job, *, streamed: bool) -> RunResult:
         said: Any
         if job.paused is None:
             agent, seen = self._agent(job)
@@ -56,14 +56,14 @@ class AgentFramework(Framework):
             else:
                 response = await agent.run(said, session=session)
         except Exception as error:
-            return Ran(_read(seen), error=error)
+            return RunResult(_read(seen), error=error)
         asked = response.user_input_requests
-        return Ran(_read(seen), paused=(agent, seen, session, asked) if asked else None)
+        return RunResult(_read(seen), paused=(agent, seen, session, asked) if asked else None)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         return await self._run(job, streamed=False)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         return await self._run(job, streamed=True)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Scripted, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Scripted, Tool
 
 
 class AgentHooks(Framework):
@@ -31,7 +31,7 @@ class AgentHooks(Framework):
         "nested agent": "With a `session=` of its own the inner agent meets the outer call; give both the same.",
     }
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         host = _Host(job)
         reason = "cancelled"
         try:
@@ -50,7 +50,7 @@ class _Host:
 
         from callosum.adapters.agent_hooks import CallosumInterceptor
 
-        self.job, self.ran = job, Ran()
+        self.job, self.ran = job, RunResult()
         self.emitter = InterceptionEmitter()
         self.builder = AgentContextBuilder(agent_id="agent", framework="tests", session_id=job.conversation)
         if job.gate is not None:

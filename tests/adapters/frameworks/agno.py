@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 from tests.adapters.installing import installed
 
 
@@ -49,19 +49,19 @@ class Agno(Framework):
 
         return Function.from_callable(ask_later if job.awaited else ask, name=nested.name)
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         agent = self._agent(job)
         with installed(self.module, job, conversation=False):
             agent.run("go", session_id=job.conversation)
         return _ran(agent)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         agent = self._agent(job)
         with installed(self.module, job, conversation=False):
             await agent.arun("go", session_id=job.conversation)
         return _ran(agent)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent = self._agent(job)
         with installed(self.module, job, conversation=False):
             async for _ in agent.arun("go", session_id=job.conversation, stream=True):
@@ -118,8 +118,10 @@ def _tool(tool: Tool, job: Job) -> Any:
     return tool.made(awaited=job.awaited)
 
 
-def _ran(agent: Any) -> Ran:
-    return Ran({message.tool_call_id: str(message.content) for message in agent.model.read if message.role == "tool"})
+def _ran(agent: Any) -> RunResult:
+    return RunResult(
+        {message.tool_call_id: str(message.content) for message in agent.model.read if message.role == "tool"}
+    )
 
 
 FRAMEWORK = Agno()

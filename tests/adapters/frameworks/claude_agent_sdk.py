@@ -7,8 +7,8 @@ from inspect import signature
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
-from tests.e2e.models import Model, Use, model
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
+from tests.e2e.models import Model, ToolUse, model
 
 _runs = itertools.count()
 
@@ -45,7 +45,7 @@ class ClaudeAgentSdk(Framework):
     def named(self, tool: str) -> str:
         return {"ask_helper": "Agent"}.get(tool, f"mcp__desk__{tool}")
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         from claude_agent_sdk import query
 
         with model() as scripted, TemporaryDirectory() as home:
@@ -54,7 +54,7 @@ class ClaudeAgentSdk(Framework):
                 pass
             return read(scripted)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         from claude_agent_sdk import ClaudeSDKClient
 
         with model() as scripted, TemporaryDirectory() as home:
@@ -121,7 +121,7 @@ def script(scripted: Model, job: Job | Nested, framework: ClaudeAgentSdk) -> str
     helpers = {one.name: script(scripted, one, framework) for one in job.tools if isinstance(one, Nested)}
     turns = [
         [
-            Use(
+            ToolUse(
                 framework.named(call.tool),
                 {
                     "description": "Help",
@@ -154,9 +154,9 @@ def made(one: Tool, job: Job) -> Any:
     return handler
 
 
-def read(scripted: Model) -> Ran:
+def read(scripted: Model) -> RunResult:
     """Return the text that the models read for each call."""
-    ran = Ran()
+    ran = RunResult()
     for _, body in scripted.asked:
         for message in body["messages"]:
             for part in message["content"] if isinstance(message["content"], list) else ():

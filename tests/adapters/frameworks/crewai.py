@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 from tests.adapters.installing import installed
 
 
@@ -52,19 +52,19 @@ class CrewAI(Framework):
 
         return tool(nested.name)(ask)
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         crew = self._crew(job)
         with installed(self.module, job):
             crew.kickoff()
         return _ran(crew)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         crew = self._crew(job)
         with installed(self.module, job):
             await crew.akickoff()
         return _ran(crew)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         crew = self._crew(job, stream=True)
         with installed(self.module, job):
             async for _ in await crew.akickoff():
@@ -103,9 +103,9 @@ def _tool(made: Tool) -> Any:
     return tool(made.name)(made.function)
 
 
-def _ran(crew: Any) -> Ran:
+def _ran(crew: Any) -> RunResult:
     read = [message for message in crew.agents[0].llm.read if message["role"] == "tool"]
-    return Ran({message["tool_call_id"]: message["content"] for message in read})
+    return RunResult({message["tool_call_id"]: message["content"] for message in read})
 
 
 FRAMEWORK = CrewAI()

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 _CONFIRMATION = "adk_request_confirmation"
 
@@ -59,7 +59,7 @@ class GoogleADK(Framework):
         message = types.Content(role="user", parts=[part])
         return runner, {"user_id": "ann", "session_id": job.conversation, "new_message": message}
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         runner, given = self._runner(job)
         events: list[Any] = []
         try:
@@ -68,15 +68,15 @@ class GoogleADK(Framework):
             return _ran(runner, events, raised)
         return _ran(runner, events)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         return await self._events(job)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         from google.adk.agents.run_config import RunConfig, StreamingMode
 
         return await self._events(job, run_config=RunConfig(streaming_mode=StreamingMode.SSE))
 
-    async def _events(self, job: Job, **options: Any) -> Ran:
+    async def _events(self, job: Job, **options: Any) -> RunResult:
         runner, given = self._runner(job)
         events: list[Any] = []
         try:
@@ -117,14 +117,14 @@ def _tool(tool: Tool, job: Job) -> Any:
     return FunctionTool(tool.made(awaited=job.awaited))
 
 
-def _ran(runner: Any, events: list[Any], error: Exception | None = None) -> Ran:
+def _ran(runner: Any, events: list[Any], error: Exception | None = None) -> RunResult:
     answers = [answer for event in events for answer in event.get_function_responses()]
     questions = [call.id for event in events for call in event.get_function_calls() if call.name == _CONFIRMATION]
     read = {
         answer.id: str(answer.response.get("result", answer.response.get("error", answer.response)))
         for answer in answers
     }
-    return Ran(read, error=error, paused=(runner, questions[0]) if questions else None)
+    return RunResult(read, error=error, paused=(runner, questions[0]) if questions else None)
 
 
 FRAMEWORK = GoogleADK()

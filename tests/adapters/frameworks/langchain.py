@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 
 class LangChain(Framework):
@@ -66,7 +66,7 @@ class LangChain(Framework):
 
         return StructuredTool.from_function(ask, ask_later, name=nested.name)
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         agent, given, config = self._agent(job)
         error = None
         try:
@@ -75,7 +75,7 @@ class LangChain(Framework):
             error = raised
         return _ran(agent, config, error)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         agent, given, config = self._agent(job)
         error = None
         try:
@@ -84,7 +84,7 @@ class LangChain(Framework):
             error = raised
         return _ran(agent, config, error)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent, given, config = self._agent(job)
         async for _ in agent.astream(given, config, stream_mode=["messages", "updates"]):
             pass
@@ -128,12 +128,12 @@ def _tool(tool: Tool, job: Job) -> Any:
     return StructuredTool.from_function(**{"coroutine" if job.awaited else "func": made})
 
 
-def _ran(agent: Any, config: Any, error: Exception | None) -> Ran:
+def _ran(agent: Any, config: Any, error: Exception | None) -> RunResult:
     from langchain_core.messages import ToolMessage
 
     state = agent.get_state(config)
     read = [message for message in state.values.get("messages", ()) if isinstance(message, ToolMessage)]
-    return Ran(
+    return RunResult(
         read={message.tool_call_id: str(message.content) for message in read},
         conflicts={message.tool_call_id: message.artifact for message in read},
         error=error,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Scripted, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Scripted, Tool
 from tests.adapters.installing import installed
 
 
@@ -35,15 +35,15 @@ class LlamaIndex(Framework):
         tools = [_nested(self, one, job) if isinstance(one, Nested) else _tool(one, job) for one in job.tools]
         return FunctionAgent(name="agent", description="Does it.", tools=tools, llm=_model(job.turns), streaming=False)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         return await self._ran(job, self._agent(job))
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent = self._agent(job)
         agent.streaming = True
         return await self._ran(job, agent)
 
-    async def _ran(self, job: Job, agent: Any) -> Ran:
+    async def _ran(self, job: Job, agent: Any) -> RunResult:
         from llama_index.core.workflow import Context, HumanResponseEvent
 
         with installed(self.module, job, conversation=False):
@@ -59,12 +59,12 @@ class LlamaIndex(Framework):
             return await ran(handler)
 
 
-async def ran(handler: Any) -> Ran:
+async def ran(handler: Any) -> RunResult:
     """Follow a run to its end, or to a question."""
     from llama_index.core.agent.workflow import ToolCallResult
     from llama_index.core.workflow import InputRequiredEvent
 
-    came = Ran()
+    came = RunResult()
     try:
         async for event in handler.stream_events():
             if isinstance(event, InputRequiredEvent):

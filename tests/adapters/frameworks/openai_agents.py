@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 
 class OpenAIAgents(Framework):
@@ -37,7 +37,7 @@ class OpenAIAgents(Framework):
         inner = self._agent(Job(job.gate, nested.turns, nested.tools, options=job.options, awaited=job.awaited))
         return inner.as_tool(nested.name, "Let the helper do it.")
 
-    async def _run(self, job: Job, *, streamed: bool) -> Ran:
+    async def _run(self, job: Job, *, streamed: bool) -> RunResult:
         from agents import RunConfig, Runner
 
         config = RunConfig(group_id=job.conversation)
@@ -55,12 +55,12 @@ class OpenAIAgents(Framework):
             result = await Runner.run(agent, state, run_config=config)
         items = [item for item in agent.model.calls[-1].input if isinstance(item, dict)]
         read = {item["call_id"]: str(item["output"]) for item in items if item.get("type") == "function_call_output"}
-        return Ran(read, paused=(agent, result.to_state()) if result.interruptions else None)
+        return RunResult(read, paused=(agent, result.to_state()) if result.interruptions else None)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         return await self._run(job, streamed=False)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         return await self._run(job, streamed=True)
 
 

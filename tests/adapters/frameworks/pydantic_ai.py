@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 
 class PydanticAI(Framework):
@@ -84,7 +84,7 @@ class PydanticAI(Framework):
         history = result.all_messages()
         return agent, seen, {"message_history": history, "deferred_tool_results": answers}
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         agent, seen, given = self._begin(job)
         loop = asyncio.new_event_loop()  # the framework leaves a loop open that it makes itself
         asyncio.set_event_loop(loop)
@@ -97,7 +97,7 @@ class PydanticAI(Framework):
             loop.close()
         return _ran(agent, seen, result)
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         agent, seen, given = self._begin(job)
         try:
             result = await agent.run(**given)
@@ -105,7 +105,7 @@ class PydanticAI(Framework):
             return _ran(agent, seen, None, error)
         return _ran(agent, seen, result)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent, seen, given = self._begin(job)
         async with agent.run_stream(**given) as result:
             await result.get_output()
@@ -127,13 +127,13 @@ def _tool(tool: Tool, job: Job) -> Any:
     return Made(tool.made(awaited=job.awaited))
 
 
-def _ran(agent: Any, seen: list[Any], result: Any, error: Exception | None = None) -> Ran:
+def _ran(agent: Any, seen: list[Any], result: Any, error: Exception | None = None) -> RunResult:
     from pydantic_ai import DeferredToolRequests
     from pydantic_ai.messages import ToolReturnPart
 
     parts = [part for message in seen for part in message.parts if isinstance(part, ToolReturnPart)]
     paused = result is not None and isinstance(result.output, DeferredToolRequests)
-    return Ran(
+    return RunResult(
         read={part.tool_call_id: part.model_response_str(wrap_if_error=False) for part in parts},
         error=error,
         paused=(agent, seen, result) if paused else None,

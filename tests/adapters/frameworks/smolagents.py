@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 from tests.adapters.installing import installed
 
 _END = "end"
@@ -43,13 +43,13 @@ class Smolagents(Framework):
         agent.name, agent.description = nested.name, "Does it."
         return agent
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         agent = self._agent(job.turns, job.tools)
         with installed(self.module, job):
             agent.run("go")
         return _ran(agent)
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent = self._agent(job.turns, job.tools)
         with installed(self.module, job):
             for _ in agent.run("go", stream=True):
@@ -88,7 +88,7 @@ def _tool(made: Tool) -> Any:
     return tool(function)
 
 
-def _ran(agent: Any) -> Ran:
+def _ran(agent: Any) -> RunResult:
     """What the model read: smolagents has one text for all calls of a step, in the order of their ids."""
     read: dict[str, str] = {}
     for step in agent.memory.steps:
@@ -98,7 +98,7 @@ def _ran(agent: Any) -> Ran:
             read[calls[0]] = step.observations or str(step.error)
         elif calls:
             read.update(zip(calls, (step.observations or "").split("\n"), strict=False))
-    return Ran(read)
+    return RunResult(read)
 
 
 FRAMEWORK = Smolagents()

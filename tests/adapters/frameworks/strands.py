@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from tempfile import mkdtemp
 from typing import Any
 
-from tests.adapters.harness import Framework, Job, Nested, Ran, Tool
+from tests.adapters.harness import Framework, Job, Nested, RunResult, Tool
 
 
 class Strands(Framework):
@@ -50,15 +50,15 @@ class Strands(Framework):
         inner = self._made(Job(job.gate, nested.turns, nested.tools, options=job.options, awaited=job.awaited))
         return inner.as_tool(name=nested.name, description="Let the helper do it.")
 
-    def run(self, job: Job) -> Ran:
+    def run(self, job: Job) -> RunResult:
         agent, given = self._agent(job)
         return _ran(agent, agent(given))
 
-    async def arun(self, job: Job) -> Ran:
+    async def arun(self, job: Job) -> RunResult:
         agent, given = self._agent(job)
         return _ran(agent, await agent.invoke_async(given))
 
-    async def stream(self, job: Job) -> Ran:
+    async def stream(self, job: Job) -> RunResult:
         agent, given = self._agent(job)
         result = None
         async for event in agent.stream_async(given):
@@ -113,11 +113,11 @@ def _tool(made: Tool, job: Job) -> Any:
     return tool(made.made(awaited=job.awaited))
 
 
-def _ran(agent: Any, result: Any) -> Ran:
+def _ran(agent: Any, result: Any) -> RunResult:
     blocks = [
         block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
     ]
-    return Ran(
+    return RunResult(
         read={block["toolUseId"]: block["content"][0]["text"] for block in blocks},
         paused=(agent, result.interrupts) if result.stop_reason == "interrupt" else None,
     )

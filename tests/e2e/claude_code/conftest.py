@@ -17,14 +17,14 @@ import pytest
 from callosum.server.listeners import running
 from callosum.sockets import socket_path
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, Use, model
+from tests.e2e.models import Model, ToolUse, model
 
 SECONDS = 120.0
 ROOT = Path(__file__).parents[3]
 
 
-def bash(command: str, **more: Any) -> Use:
-    return Use("Bash", {"command": command, "description": "work", **more})
+def bash(command: str, **more: Any) -> ToolUse:
+    return ToolUse("Bash", {"command": command, "description": "work", **more})
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def scripted() -> Iterator[Model]:
         yield running
 
 
-class Desk:
+class ClaudeMachine:
     """A user's machine: a home, a project, a state folder, and Claude Code."""
 
     def __init__(self, root: Path, native: str, scripted: Model) -> None:
@@ -113,8 +113,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, native: str, scripted: Model) -> Iterator[Desk]:
-    made = Desk(tmp_path, native, scripted)
+def desk(tmp_path: Path, native: str, scripted: Model) -> Iterator[ClaudeMachine]:
+    made = ClaudeMachine(tmp_path, native, scripted)
     made.callosum("install", "claude-code", "--yes")
     yield made
     made.kill_gate()

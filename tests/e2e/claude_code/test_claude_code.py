@@ -14,8 +14,8 @@ import pytest
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.sockets import socket_path
-from tests.e2e.claude_code.conftest import SECONDS, Desk, bash
-from tests.e2e.models import Turn, Use
+from tests.e2e.claude_code.conftest import SECONDS, ClaudeMachine, bash
+from tests.e2e.models import ToolUse, Turn
 from tests.support.certificates import certificate_in
 from tests.support.serving import serving, until
 from tests.support.standing import impostor
@@ -24,12 +24,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 SENTENCE = "and this session has not read it since"
 
 
-def write(path: Path, content: str) -> Use:
-    return Use("Write", {"file_path": str(path), "content": content})
+def write(path: Path, content: str) -> ToolUse:
+    return ToolUse("Write", {"file_path": str(path), "content": content})
 
 
-def read(path: Path) -> Use:
-    return Use("Read", {"file_path": str(path)})
+def read(path: Path) -> ToolUse:
+    return ToolUse("Read", {"file_path": str(path)})
 
 
 def _silent(_channel: socket.socket) -> None:
@@ -39,7 +39,7 @@ def _silent(_channel: socket.socket) -> None:
 MAIL = bash("printf 'To: bob@example.com\\nSubject: Lunch\\n\\nShall we meet at noon?' | himalaya message send")
 
 
-def overlapping(desk: Desk) -> str:
+def overlapping(desk: ClaudeMachine) -> str:
     """Two sessions that live at once: both read a file, the second writes it, then the first does, by the shell.
 
     By the shell, because Claude Code looks itself whether a file that it is to write was changed since it was read.
@@ -60,7 +60,7 @@ def overlapping(desk: Desk) -> str:
     return path.read_text()
 
 
-def test_second_session_on_one_file_is_notified(desk: Desk) -> None:
+def test_second_session_on_one_file_is_notified(desk: ClaudeMachine) -> None:
     assert overlapping(desk) == "by the second\n"
     heard = desk.model.heard("first")
     assert SENTENCE in heard
@@ -76,11 +76,11 @@ def test_second_session_on_one_file_is_notified(desk: Desk) -> None:
 TEXT = "".join(f"line {number}\n" for number in range(30))
 
 
-def edit(path: Path, old: str, new: str) -> Use:
-    return Use("Edit", {"file_path": str(path), "old_string": old, "new_string": new})
+def edit(path: Path, old: str, new: str) -> ToolUse:
+    return ToolUse("Edit", {"file_path": str(path), "old_string": old, "new_string": new})
 
 
-def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
+def after_another(desk: ClaudeMachine, looks: ToolUse, theirs: ToolUse, *mine: ToolUse) -> str:
     """Let two sessions read a file and the second change it. Return the text that the first gets at its next calls."""
     changed = threading.Event()
     first = desk.model.script("first", [looks], Turn(mine[:1], after=changed), *[[one] for one in mine[1:]])
@@ -92,7 +92,7 @@ def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
     return desk.model.heard("first")
 
 
-def test_distant_edits_pass_and_a_nearby_one_shows_the_change_with_the_next_request(desk: Desk) -> None:
+def test_distant_edits_pass_and_a_nearby_one_shows_the_change_with_the_next_request(desk: ClaudeMachine) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     theirs = edit(path, "line 3\n", "the second's\n")
@@ -106,12 +106,12 @@ def test_distant_edits_pass_and_a_nearby_one_shows_the_change_with_the_next_requ
     assert r"| -line 3\n| +the second's" in refusal
 
 
-def numbered(path: Path) -> Use:
+def numbered(path: Path) -> ToolUse:
     """Read a whole file in a way that Claude Code does not recognise as a read; it knows ``cat`` and ``grep``."""
     return bash(f"nl -ba {path}")
 
 
-def test_write_to_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -> None:
+def test_write_to_a_file_that_claude_code_did_not_read_runs_merged(desk: ClaudeMachine) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     theirs = write(path, TEXT.replace("line 3\n", "the second's\n"))
@@ -124,7 +124,7 @@ def test_write_to_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -
     assert merged["lost"] == ""
 
 
-def test_merge_requires_the_permission_of_the_write(desk: Desk) -> None:
+def test_merge_requires_the_permission_of_the_write(desk: ClaudeMachine) -> None:
     path = desk.project / "plan.md"
     path.write_text(TEXT)
     one = numbered(path)
@@ -140,13 +140,13 @@ def test_merge_requires_the_permission_of_the_write(desk: Desk) -> None:
     assert "requested permissions to write" in desk.model.heard("first")
 
 
-def test_without_the_entries_one_session_overwrites_the_other(desk: Desk) -> None:
+def test_without_the_entries_one_session_overwrites_the_other(desk: ClaudeMachine) -> None:
     desk.callosum("uninstall", "claude-code", "--yes")
     assert overlapping(desk) == "by the first\n"
     assert "[Callosum]" not in desk.model.heard("first")
 
 
-def test_second_session_is_notified_over_http(desk: Desk) -> None:
+def test_second_session_is_notified_over_http(desk: ClaudeMachine) -> None:
     desk.callosum("uninstall", "claude-code", "--yes")
     with serving(desk.state) as server:
         desk.callosum("install", "claude-code", "--http", server.address, "--yes")
@@ -156,7 +156,7 @@ def test_second_session_is_notified_over_http(desk: Desk) -> None:
         desk.callosum("stop")
 
 
-def test_second_session_is_notified_by_a_shared_server(desk: Desk) -> None:
+def test_second_session_is_notified_by_a_shared_server(desk: ClaudeMachine) -> None:
     cert, key = certificate_in(desk.root / "tls")
     state, token = desk.root / "server", desk.root / "token"
     token.write_text(Tokens(state / TOKENS).add("ann"))
@@ -170,7 +170,7 @@ def test_second_session_is_notified_by_a_shared_server(desk: Desk) -> None:
         assert ("Write", "done") in desk.outcomes()
 
 
-def test_without_the_gate_reads_continue_and_no_mail_is_sent(desk: Desk) -> None:
+def test_without_the_gate_reads_continue_and_no_mail_is_sent(desk: ClaudeMachine) -> None:
     path, mark = desk.project / "a.txt", desk.mailer()
     path.write_text("what stands in it\n")
     dead = threading.Event()
@@ -187,7 +187,7 @@ def test_without_the_gate_reads_continue_and_no_mail_is_sent(desk: Desk) -> None
     assert not mark.exists()
 
 
-def test_equal_mail_is_sent_once(desk: Desk) -> None:
+def test_equal_mail_is_sent_once(desk: ClaudeMachine) -> None:
     mark = desk.mailer()
     desk.run(desk.model.script("first", [MAIL]))
     assert mark.exists()
@@ -199,18 +199,18 @@ def test_equal_mail_is_sent_once(desk: Desk) -> None:
     assert "Shall we meet at noon" in refusal.partition("did: ")[2], "it quotes the first"
 
 
-def test_call_without_permission_is_cancelled(desk: Desk) -> None:
+def test_call_without_permission_is_cancelled(desk: ClaudeMachine) -> None:
     desk.run(desk.model.script("alone", [bash("touch made")], [bash("ls")]), "Read")
     assert not (desk.project / "made").exists(), "the hook gave no permission of its own"
     assert ("Bash", "cancelled") in desk.outcomes()
 
 
-def test_failing_command_is_failed(desk: Desk) -> None:
+def test_failing_command_is_failed(desk: ClaudeMachine) -> None:
     desk.run(desk.model.script("alone", [bash("cp nowhere there")]))
     assert desk.outcomes() == [("Bash", "failed")]
 
 
-def test_background_command_stays_open_until_it_ends(desk: Desk) -> None:
+def test_background_command_stays_open_until_it_ends(desk: ClaudeMachine) -> None:
     held = desk.root / "held"
     command = f"while [ ! -e {held} ]; do sleep 0.1; done; touch done"
     ended = threading.Event()
@@ -226,7 +226,7 @@ def test_background_command_stays_open_until_it_ends(desk: Desk) -> None:
     assert len(desk.outcomes()) == 2
 
 
-def test_settings_that_switch_the_hooks_off_take_no_effect(desk: Desk) -> None:
+def test_settings_that_switch_the_hooks_off_take_no_effect(desk: ClaudeMachine) -> None:
     local = desk.project / ".claude" / "settings.local.json"
     path, mark = desk.project / "a.txt", desk.mailer()
     path.write_text("one\n")
@@ -248,7 +248,7 @@ def test_settings_that_switch_the_hooks_off_take_no_effect(desk: Desk) -> None:
     assert not mark.exists()
 
 
-def test_prompt_brings_the_brief(desk: Desk) -> None:
+def test_prompt_brings_the_brief(desk: ClaudeMachine) -> None:
     desk.mailer()
     held = threading.Event()
     one = desk.start(desk.model.script("first", [MAIL], Turn([bash("ls")], after=held)))
@@ -262,18 +262,18 @@ def test_prompt_brings_the_brief(desk: Desk) -> None:
     assert "Do the work of [[first]]." in brief.partition("asked: ")[2], "it says what for"
 
 
-def test_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
+def test_sub_agent_acts_under_its_own_name(desk: ClaudeMachine) -> None:
     path = desk.project / "a.txt"
     path.write_text("one\n")
     inner = desk.model.script("inner", [read(path)])
-    task = Use("Agent", {"description": "look", "prompt": inner, "subagent_type": "general-purpose"})
+    task = ToolUse("Agent", {"description": "look", "prompt": inner, "subagent_type": "general-purpose"})
     desk.run(desk.model.script("outer", [task], [bash("ls")]), "Bash", "Read", "Agent", "Task")
     sessions = {entry["session"] for entry in desk.journal("intercept") if entry["tool"] == "Read"}
     assert len(sessions) == 1
     assert ":" in sessions.pop(), "the parent's session and the agent's id"
 
 
-def _repositories(desk: Desk) -> Path:
+def _repositories(desk: ClaudeMachine) -> Path:
     """Make a project folder with two repositories, of which ``shop`` contains a third. Pushes go to bare ones."""
     quiet = {**desk.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
@@ -294,7 +294,7 @@ def _repositories(desk: Desk) -> Path:
     return desk.project
 
 
-def test_sessions_in_nested_repositories_meet_only_in_the_shared_one(desk: Desk) -> None:
+def test_sessions_in_nested_repositories_meet_only_in_the_shared_one(desk: ClaudeMachine) -> None:
     project = _repositories(desk)
     pushed = threading.Event()
     there = "git push --force origin main"
@@ -332,7 +332,7 @@ def test_sessions_in_nested_repositories_meet_only_in_the_shared_one(desk: Desk)
     ]
 
 
-def test_file_in_the_home_is_one_file_in_every_spelling(desk: Desk) -> None:
+def test_file_in_the_home_is_one_file_in_every_spelling(desk: ClaudeMachine) -> None:
     path = desk.home / "notes.md"
     path.write_text("one\n")
     desk.run(desk.model.script("first", [bash("echo two > ~/notes.md")]))

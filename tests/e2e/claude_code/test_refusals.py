@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.claude_code.conftest import Desk, bash
+from tests.e2e.claude_code.conftest import ClaudeMachine, bash
 from tests.e2e.home import until
 from tests.e2e.terminal import ENTER, ESCAPE, Terminal
 
@@ -21,7 +21,7 @@ BLOCKED = "Tier 4 action blocked"
 
 
 @pytest.fixture
-def deleted(desk: Desk) -> Path:
+def deleted(desk: ClaudeMachine) -> Path:
     """Return the file that a made-up ``gh`` writes when it runs. A ``slow`` one waits for a file ``go``."""
     program, mark = desk.bin / "gh", desk.root / "deleted"
     slow, go = desk.root / "slow", desk.root / "go"
@@ -33,7 +33,7 @@ def deleted(desk: Desk) -> Path:
 class AtTerminal:
     """Claude Code's own user interface at a pseudo-terminal."""
 
-    def __init__(self, desk: Desk, stack: ExitStack) -> None:
+    def __init__(self, desk: ClaudeMachine, stack: ExitStack) -> None:
         self._desk, self._stack = desk, stack
         known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
         settings = {
@@ -52,12 +52,12 @@ class AtTerminal:
 
 
 @pytest.fixture
-def at_terminal(desk: Desk) -> Iterator[AtTerminal]:
+def at_terminal(desk: ClaudeMachine) -> Iterator[AtTerminal]:
     with ExitStack() as stack:
         yield AtTerminal(desk, stack)
 
 
-def refused(desk: Desk, at_terminal: AtTerminal, name: str = "refused") -> Terminal:
+def refused(desk: ClaudeMachine, at_terminal: AtTerminal, name: str = "refused") -> Terminal:
     """Yield a session in which a person refused a call with Esc, and which waits for its person."""
     shown = at_terminal.start(desk.model.script(name, [DELETE], [DELETE]))
     shown.wait("Do you want to proceed?")
@@ -66,7 +66,7 @@ def refused(desk: Desk, at_terminal: AtTerminal, name: str = "refused") -> Termi
 
 
 def test_call_refused_with_escape_does_not_block_another_session(
-    desk: Desk,
+    desk: ClaudeMachine,
     deleted: Path,
     at_terminal: AtTerminal,
 ) -> None:
@@ -80,7 +80,7 @@ def test_call_refused_with_escape_does_not_block_another_session(
 
 
 def test_call_refused_with_escape_runs_after_its_person_agrees(
-    desk: Desk,
+    desk: ClaudeMachine,
     deleted: Path,
     at_terminal: AtTerminal,
 ) -> None:
@@ -94,7 +94,7 @@ def test_call_refused_with_escape_runs_after_its_person_agrees(
 
 
 def test_running_call_interrupted_with_escape_stays_unknown(
-    desk: Desk,
+    desk: ClaudeMachine,
     deleted: Path,
     at_terminal: AtTerminal,
 ) -> None:
@@ -114,7 +114,7 @@ def test_running_call_interrupted_with_escape_stays_unknown(
 
 @pytest.mark.parametrize("interrupt", [True, False], ids=["with interrupt", "without"])
 def test_call_denied_through_the_sdk_does_not_block_another_session(
-    desk: Desk,
+    desk: ClaudeMachine,
     deleted: Path,
     interrupt: bool,
 ) -> None:

@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from callosum.corpus.events import CATALOGUE
-from tests.e2e.claude_code.conftest import Desk, bash
-from tests.e2e.models import Use
-from tests.e2e.told import answer, brief_cut, claimed, come, keep_house, told
+from tests.e2e.claude_code.conftest import ClaudeMachine, bash
+from tests.e2e.models import ToolUse
+from tests.e2e.told import answer, brief_cut, claimed, come, keep_house, logged_events
 from tests.support.serving import until
 from tests.support.weeks import two_weeks
 
@@ -19,15 +19,15 @@ PATIENCE = 60.0
 ASKED = {"name": "ask-first", "tool": "Bash", "commandPattern": "^deploy", "tier": 3, "verdict": "ask"}
 
 
-def mail(number: int, text: str) -> Use:
+def mail(number: int, text: str) -> ToolUse:
     return bash(f"printf 'To: bob{number}@example.com\\nSubject: {text}\\n\\n{text}, is it?' | himalaya message send")
 
 
-def agent(name: str) -> Use:
-    return Use("Agent", {"description": "look", "prompt": f"Do [[{name}]].", "subagent_type": "general-purpose"})
+def agent(name: str) -> ToolUse:
+    return ToolUse("Agent", {"description": "look", "prompt": f"Do [[{name}]].", "subagent_type": "general-purpose"})
 
 
-def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
+def test_every_event_comes_out_of_real_sessions(desk: ClaudeMachine) -> None:
     desk.state.mkdir(exist_ok=True)
     two_weeks(desk.state)
     (desk.state / "tiers.json").write_text(json.dumps({"rules": [ASKED]}))
@@ -72,7 +72,7 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     # the same command fails a third time; the rules change; the home is kept
     desk.run(model.script("stuck", *[[bash("cat nowhere")]] * 3))
     (desk.state / "tiers.json").write_text(json.dumps({"rules": []}))
-    until(lambda: told(desk.state, "watcher.changed"), PATIENCE)
+    until(lambda: logged_events(desk.state, "watcher.changed"), PATIENCE)
     brief_cut(desk.state)
     keep_house(desk.state)
 
@@ -81,15 +81,15 @@ def test_every_event_comes_out_of_real_sessions(desk: Desk) -> None:
     come(desk.state, wanted)
 
     # the three rules of health, with a real host
-    warned = [(one["resource"], one["value"]) for _, one in told(desk.state, "health.warning")]
+    warned = [(one["resource"], one["value"]) for _, one in logged_events(desk.state, "health.warning")]
     assert ("llm", 6) in warned
     assert ("tool", "Bash") in warned
-    assert {"used": 185_000, "max": 200_000}.items() <= told(desk.state, "resource.low.context")[0][1].items()
+    assert {"used": 185_000, "max": 200_000}.items() <= logged_events(desk.state, "resource.low.context")[0][1].items()
 
     # events from transcripts name their source and session
-    for _, payload in told(desk.state, "llm.response", "llm.error"):
+    for _, payload in logged_events(desk.state, "llm.response", "llm.error"):
         assert payload["source"] == "transcript"
         assert payload["instance"].startswith("claude-code/")
-    (created, *_) = (one for _, one in told(desk.state, "task.created") if one["toolName"] == "Agent")
-    steps = [one for _, one in told(desk.state, "task.stepCompleted")]
+    (created, *_) = (one for _, one in logged_events(desk.state, "task.created") if one["toolName"] == "Agent")
+    steps = [one for _, one in logged_events(desk.state, "task.stepCompleted")]
     assert [(one["taskId"], one["step"]) for one in steps] == [(created["taskId"], "Bash")]

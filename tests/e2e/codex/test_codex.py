@@ -12,7 +12,7 @@ import pytest
 from callosum.sockets import socket_path
 from tests.e2e.codex.conftest import CodexHome
 from tests.e2e.home import until
-from tests.e2e.models import Model, Turn, Use
+from tests.e2e.models import Model, ToolUse, Turn
 from tests.support.standing import impostor
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -21,8 +21,8 @@ STALE = "and this session has not read it since"
 MAIL = "himalaya message send 'To: bob@example.com, is noon on Friday all right for lunch?'"
 
 
-def shell(command: str, **more: Any) -> Use:
-    return Use("exec_command", {"cmd": command, **more})
+def shell(command: str, **more: Any) -> ToolUse:
+    return ToolUse("exec_command", {"cmd": command, **more})
 
 
 def patch(*lines: str) -> str:
@@ -33,7 +33,7 @@ def change(old: str, new: str) -> str:
     return patch("*** Update File: a.txt", "@@", f"-{old}", f"+{new}")
 
 
-def overtaken(home: CodexHome, scripted: Model, act: Callable[[str], Use]) -> tuple[str, str]:
+def overtaken(home: CodexHome, scripted: Model, act: Callable[[str], ToolUse]) -> tuple[str, str]:
     """Let two sessions read a file, and the second change it before the first. Return the text both models read."""
     (home.project / "a.txt").write_text("one\n")
     written = threading.Event()
@@ -65,7 +65,7 @@ def test_second_session_on_one_file_is_notified(home: CodexHome, scripted: Model
 def test_patch_conflicts_by_the_files_in_it(make_home: Callable[..., CodexHome], scripted: Model) -> None:
     home = make_home("gpt-5.5")  # one that has ``apply_patch``
     home.gated()
-    one, other = overtaken(home, scripted, lambda who: Use("apply_patch", {}, change("one", who)))
+    one, other = overtaken(home, scripted, lambda who: ToolUse("apply_patch", {}, change("one", who)))
     assert (home.project / "a.txt").read_text() == "second\n"
     # The host does not wait for a report; until it arrives the change counts as running.
     assert "a.txt" in one.partition("[Callosum] Conflict:")[2][:300]
@@ -82,11 +82,11 @@ def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., Codex
     look = shell("cat a.txt")
     mine = patch("*** Update File: a.txt", "@@", " line 1", " line 2", "-line 3", "+mine")
     first = home.begin(
-        scripted.script("first", [look], Turn([Use("apply_patch", {}, mine)], after=changed), [shell("ls")])
+        scripted.script("first", [look], Turn([ToolUse("apply_patch", {}, mine)], after=changed), [shell("ls")])
     )
     scripted.wait("first", 1)
     theirs = patch("*** Update File: a.txt", "@@", "-line 1", "+theirs")
-    home.run(scripted.script("second", [look], [Use("apply_patch", {}, theirs)]))
+    home.run(scripted.script("second", [look], [ToolUse("apply_patch", {}, theirs)]))
     until(lambda: [*home.outcomes("apply_patch").values()] == [["allow", "done"]], "its report, for which nobody waits")
     changed.set()
     first.end()
@@ -98,7 +98,7 @@ def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., Codex
 def test_failed_patch_holds_nothing_after_its_turn(make_home: Callable[..., CodexHome], scripted: Model) -> None:
     home = make_home("gpt-5.5")
     home.gated()
-    home.run(scripted.script("alone", [Use("apply_patch", {}, change("that is not in it", "x"))]))
+    home.run(scripted.script("alone", [ToolUse("apply_patch", {}, change("that is not in it", "x"))]))
     assert "verification failed" in scripted.heard("alone"), "Codex has no event for that"
     assert list(home.outcomes("apply_patch").values()) == [["allow", "unknown"]]
     stops = [entry["event"] for entry in home.journal()]
@@ -114,7 +114,7 @@ def test_nested_calls_of_a_script_are_decided_each(make_home: Callable[..., Code
         await say("waiting", tools.exec_command({cmd: "bash", tty: true}));
         await say("patch", tools.apply_patch(PATCH));
     """.replace("PATCH", json.dumps(patch("*** Add File: patched.txt", "+by a script")))
-    home.run(scripted.script("alone", [Use("exec", {}, script)]))
+    home.run(scripted.script("alone", [ToolUse("exec", {}, script)]))
     assert (home.project / "made.txt").read_text() == "made\n"
     assert (home.project / "patched.txt").read_text() == "by a script\n"
     assert "waiting failed" in scripted.heard("alone")
@@ -141,7 +141,7 @@ def test_long_command_is_reported_when_it_ends(home: CodexHome, scripted: Model)
             [shell(long, yield_time_ms=250)],
             Turn([shell("touch go")], after=reached),
             [shell("until grep -q ended a.txt; do sleep 0.1; done", yield_time_ms=30_000)],
-            [Use("write_stdin", {"session_id": "the first", "chars": "", "yield_time_ms": 250})],
+            [ToolUse("write_stdin", {"session_id": "the first", "chars": "", "yield_time_ms": 250})],
         )
     )
     scripted.wait("alone", 1)
@@ -198,7 +198,7 @@ def test_sub_agent_is_gated_as_a_session_of_its_own(home: CodexHome, scripted: M
     sent, done = home.mailer(), threading.Event()
     home.run(scripted.script("first", [shell(MAIL)]))
     work = scripted.script("child", [shell(MAIL)], [shell("ls")])
-    spawn = Use("multi_agent_v1.spawn_agent", {"message": work})
+    spawn = ToolUse("multi_agent_v1.spawn_agent", {"message": work})
     parent = home.begin(scripted.script("parent", [spawn], Turn([shell("ls")], after=done)))
     scripted.wait("child", 2)
     done.set()

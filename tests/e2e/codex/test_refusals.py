@@ -14,11 +14,11 @@ import pytest
 
 from tests.e2e.codex.conftest import CodexHome
 from tests.e2e.home import until
-from tests.e2e.models import Model, Use
+from tests.e2e.models import Model, ToolUse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-DELETE = Use("exec_command", {"cmd": "gh repo delete acme/site --yes"})
+DELETE = ToolUse("exec_command", {"cmd": "gh repo delete acme/site --yes"})
 BLOCKED = "Tier 4 action blocked"
 
 
@@ -145,14 +145,14 @@ def test_interrupted_command_looks_in_the_transcript_like_a_cancelled_dialog(
     app_server: AppServer, home: CodexHome, scripted: Model
 ) -> None:
     """The command ran and may be half done, so the gate cannot say that either did not run."""
-    app_server.begin(scripted.script("interrupted", [Use("exec_command", {"cmd": "touch started; sleep 60"})]))
+    app_server.begin(scripted.script("interrupted", [ToolUse("exec_command", {"cmd": "touch started; sleep 60"})]))
     until((home.project / "started").exists, "the command runs")
     app_server.interrupt()
     until(lambda: list(home.outcomes("Bash").values()) == [["allow", "unknown"]], "the interruption is journalled")
     (interrupted,) = _outputs(home)
     cancelling = AppServer(home, "cancel")
     try:
-        cancelling.turn(scripted.script("cancelled", [Use("exec_command", {"cmd": "touch other; sleep 60"})]))
+        cancelling.turn(scripted.script("cancelled", [ToolUse("exec_command", {"cmd": "touch other; sleep 60"})]))
         until(lambda: len(_outputs(home)) == 2, "the cancelled call has its output")
     finally:
         cancelling.close()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from callosum.sockets import socket_path
-from tests.e2e.claude_code.conftest import Desk, bash
+from tests.e2e.claude_code.conftest import ClaudeMachine, bash
 from tests.e2e.codex.conftest import NATIVE, CodexHome
 from tests.e2e.console.conftest import CHROMIUM, opened
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, Turn, Use, model
+from tests.e2e.models import Model, ToolUse, Turn, model
 from tests.support.serving import Server, until
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def delete(repository: str) -> str:
 class House(NamedTuple):
     """Both hosts, below one gate, in one project, and what was deleted."""
 
-    claude: Desk
+    claude: ClaudeMachine
     codex: CodexHome
     model: Model
     deleted: Path
@@ -56,7 +56,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         codex = CodexHome(tmp_path / "codex", codex_program, scripted, "scripted")
         stack.callback(codex.close)
         (tmp_path / "claude").mkdir()
-        claude = Desk(tmp_path / "claude", claude_program, scripted)
+        claude = ClaudeMachine(tmp_path / "claude", claude_program, scripted)
         claude.state, claude.project = codex.state, codex.project
         claude.callosum("install", "claude-code", "--yes")
         codex.gated()
@@ -76,7 +76,7 @@ def test_a_person_lets_one_hosts_call_pass_and_refuses_another_with_a_word(house
     claude = house.claude.start(first)
     house.model.wait("first", 2)
     assert house.deleted.read_text().splitlines() == [delete(name).removeprefix("gh ") for name in ("site", "docs")]
-    site, docs = (Use("exec_command", {"cmd": delete(name)}) for name in ("site", "docs"))
+    site, docs = (ToolUse("exec_command", {"cmd": delete(name)}) for name in ("site", "docs"))
     second = house.model.script("second", [site], Turn([site], after=approved), [docs], Turn([docs], after=refused))
     codex = house.codex.begin(second)
     try:

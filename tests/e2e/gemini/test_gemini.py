@@ -10,7 +10,7 @@ import pytest
 
 from callosum.sockets import socket_path
 from tests.e2e.gemini.conftest import SETTINGS, GeminiHome
-from tests.e2e.models import Model, Turn, Use
+from tests.e2e.models import Model, ToolUse, Turn
 from tests.support.standing import impostor
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -19,16 +19,16 @@ STALE = "and this session has not read it since"
 MAIL = "himalaya message send 'To: bob@example.com, is noon on Friday all right for lunch?'"
 
 
-def shell(command: str, **more: Any) -> Use:
-    return Use("run_shell_command", {"command": command, "description": "work", **more})
+def shell(command: str, **more: Any) -> ToolUse:
+    return ToolUse("run_shell_command", {"command": command, "description": "work", **more})
 
 
-def read(path: str) -> Use:
-    return Use("read_file", {"file_path": path})
+def read(path: str) -> ToolUse:
+    return ToolUse("read_file", {"file_path": path})
 
 
-def write(path: str, content: str) -> Use:
-    return Use("write_file", {"file_path": path, "content": content})
+def write(path: str, content: str) -> ToolUse:
+    return ToolUse("write_file", {"file_path": path, "content": content})
 
 
 def overtaken(home: GeminiHome, scripted: Model) -> tuple[str, str]:
@@ -177,7 +177,7 @@ def test_equal_simultaneous_calls_are_reported_each(home: GeminiHome, scripted: 
 def test_failed_call_causes_no_conflict(home: GeminiHome, scripted: Model) -> None:
     (home.project / "a.txt").write_text("one\n")
     change = {"file_path": "a.txt", "old_string": "not in it", "new_string": "x", "instruction": "work"}
-    home.run(scripted.script("alone", [Use("replace", change)]))
+    home.run(scripted.script("alone", [ToolUse("replace", change)]))
     assert list(home.outcomes("replace").values()) == [["allow", "failed"]]
 
 
@@ -188,7 +188,7 @@ def test_background_command_is_open_until_it_ends(home: GeminiHome, scripted: Mo
         "alone",
         [shell(wait, is_background=True)],
         Turn([shell("touch go; until grep -q ended a.txt; do sleep 0.1; done; sleep 1")], after=going),
-        [Use("list_background_processes", {})],
+        [ToolUse("list_background_processes", {})],
         [shell("ls")],
     )
     session = home.begin(prompt)

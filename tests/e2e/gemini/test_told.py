@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.gemini.conftest import GeminiHome
-from tests.e2e.models import Model, Use
-from tests.e2e.told import claimed, come, told
+from tests.e2e.models import Model, ToolUse
+from tests.e2e.told import claimed, come, logged_events
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-def shell(command: str, **more: object) -> Use:
-    return Use("run_shell_command", {"command": command, "description": "work", **more})
+def shell(command: str, **more: object) -> ToolUse:
+    return ToolUse("run_shell_command", {"command": command, "description": "work", **more})
 
 
 def test_every_event_that_the_docs_name_comes_out_of_real_sessions(home: GeminiHome, scripted: Model) -> None:
-    missing = Use("read_file", {"file_path": "nowhere.txt"})
-    listed = Use("list_background_processes", {})
+    missing = ToolUse("read_file", {"file_path": "nowhere.txt"})
+    listed = ToolUse("list_background_processes", {})
     scripted.sizes["calls"] = 950_000
     home.run(
         scripted.script(
@@ -30,6 +30,6 @@ def test_every_event_that_the_docs_name_comes_out_of_real_sessions(home: GeminiH
     come(home.state, wanted)
     for name, cell in claimed("Gemini CLI").items():
         if cell.startswith("no"):
-            assert told(home.state, name) == [], name
-    low = told(home.state, "resource.low.context")
+            assert logged_events(home.state, name) == [], name
+    low = logged_events(home.state, "resource.low.context")
     assert {"used": 950_000, "max": 1_048_576}.items() <= low[0][1].items()

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 CACHE = HERE.parent / ".hosts" / "mcp"
 
 
-class Real(NamedTuple):
+class RealServer(NamedTuple):
     """Describe a server: its command, its test calls, and the call on which two sessions conflict."""
 
     name: str
@@ -74,7 +74,7 @@ def page() -> Iterator[str]:
 
 
 @pytest.fixture
-def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
+def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], RealServer]:
     """Return a server by its name, with its own folder in ``tmp_path``."""
     node, python = installed / "node_modules/.bin", installed / "venv/bin"
     folder = tmp_path / "work"
@@ -82,7 +82,7 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
     (folder / "a.txt").write_text("the first line\nthe second line\n")
     here = str(folder)
 
-    def filesystem() -> Real:
+    def filesystem() -> RealServer:
         calls: tuple[Any, ...] = (
             ("list_directory", {"path": here}),
             ("read_text_file", {"path": f"{here}/a.txt"}),
@@ -90,9 +90,9 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
             ("edit_file", {"path": f"{here}/a.txt", "edits": [{"oldText": "first", "newText": "1st"}], "dryRun": True}),
         )
         shared = ("write_file", {"path": f"{here}/b.txt", "content": "both write it"})
-        return Real("filesystem", (str(node / "mcp-server-filesystem"), here), calls, shared, {})
+        return RealServer("filesystem", (str(node / "mcp-server-filesystem"), here), calls, shared, {})
 
-    def memory() -> Real:
+    def memory() -> RealServer:
         entity = {"name": "acme", "entityType": "company", "observations": ["pays late"]}
         calls: tuple[Any, ...] = (
             ("search_nodes", {"query": "nobody"}),
@@ -101,9 +101,9 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
         )
         environ = {"MEMORY_FILE_PATH": f"{here}/memory.jsonl"}
         shared = ("create_entities", {"entities": [entity]})
-        return Real("memory", (str(node / "mcp-server-memory"),), calls, shared, environ)
+        return RealServer("memory", (str(node / "mcp-server-memory"),), calls, shared, environ)
 
-    def everything() -> Real:
+    def everything() -> RealServer:
         calls: tuple[Any, ...] = (
             ("echo", {"message": 'grüße "\u2028" 😀'}),
             ("get-sum", {"a": 2, "b": 3.5}),
@@ -114,15 +114,19 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
             ("get-sum", {"a": "no number"}),
             ("no_such_tool", {}),
         )
-        return Real("everything", (str(node / "mcp-server-everything"),), calls, ("echo", {"message": "hello"}), {})
+        return RealServer(
+            "everything", (str(node / "mcp-server-everything"),), calls, ("echo", {"message": "hello"}), {}
+        )
 
-    def thinking() -> Real:
+    def thinking() -> RealServer:
         thought = {"thought": "think", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": True}
         command = (str(node / "mcp-server-sequential-thinking"),)
         quiet = {"DISABLE_THOUGHT_LOGGING": "true"}
-        return Real("thinking", command, (("sequentialthinking", thought),), ("sequentialthinking", thought), quiet)
+        return RealServer(
+            "thinking", command, (("sequentialthinking", thought),), ("sequentialthinking", thought), quiet
+        )
 
-    def git() -> Real:
+    def git() -> RealServer:
         who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"]
         fixed = {**os.environ, "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
         for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
@@ -130,18 +134,18 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], Real]:
         (folder / "a.txt").write_text("changed\n")
         calls = tuple((f"git_{name}", {"repo_path": here}) for name in ("status", "diff_unstaged", "log"))
         shared = ("git_create_branch", {"repo_path": here, "branch_name": "next"})
-        return Real("git", (str(python / "mcp-server-git"), "--repository", here), calls, shared, {})
+        return RealServer("git", (str(python / "mcp-server-git"), "--repository", here), calls, shared, {})
 
-    def fetch() -> Real:
+    def fetch() -> RealServer:
         calls: tuple[Any, ...] = (("fetch", {"url": page}), ("fetch", {"url": page, "raw": True, "max_length": 20}))
         command = (str(python / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
-        return Real("fetch", command, calls, ("fetch", {"url": page}), {})
+        return RealServer("fetch", command, calls, ("fetch", {"url": page}), {})
 
-    def time() -> Real:
+    def time() -> RealServer:
         wanted = {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"}
         calls: tuple[Any, ...] = (("convert_time", wanted), ("convert_time", {**wanted, "time": "nonsense"}))
         command = (str(python / "mcp-server-time"), "--local-timezone", "UTC")
-        return Real("time", command, calls, ("convert_time", wanted), {})
+        return RealServer("time", command, calls, ("convert_time", wanted), {})
 
     made = {
         "filesystem": filesystem,

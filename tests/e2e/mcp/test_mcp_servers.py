@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
-from tests.e2e.mcp.conftest import Real
+from tests.e2e.mcp.conftest import RealServer
 from tests.support.serving import serving
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +27,7 @@ each = pytest.mark.parametrize("name", NAMES)
 both = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-def client(real: Real, mode: str, gate: str = "", session: str = "a", token: str = "") -> Client:
+def client(real: RealServer, mode: str, gate: str = "", session: str = "a", token: str = "") -> Client:
     """Return a client of the server, behind the gate at a URL if one is given."""
     command = list(real.command)
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **real.environ}
@@ -39,7 +39,7 @@ def client(real: Real, mode: str, gate: str = "", session: str = "a", token: str
     return Client(stdio_client(parameters), mode=mode)
 
 
-async def heard(real: Real, mode: str, gate: str = "") -> list[Any]:
+async def received(real: RealServer, mode: str, gate: str = "") -> list[Any]:
     """Return what a client receives from a server: its tools and its answers."""
     found: list[Any] = []
     async with client(real, mode, gate) as one:
@@ -55,7 +55,7 @@ async def heard(real: Real, mode: str, gate: str = "") -> list[Any]:
 @each
 @both
 def test_tools_and_answers_are_the_same_with_and_without_the_gate(
-    real: Callable[[str], Real], tmp_path: Path, name: str, mode: str
+    real: Callable[[str], RealServer], tmp_path: Path, name: str, mode: str
 ) -> None:
     server = real(name)
     with serving(tmp_path / "state") as gate:
@@ -68,14 +68,14 @@ def test_tools_and_answers_are_the_same_with_and_without_the_gate(
         assert len([entry for entry in entries if entry["event"] == "complete"]) == len(asked)
 
 
-async def _both(server: Real, mode: str, gate: str) -> tuple[list[Any], list[Any]]:
-    return await heard(server, mode), await heard(server, mode, gate)
+async def _both(server: RealServer, mode: str, gate: str) -> tuple[list[Any], list[Any]]:
+    return await received(server, mode), await received(server, mode, gate)
 
 
 @each
 @both
 def test_one_of_two_sessions_is_refused_and_the_others_call_is_done(
-    real: Callable[[str], Real], tmp_path: Path, name: str, mode: str
+    real: Callable[[str], RealServer], tmp_path: Path, name: str, mode: str
 ) -> None:
     server = real(name)
     tool, arguments = server.shared
@@ -103,7 +103,7 @@ def test_one_of_two_sessions_is_refused_and_the_others_call_is_done(
 
 @both
 def test_write_over_anothers_change_pauses_without_any_rule(
-    real: Callable[[str], Real], tmp_path: Path, mode: str
+    real: Callable[[str], RealServer], tmp_path: Path, mode: str
 ) -> None:
     server = real("filesystem")
     file = tmp_path / "work" / "a.txt"
@@ -129,7 +129,7 @@ def test_write_over_anothers_change_pauses_without_any_rule(
 
 @both
 def test_two_writers_of_one_file_keep_both_changes_and_are_notified(
-    real: Callable[[str], Real], tmp_path: Path, mode: str
+    real: Callable[[str], RealServer], tmp_path: Path, mode: str
 ) -> None:
     server = real("filesystem")
     file = tmp_path / "work" / "a.txt"
@@ -162,7 +162,7 @@ def test_two_writers_of_one_file_keep_both_changes_and_are_notified(
 
 
 def test_without_the_gate_reads_continue_and_a_risky_call_is_blocked(
-    real: Callable[[str], Real], tmp_path: Path
+    real: Callable[[str], RealServer], tmp_path: Path
 ) -> None:
     server = real("filesystem")
     file = str(tmp_path / "work" / "a.txt")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.openclaw.house import HERE, Fake, Gateway, House, fake, gateway_of, until
+from tests.e2e.openclaw.house import HERE, Fake, Gateway, OpenClawHome, fake, gateway_of, until
 
 CACHE = HERE.parent / ".hosts" / "openclaw"
 
@@ -58,16 +58,16 @@ def telegram(programs: SimpleNamespace) -> Iterator[Fake]:
 @pytest.fixture(scope="module")
 def house(
     tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake, telegram: Fake
-) -> Iterator[House]:
+) -> Iterator[OpenClawHome]:
     """Return a home whose OpenClaw is gated."""
-    made = House(tmp_path_factory.mktemp("house"), programs, model, telegram).gated()
+    made = OpenClawHome(tmp_path_factory.mktemp("house"), programs, model, telegram).gated()
     with ExitStack() as stack:
         stack.callback(made.stop_gate)
         yield made
 
 
 @pytest.fixture(scope="module")
-def gateway(house: House) -> Iterator[Gateway]:
+def gateway(house: OpenClawHome) -> Iterator[Gateway]:
     """Yield its gateway, with the gate that it started."""
     with gateway_of(house) as running:
         until(lambda: house.logged("health.ok"), "the gateway's first sign of life")
@@ -77,12 +77,12 @@ def gateway(house: House) -> Iterator[Gateway]:
 @pytest.fixture(scope="session")
 def make_house(
     tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake
-) -> Iterator[Callable[..., House]]:
+) -> Iterator[Callable[..., OpenClawHome]]:
     """Yield a function that makes further homes, optionally with a channel. Stop their gates at the end."""
     with ExitStack() as stack:
 
-        def make(name: str, channel: Fake | None = None) -> House:
-            made = House(tmp_path_factory.mktemp(name), programs, model, channel)
+        def make(name: str, channel: Fake | None = None) -> OpenClawHome:
+            made = OpenClawHome(tmp_path_factory.mktemp(name), programs, model, channel)
             stack.callback(made.stop_gate)
             return made
 

@@ -69,7 +69,7 @@ def fake(node: str, name: str, **environ: str) -> Iterator[Fake]:
             process.kill()
 
 
-class House:
+class OpenClawHome:
     """A home for one OpenClaw: its settings, its workspace, the state of its gate."""
 
     def __init__(self, folder: Path, programs: SimpleNamespace, model: Fake, telegram: Fake | None = None) -> None:
@@ -104,7 +104,7 @@ class House:
     def write(self, settings: Mapping[str, Any]) -> None:
         self.config.write_text(json.dumps(settings, indent=2))
 
-    def gated(self, **config: Any) -> House:
+    def gated(self, **config: Any) -> OpenClawHome:
         """Install the plugin as the installer does. ``config`` adds to its own settings."""
         command = (sys.executable, "-m", "callosum.cli")
         options = install.OpenClawOptions(instance=INSTANCE, state=self.state, command=command)
@@ -209,7 +209,7 @@ class House:
 class Gateway:
     """A running gateway."""
 
-    def __init__(self, house: House, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, house: OpenClawHome, process: subprocess.Popen[bytes], log: Path) -> None:
         self.house = house
         self.process = process
         self.log = log
@@ -232,7 +232,7 @@ class Gateway:
 
 
 @contextmanager
-def gateway_of(house: House) -> Iterator[Gateway]:
+def gateway_of(house: OpenClawHome) -> Iterator[Gateway]:
     """Run a gateway over this home until the end of the block. Wait until it answers."""
     log = house.folder / f"gateway-{time.monotonic_ns()}.log"
     command = [house.programs.node, house.programs.openclaw, "gateway", "run", "--port", str(house.port), "--verbose"]

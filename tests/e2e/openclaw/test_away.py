@@ -12,7 +12,7 @@ import pytest
 
 from callosum.client.local import local_client
 from callosum.sockets import socket_path
-from tests.e2e.openclaw.house import INSTANCE, Fake, House, call, gateway_of, hidden, play, until
+from tests.e2e.openclaw.house import INSTANCE, Fake, OpenClawHome, call, gateway_of, hidden, play, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -20,7 +20,7 @@ CANNOT = ["false"]
 """A command that starts no gate."""
 
 
-def begin_gate(house: House) -> int:
+def begin_gate(house: OpenClawHome) -> int:
     """Start the gate of a home, as a person would. Return its pid."""
     where = ["--state", str(house.state), "--socket", socket_path(house.state)]
     command = [sys.executable, "-m", "callosum.cli", "serve", "--background", *where]
@@ -30,7 +30,7 @@ def begin_gate(house: House) -> int:
 
 
 def test_gate_killed_during_a_turn_does_not_block_reads(
-    make_house: Callable[..., House], model: Fake, telegram: Fake
+    make_house: Callable[..., OpenClawHome], model: Fake, telegram: Fake
 ) -> None:
     house = make_house("away", telegram).gated(command=CANNOT)
     pid = begin_gate(house)
@@ -65,7 +65,7 @@ def test_gate_killed_during_a_turn_does_not_block_reads(
         }, told
 
 
-def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., House], model: Fake) -> None:
+def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., OpenClawHome], model: Fake) -> None:
     house = make_house("headless").gated()
     with local_client(house.state) as person:
         assert person.lock("doug", f"git:{house.workspace}", 4).acquired
@@ -82,7 +82,7 @@ def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., House
     assert asked[0]["session"].startswith(f"{INSTANCE}/agent:main:")
 
 
-def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., House]) -> None:
+def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., OpenClawHome]) -> None:
     """Yield a gateway whose plugin is switched off while it runs, and one whose plugin could not be set up."""
     quiet = make_house("quiet").gated()
     fallen = make_house("fallen").gated(state=str(quiet.state), instanceId="fallen", command=[""])
@@ -112,7 +112,7 @@ def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., House])
 
 
 def test_plugin_that_cannot_be_set_up_blocks_everything_but_reads(
-    make_house: Callable[..., House], model: Fake
+    make_house: Callable[..., OpenClawHome], model: Fake
 ) -> None:
     house = make_house("broken").gated(command=[""])
     (house.workspace / "note.txt").write_text("what is written here")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.openclaw.house import INSTANCE, PATIENCE, Fake, Gateway, House, call, play, until
-from tests.e2e.told import claimed, come, told
+from tests.e2e.openclaw.house import INSTANCE, PATIENCE, Fake, Gateway, OpenClawHome, call, play, until
+from tests.e2e.told import claimed, come, logged_events
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_every_event_that_the_docs_name_comes_out_of_real_sessions(
-    house: House, gateway: Gateway, telegram: Fake
+    house: OpenClawHome, gateway: Gateway, telegram: Fake
 ) -> None:
     until(lambda: any(one["method"] == "setMyCommands" for one in telegram.seen()), "the channel is ready")
     works = (
@@ -30,6 +30,6 @@ def test_every_event_that_the_docs_name_comes_out_of_real_sessions(
     come(house.state, {name for name, cell in column.items() if cell.startswith("plugin")}, PATIENCE)
     for name, cell in column.items():
         if cell.startswith("no"):
-            assert told(house.state, name) == [], name
-    (failed, *_) = (payload for _, payload in told(house.state, "llm.error"))
+            assert logged_events(house.state, name) == [], name
+    (failed, *_) = (payload for _, payload in logged_events(house.state, "llm.error"))
     assert failed["instance"] == f"{INSTANCE}/agent:main:beta"

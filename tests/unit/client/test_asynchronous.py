@@ -14,7 +14,7 @@ from callosum.client import AsyncCallosumClient, StreamEvent
 from callosum.client import asynchronous as module
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.model import Call
-from tests.support.peer import DECISION, Peer, Request, Script, by_target, free_port, hang, replies, says
+from tests.support.peer import DECISION, Peer, Request, Script, by_target, free_port, hang, replies, sends_bytes
 
 MAIL = Call("mira", "mail")
 REPORT = {"ok": True, "id": 7, "state": "done"}
@@ -171,7 +171,7 @@ def test_event_loop_keeps_running_during_a_request() -> None:
 
 def test_events_are_streamed() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-    script = says(head + b"id: 1\ndata: 1\n\nid: 2\ndata: 2\n\n", then=hang)
+    script = sends_bytes(head + b"id: 1\ndata: 1\n\nid: 2\ndata: 2\n\n", then=hang)
 
     async def main() -> None:
         with peer(events=script) as gate:

@@ -34,7 +34,7 @@ from tests.support.peer import (
     hang,
     lines_of,
     replies,
-    says,
+    sends_bytes,
 )
 
 LEASE = {"token": 7, "expires": 1.5, "ttl": 300.0}
@@ -402,7 +402,7 @@ def test_refusal_of_the_gate_names_the_field(clients: Callable[..., CallosumClie
 
 def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., CallosumClient]) -> None:
     scripts: list[Script] = [
-        close, says(b"what?"), replies({"error": "stopping"}, 503), replies(b"<html>", 502), replies(b"", 504),
+        close, sends_bytes(b"what?"), replies({"error": "stopping"}, 503), replies(b"<html>", 502), replies(b"", 504),
         replies(b"{", 200), replies(STORE, 503), replies({"error": "internal"}, 500), replies({"error": "slow down"}, 429),
         replies({**DECISION, "tier": 2}),
     ]  # fmt: skip
@@ -800,7 +800,7 @@ OPEN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCo
 
 
 def stream(*events: str, then: Script = close) -> Script:
-    return says(OPEN + "".join(f"{event}\n\n" for event in events).encode(), then=then)
+    return sends_bytes(OPEN + "".join(f"{event}\n\n" for event in events).encode(), then=then)
 
 
 def test_events_continue_after_a_lost_connection(clients: Callable[..., CallosumClient]) -> None:
@@ -824,8 +824,8 @@ def test_events_continue_after_a_lost_connection(clients: Callable[..., Callosum
         (replies(STORE, 503), GateUnavailable),
         (replies({}), GateUnavailable),
         (close, GateUnavailable),
-        (says(b"what"), GateUnavailable),
-        (says(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\n"), GateUnavailable),
+        (sends_bytes(b"what"), GateUnavailable),
+        (sends_bytes(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\n"), GateUnavailable),
     ],
 )
 def test_stream_that_cannot_be_opened_is_an_error(

@@ -26,7 +26,7 @@ from callosum.client.transport import (
     Transport,
     Unreachable,
 )
-from tests.support.peer import Peer, Request, Script, close, free_port, full_backlog, hang, replies, says
+from tests.support.peer import Peer, Request, Script, close, free_port, full_backlog, hang, replies, sends_bytes
 
 SHORT = 0.2
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
@@ -180,7 +180,7 @@ def test_every_form_of_response_is_read(
 
 
 def test_body_that_ends_with_the_connection_is_read(transports: Callable[..., Transport]) -> None:
-    with Peer(says(b"HTTP/1.1 200 OK\r\n\r\nabc")) as peer:
+    with Peer(sends_bytes(b"HTTP/1.1 200 OK\r\n\r\nabc")) as peer:
         assert get(transports(peer.url)).body == b"abc"
 
 
@@ -213,18 +213,18 @@ def test_early_response_is_read(transports: Callable[..., Transport]) -> None:
 
 
 GARBAGE: dict[str, Script] = {
-    "another protocol": says(b"SSH-2.0-OpenSSH_9.6\r\n"),
-    "noise": says(os.urandom(5) + b"\xff\x00\r\n\r\n"),
-    "noise without end": says(b"\x15\x03\x01\x00\x02\x02\x46", then=hang),
-    "half a head": says(b"HTTP/1.1 200 OK\r\nContent-Le"),
-    "half a body": says(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
-    "half a chunk": says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc"),
-    "no last chunk": says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
-    "two lengths": says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
-    "too long": says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1), then=hang),
-    "endless head": says(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (MAX_HEAD // 6 + 1), then=hang),
-    "endless header": says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * (MAX_HEAD + 1), then=hang),
-    "endless hints": says(b"HTTP/1.1 103 Hint\r\n\r\n" * 10),
+    "another protocol": sends_bytes(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "noise": sends_bytes(os.urandom(5) + b"\xff\x00\r\n\r\n"),
+    "noise without end": sends_bytes(b"\x15\x03\x01\x00\x02\x02\x46", then=hang),
+    "half a head": sends_bytes(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "half a body": sends_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
+    "half a chunk": sends_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc"),
+    "no last chunk": sends_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
+    "two lengths": sends_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+    "too long": sends_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1), then=hang),
+    "endless head": sends_bytes(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (MAX_HEAD // 6 + 1), then=hang),
+    "endless header": sends_bytes(b"HTTP/1.1 200 OK\r\nX: " + b"y" * (MAX_HEAD + 1), then=hang),
+    "endless hints": sends_bytes(b"HTTP/1.1 103 Hint\r\n\r\n" * 10),
 }
 
 
@@ -268,7 +268,8 @@ def drips(request: Request) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [hang, drips, says(b"HTTP/1.1 200 OK\r\n", then=hang), says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)]
+    "script",
+    [hang, drips, sends_bytes(b"HTTP/1.1 200 OK\r\n", then=hang), sends_bytes(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)],
 )
 def test_no_request_outlasts_its_deadline(transports: Callable[..., Transport], script: Script) -> None:
     with Peer(script) as peer:
@@ -596,7 +597,7 @@ def test_closing_ends_requests_of_other_threads(transports: Callable[..., Transp
     ],
 )
 def test_a_stream_is_read_to_its_end(transports: Callable[..., Transport], data: bytes) -> None:
-    with Peer(says(data)) as peer:
+    with Peer(sends_bytes(data)) as peer:
         transport = transports(peer.url)
         deadline = time.monotonic() + 10
         stream = transport.open("/events", ["Accept: text/event-stream", "Last-Event-ID: 5"], deadline=deadline)
@@ -608,7 +609,7 @@ def test_a_stream_is_read_to_its_end(transports: Callable[..., Transport], data:
 
 
 def test_silent_stream_is_given_up(transports: Callable[..., Transport]) -> None:
-    with Peer(says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)) as peer:
+    with Peer(sends_bytes(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)) as peer:
         transport = transports(peer.url)
         stream = transport.open("/events", deadline=time.monotonic() + 10)
         with pytest.raises(DeadlineExceeded):

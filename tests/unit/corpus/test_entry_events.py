@@ -29,7 +29,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world.gate.close()
 
 
-def told(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
+def corpus_events(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
     """Return the events of the action's journal entries, without those of leases."""
     return [event for event in all_told(world, act) if not event.dotted.startswith("lease.")]
 
@@ -47,7 +47,7 @@ def leases(world: World, act: Callable[[], Any]) -> list[tuple[str, str, int | N
     return [(event.dotted, event.instance or "", event.id, event.cause) for event in found]
 
 
-def shown(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
+def event_payloads(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
     """Return names and payloads, without the common fields."""
     base = ("at", "instance", "namespace", "callId", "id", "cause")
     plain = [(event.dotted, json.loads(encode(event))) for event in events]
@@ -55,8 +55,8 @@ def shown(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_allowed_call_has_its_events(world: World) -> None:
-    called, allowed = told(world, lambda: world.ask("mira", "act3", "plan", namespace="work"))
-    assert shown([called, allowed]) == [
+    called, allowed = corpus_events(world, lambda: world.ask("mira", "act3", "plan", namespace="work"))
+    assert event_payloads([called, allowed]) == [
         ("tool.called", {"name": "act3", "args": {"on": "plan"}}),
         ("safety.allowed", {"toolName": "act3", "classification": "high"}),
     ]
@@ -70,21 +70,21 @@ def test_allowed_call_has_its_events(world: World) -> None:
     ("tool", "word"), [("look", "safe"), ("act1", "low"), ("act2", "medium"), ("act3", "high"), ("act4", "critical")]
 )
 def test_classification_names_the_tier(world: World, tool: str, word: str) -> None:
-    events = told(world, lambda: world.ask("mira", tool, "plan"))
-    assert shown(events)[1] == ("safety.allowed", {"toolName": tool, "classification": word})
+    events = corpus_events(world, lambda: world.ask("mira", tool, "plan"))
+    assert event_payloads(events)[1] == ("safety.allowed", {"toolName": tool, "classification": word})
 
 
 def test_a_call_that_is_warned_is_allowed(world: World) -> None:
     world.do("doug", "act3", "plan")
-    events = told(world, lambda: world.ask("mira", "act3", "plan"))
+    events = corpus_events(world, lambda: world.ask("mira", "act3", "plan"))
     assert [event.dotted for event in events] == ["tool.called", "safety.allowed"]
 
 
 def test_event_of_a_warned_call_has_the_warning_and_its_reason(world: World) -> None:
     world.do("doug", "act3", "plan")
     decisions = []
-    events = told(world, lambda: decisions.append(world.ask("mira", "act3", "plan")))
-    payload = shown(events)[1][1]
+    events = corpus_events(world, lambda: decisions.append(world.ask("mira", "act3", "plan")))
+    payload = event_payloads(events)[1][1]
     assert payload == {
         "toolName": "act3", "classification": "high", "verdict": "warn", "reason": decisions[0].warning,
     }  # fmt: skip
@@ -94,10 +94,10 @@ def test_event_of_a_warned_call_has_the_warning_and_its_reason(world: World) -> 
 @pytest.mark.parametrize(("tool", "state"), [("sure", "confirm"), ("asked", "ask"), ("never", "block")])
 def test_refused_call_has_its_events(world: World, tool: str, state: str) -> None:
     decisions = []
-    events = told(world, lambda: decisions.append(world.ask("mira", tool, "plan")))
+    events = corpus_events(world, lambda: decisions.append(world.ask("mira", tool, "plan")))
     assert decisions[0].verdict == state
     assert [event.dotted for event in events] == ["tool.called", "safety.blocked"]
-    assert shown(events)[1][1] == {"toolName": tool, "reason": decisions[0].warning, "verdict": state}
+    assert event_payloads(events)[1][1] == {"toolName": tool, "reason": decisions[0].warning, "verdict": state}
     assert events[1].id == decisions[0].id, "what a person approves"
 
 
@@ -105,10 +105,10 @@ def test_without_a_warning_the_reason_is_made_from_the_conflicts() -> None:
     conflict = Conflict(Kind.HELD, "doug", "act4", 4, "doc:plan", 7, State.OPEN, 3.0, 20.0)
     for conflicts in ((conflict,), json.loads(json.dumps([{"kind": "held", "instance": "doug", "tool": "act4", "tier": 4, "key": "doc:plan", "id": 7, "state": "open", "age": 3.0}]))):  # fmt: skip
         entry = Entry(Event.INTERCEPT, "mira", seq=9, tool="act4", tier=4, verdict=Verdict.BLOCK, body={"conflicts": conflicts})  # fmt: skip
-        reason = shown(list(events_of(entry)))[1][1]["reason"]
+        reason = event_payloads(list(events_of(entry)))[1][1]["reason"]
         assert 'doug has an active action on "doc:plan"' in reason
     odd = Entry(Event.INTERCEPT, "mira", seq=9, tool="act4", tier=4, verdict=Verdict.BLOCK, body={"conflicts": [3], "params": 7})  # fmt: skip
-    assert shown(list(events_of(odd))) == [
+    assert event_payloads(list(events_of(odd))) == [
         ("tool.called", {"name": "act4", "args": {}}),
         ("safety.blocked", {"toolName": "act4", "reason": "[Callosum] Tier 4 action blocked.", "verdict": "block"}),
     ]
@@ -117,8 +117,8 @@ def test_without_a_warning_the_reason_is_made_from_the_conflicts() -> None:
 def test_completed_call_has_its_event(world: World) -> None:
     decision = world.ask("mira", "act3", "plan")
     world.after(1.25)
-    (event,) = told(world, lambda: world.end("mira", decision, result={"lines": 3, "token": "abc123"}))
-    ((name, payload),) = shown([event])
+    (event,) = corpus_events(world, lambda: world.end("mira", decision, result={"lines": 3, "token": "abc123"}))
+    ((name, payload),) = event_payloads([event])
     assert (name, payload["name"], payload["output"]) == ("tool.completed", "act3", {"lines": 3, "token": "[redacted]"})
     assert payload["duration"] == pytest.approx(1250, abs=1), "milliseconds"
     assert (event.id, event.cause, event.instance) == (decision.id, f"{decision.id}.0", "mira")
@@ -137,8 +137,8 @@ def test_completed_call_has_its_event(world: World) -> None:
 )
 def test_failed_call_and_unknown_outcome_have_their_events(world: World, outcome: str, result: Any, error: str) -> None:
     decision = world.ask("mira", "act3", "plan")
-    events = told(world, lambda: world.end("mira", decision, outcome, result=result))
-    assert shown(events) == [("tool.failed", {"name": "act3", "error": error})]
+    events = corpus_events(world, lambda: world.end("mira", decision, outcome, result=result))
+    assert event_payloads(events) == [("tool.failed", {"name": "act3", "error": error})]
 
 
 def test_first_attempt_is_left_out_on_the_wire() -> None:
@@ -150,25 +150,25 @@ def test_first_attempt_is_left_out_on_the_wire() -> None:
 def test_expired_lease_and_its_resolution_have_their_events(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
-    lapse, *_ = told(world, lambda: world.ask("mira", "act3", "plan"))
-    assert shown([lapse]) == [
+    lapse, *_ = corpus_events(world, lambda: world.ask("mira", "act3", "plan"))
+    assert event_payloads([lapse]) == [
         ("tool.failed", {"name": "act3", "error": "nobody knows how it ended: the lease ran out"})
     ]
     assert (lapse.instance, lapse.id, lapse.cause) == ("doug", decision.id, f"{decision.id}.0")
-    events = told(world, lambda: world.gate.resolve(decision.id, happened=True, by="anna"))
-    assert shown(events) == [("tool.completed", {"name": "act3"})]
+    events = corpus_events(world, lambda: world.gate.resolve(decision.id, happened=True, by="anna"))
+    assert event_payloads(events) == [("tool.completed", {"name": "act3"})]
 
 
 def test_action_that_did_not_happen_failed(world: World) -> None:
     decision = world.ask("doug", "act3", "plan")
     world.after(3600)
-    events = told(world, lambda: world.gate.resolve(decision.id, happened=False, note="the file is not there"))
-    assert shown(events) == [("tool.failed", {"name": "act3", "error": "the file is not there"})]
+    events = corpus_events(world, lambda: world.gate.resolve(decision.id, happened=False, note="the file is not there"))
+    assert event_payloads(events) == [("tool.failed", {"name": "act3", "error": "the file is not there"})]
 
 
 def test_a_released_call_counts_as_done(world: World) -> None:
     world.ask("mira", "act3", "plan")
-    events = told(world, lambda: world.gate.release("mira", "doc:plan"))
+    events = corpus_events(world, lambda: world.gate.release("mira", "doc:plan"))
     assert [event.dotted for event in events] == ["tool.completed"]
 
 
@@ -236,8 +236,8 @@ def test_call_without_a_lease_emits_no_lease_event(world: World, tool: str) -> N
 def test_answer_of_a_person_has_its_event(world: World, by: str, channel: str, shown_channel: str) -> None:
     for verb, name in ((world.gate.approve, "safety.approved"), (world.gate.deny, "safety.denied")):
         decision = world.ask("mira", "asked", name)
-        (event,) = told(world, lambda verb=verb, decision=decision: verb(decision.id, by=by, channel=channel))  # type: ignore[misc]
-        assert shown([event]) == [(name, {"toolName": "asked", "channelId": shown_channel})]
+        (event,) = corpus_events(world, lambda verb=verb, decision=decision: verb(decision.id, by=by, channel=channel))  # type: ignore[misc]
+        assert event_payloads([event]) == [(name, {"toolName": "asked", "channelId": shown_channel})]
         assert (event.instance, event.id, event.cause) == ("mira", decision.id, f"{decision.id}.1")
 
 
@@ -252,7 +252,7 @@ def test_late_call_has_its_events(outcome: Outcome, end: tuple[str, dict[str, An
     body = {"params": {"path": "/a"}, "note": "ran while the store was away"}
     entry = Entry(Event.LATE, "mira", seq=1_500_000, tool="read", outcome=outcome, body=body)
     called, ended = events_of(entry)
-    assert shown([called, ended]) == [("tool.called", {"name": "read", "args": {"path": "/a"}}), end]
+    assert event_payloads([called, ended]) == [("tool.called", {"name": "read", "args": {"path": "/a"}}), end]
     assert (called.at, called.id, ended.cause) == (1.5, None, "1500000.0")
 
 

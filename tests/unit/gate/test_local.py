@@ -52,7 +52,7 @@ def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> N
         assert sorted(late) == ["one", "two"]
 
 
-class Damaged(MemoryStore):
+class DamagedStore(MemoryStore):
     """A store that accepts no spooled call while it is ``damaged``."""
 
     damaged = True
@@ -64,7 +64,7 @@ class Damaged(MemoryStore):
 
 
 def test_records_that_the_store_refuses_stay_in_the_spool(tmp_path: Path) -> None:
-    store = Damaged()
+    store = DamagedStore()
     with LocalGate(settings=Settings(state=tmp_path), store=store) as gate:
         gate.remember_late(Call("mira", "one"), "done")
         with pytest.raises(StoreError, match="it is damaged"):

@@ -42,7 +42,7 @@ def lines(path: Path, *objects: Mapping[str, Any]) -> None:
     path.write_text("".join(f"{json.dumps(one)}\n" for one in objects) + "torn {")
 
 
-def seen(facts: HostInspection, here: UserContext, since: float = 0) -> dict[str, bool | None]:
+def calls_reached(facts: HostInspection, here: UserContext, since: float = 0) -> dict[str, bool | None]:
     return {made.id: made.ran for made in facts.transcripts(here, since).calls}
 
 
@@ -75,8 +75,8 @@ def test_claude_code_transcript_calls_are_read(here: UserContext) -> None:
         result("stopped", "[Request interrupted by user for tool use]", error=True),
     )
     lines(folder / "s1" / "subagents" / "agent-7.jsonl", use("inner"), result("inner", "done"))
-    assert seen(claude_code, here) == {"ran": True, "failed": True, "underway": None, "inner": True}
-    assert seen(claude_code, here, NOW + 1) == {}, "what was before is not looked at"
+    assert calls_reached(claude_code, here) == {"ran": True, "failed": True, "underway": None, "inner": True}
+    assert calls_reached(claude_code, here, NOW + 1) == {}, "what was before is not looked at"
 
 
 def test_codex_transcript_calls_are_read(here: UserContext) -> None:
@@ -99,7 +99,7 @@ def test_codex_transcript_calls_are_read(here: UserContext) -> None:
         item(type="function_call_output", call_id="none", output="unsupported call: update_plan"),
         item(type="function_call_output", call_id="typed", output="ok"),
     )
-    assert seen(codex, here) == {"ran": True, "patched": True}
+    assert calls_reached(codex, here) == {"ran": True, "patched": True}
     assert {made.session for made in codex.transcripts(here, 0).calls} == {SESSION}
 
 
@@ -145,7 +145,7 @@ def test_openclaw_transcript_calls_are_read(here: UserContext) -> None:
         made += [(None, int(NOW * 1000), f'{{"message":{{"role":"{role}"}}}}') for role in ("assistant", "toolResult")]
         database.executemany("INSERT INTO transcript_events VALUES (?, ?, ?)", made)
     database.close()
-    assert seen(openclaw, here) == {"r1:c1": True, "r1:c3": None, "r1:tool_search_code:c4:message:1": True}
+    assert calls_reached(openclaw, here) == {"r1:c1": True, "r1:c3": None, "r1:tool_search_code:c4:message:1": True}
     assert [sentence.split(" in ")[0] for sentence in openclaw.transcripts(here, 0).unread] == ["1 long messages"]
     path.write_bytes(b"no database" * 1000)
     found = openclaw.transcripts(here, 0)

@@ -41,7 +41,7 @@ def host(tmp_path: Path) -> Iterator[Hooked]:
         yield made
 
 
-class Away:
+class UnreachableStore:
     """A store that is unreachable while ``is_away`` is set: every transaction raises an error."""
 
     def __init__(self, host: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ class Away:
 
 
 @pytest.fixture
-def store(host: Hooked, monkeypatch: pytest.MonkeyPatch) -> Away:
-    return Away(host, monkeypatch)
+def store(host: Hooked, monkeypatch: pytest.MonkeyPatch) -> UnreachableStore:
+    return UnreachableStore(host, monkeypatch)
 
 
-def test_report_rejected_by_the_store_is_sent_later(host: Hooked, store: Away) -> None:
+def test_report_rejected_by_the_store_is_sent_later(host: Hooked, store: UnreachableStore) -> None:
     assert host.send(claude_code, call("PreToolUse")) == {}
     store.is_away = True
     with pytest.raises(StoreUnavailable):
@@ -84,7 +84,7 @@ DENIED = event("PostToolBatch", tool_calls=[{"tool_use_id": "a1", "tool_response
     ids=["batch", "stop", "session end"],
 )
 def test_settlement_rejected_by_the_store_is_sent_later(
-    host: Hooked, store: Away, ends: dict[str, Any], outcome: str
+    host: Hooked, store: UnreachableStore, ends: dict[str, Any], outcome: str
 ) -> None:
     for id in ("a1", "a2"):
         tool = {"tool_input": {**MAIL, "to": f"{id}@example.com", "body": f"The plan of {id}"}, "tool_use_id": id}
@@ -105,7 +105,7 @@ def test_settlement_rejected_by_the_store_is_sent_later(
 def test_rejected_reports_outlive_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait in the spool of the state folder for any gate, so a killed gate loses none."""
     with hooked(tmp_path / "state", spools=True) as host:
-        store = Away(host, monkeypatch)
+        store = UnreachableStore(host, monkeypatch)
         for id in ("a1", "a2"):
             tool = {"tool_input": {**MAIL, "to": f"{id}@example.com", "body": f"The plan of {id}"}, "tool_use_id": id}
             assert host.send(claude_code, {**call("PreToolUse"), **tool}) == {}
@@ -172,12 +172,12 @@ def command(id: str, command: str = "npm test", **more: Any) -> dict[str, Any]:
     return call("PreToolUse", tool_name="Bash", tool_input={"command": command, **more}, tool_use_id=id)
 
 
-def ended(id: str, tool: str = "npm test", **more: Any) -> dict[str, Any]:
+def end_notice(id: str, tool: str = "npm test", **more: Any) -> dict[str, Any]:
     return call("PostToolUse", tool_name="Bash", tool_input={"command": tool, **more}, tool_use_id=id, tool_response="")
 
 
 def failed(id: str, **more: Any) -> dict[str, Any]:
-    return {**ended(id, **more), "hook_event_name": "PostToolUseFailure", "error": "Exit code 1"}
+    return {**end_notice(id, **more), "hook_event_name": "PostToolUseFailure", "error": "Exit code 1"}
 
 
 def attempts(host: Hooked) -> list[tuple[str, int]]:
@@ -198,7 +198,7 @@ def test_call_after_a_change_is_a_first_attempt(host: Hooked) -> None:
     host.send(claude_code, command("a1"))
     host.send(claude_code, failed("a1"))
     host.send(claude_code, command("a2", "echo x > a.txt"))
-    host.send(claude_code, ended("a2", "echo x > a.txt"))
+    host.send(claude_code, end_notice("a2", "echo x > a.txt"))
     host.send(claude_code, command("a3"))
     host.send(claude_code, failed("a3"))
     assert attempts(host) == [("a1", 1), ("a3", 1)]
@@ -283,7 +283,7 @@ def test_background_command_is_a_task_until_its_host_reports_the_end(
 
 def test_command_moved_to_the_background_becomes_a_task(host: Hooked) -> None:
     host.send(claude_code, command("a1"))
-    moved = {**ended("a1"), "tool_response": {"backgroundTaskId": "b1"}}
+    moved = {**end_notice("a1"), "tool_response": {"backgroundTaskId": "b1"}}
     host.send(claude_code, moved)
     host.send(claude_code, notice("completed"))
     assert [name for name, _ in tasks(host)] == [

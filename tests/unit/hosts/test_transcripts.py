@@ -173,7 +173,7 @@ WRITTEN: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, dict[str, An
 FOLDERS = {"claude-code": ".claude/projects/-work", "codex": ".codex/sessions/2026/11/24", "gemini": ".gemini/tmp/work"}
 
 
-class Desk:
+class TranscriptHome:
     """A user's home with transcripts in it, and the events read from them."""
 
     def __init__(self, root: Path) -> None:
@@ -216,26 +216,26 @@ class Desk:
         self.told.clear()
         self.look(host, path, **more)
         self.reading.flush()
-        return [shown(event) for event in self.told]
+        return [payload_of(event) for event in self.told]
 
 
-def shown(event: CorpusEvent) -> tuple[str, dict[str, Any]]:
+def payload_of(event: CorpusEvent) -> tuple[str, dict[str, Any]]:
     own = {name: getattr(event, name) for name in event.__struct_fields__ if name not in CorpusEvent.__struct_fields__}
     return event.dotted, {name: value for name, value in own.items() if value is not None}
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranscriptHome]:
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    made = Desk(tmp_path)
+    made = TranscriptHome(tmp_path)
     yield made
     made.reading.close()
 
 
 @pytest.mark.parametrize(("host", "lines", "told"), WRITTEN.values(), ids=WRITTEN)
 def test_events_of_a_transcript_are_emitted(
-    desk: Desk, host: str, lines: list[dict[str, Any]], told: list[tuple[str, dict[str, Any]]]
+    desk: TranscriptHome, host: str, lines: list[dict[str, Any]], told: list[tuple[str, dict[str, Any]]]
 ) -> None:
     path = desk.file(host)
     desk.write(path, *lines)
@@ -245,7 +245,7 @@ def test_events_of_a_transcript_are_emitted(
         assert NOW - 10 < event.at < NOW, "the transcript's own time"
 
 
-def test_only_new_and_complete_lines_are_read(desk: Desk) -> None:
+def test_only_new_and_complete_lines_are_read(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     assert len(desk.read("claude-code", path)) == 1
@@ -258,7 +258,7 @@ def test_only_new_and_complete_lines_are_read(desk: Desk) -> None:
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_next_gate_continues_at_the_same_place(desk: Desk) -> None:
+def test_next_gate_continues_at_the_same_place(desk: TranscriptHome) -> None:
     path = desk.file("codex")
     desk.write(path, META, TURN, codex("token_usage_record", {"usage": used(10)}))
     assert len(desk.read("codex", path)) == 1
@@ -269,14 +269,14 @@ def test_next_gate_continues_at_the_same_place(desk: Desk) -> None:
     assert (told[1]["provider"], told[1]["context"]) == ("openai", 20), "and it knows whose model it is"
 
 
-def test_lines_long_before_the_first_hook_event_are_skipped(desk: Desk) -> None:
+def test_lines_long_before_the_first_hook_event_are_skipped(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     old = claude("msg_1", timestamp="2026-11-23T00:35:10.000Z")
     desk.write(path, *[old] * 10, claude("msg_2"))
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_replaced_file_is_read_from_its_start(desk: Desk) -> None:
+def test_replaced_file_is_read_from_its_start(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     desk.write(path, *[claude(f"msg_{number}") for number in range(9)])
     assert len(desk.read("claude-code", path)) == 9
@@ -286,7 +286,7 @@ def test_replaced_file_is_read_from_its_start(desk: Desk) -> None:
     assert len(desk.read("claude-code", path)) == 1
 
 
-def test_long_or_malformed_line_is_skipped(desk: Desk) -> None:
+def test_long_or_malformed_line_is_skipped(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     long = claude("msg_1", note="x" * 3 * transcripts._LONGEST)
     desk.write(path, long, claude("msg_2"))
@@ -296,7 +296,7 @@ def test_long_or_malformed_line_is_skipped(desk: Desk) -> None:
     assert len(desk.read("claude-code", path)) == 2
 
 
-def test_tokens_of_a_sub_agent_are_its_own(desk: Desk) -> None:
+def test_tokens_of_a_sub_agent_are_its_own(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     own = path.with_suffix("") / "subagents" / "agent-a8e5.jsonl"
     own.parent.mkdir(parents=True)
@@ -305,7 +305,7 @@ def test_tokens_of_a_sub_agent_are_its_own(desk: Desk) -> None:
     assert desk.told[0].instance == "claude-code/s1:a8e5"
 
 
-def test_model_named_by_a_hook_is_emitted_with_its_provider(desk: Desk) -> None:
+def test_model_named_by_a_hook_is_emitted_with_its_provider(desk: TranscriptHome) -> None:
     path = desk.file("codex")
     desk.write(path, META)
     told = desk.read("codex", path, event="UserPromptSubmit", model="gpt-5.5")
@@ -316,7 +316,7 @@ def test_model_named_by_a_hook_is_emitted_with_its_provider(desk: Desk) -> None:
 # --- Transcripts that are not read ---
 
 
-def test_no_file_outside_the_hosts_own_folder_is_read(desk: Desk) -> None:
+def test_no_file_outside_the_hosts_own_folder_is_read(desk: TranscriptHome) -> None:
     outside = desk.root / "secret.jsonl"
     desk.write(outside, claude("msg_1"))
     inside = desk.file("claude-code", "link.jsonl")
@@ -327,7 +327,7 @@ def test_no_file_outside_the_hosts_own_folder_is_read(desk: Desk) -> None:
         assert desk.read("claude-code", path) == []
 
 
-def test_process_that_ends_before_the_read_is_reported(desk: Desk) -> None:
+def test_process_that_ends_before_the_read_is_reported(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as host:
@@ -336,14 +336,14 @@ def test_process_that_ends_before_the_read_is_reported(desk: Desk) -> None:
     assert len(desk.told) == 1
 
 
-def test_transcript_of_another_users_process_is_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcript_of_another_users_process_is_not_read(desk: TranscriptHome, monkeypatch: pytest.MonkeyPatch) -> None:
     path = desk.file("claude-code")
     desk.write(path, claude("msg_1"))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert desk.read("claude-code", path) == []
 
 
-def test_text_of_a_transcript_is_cut_and_redacted(desk: Desk) -> None:
+def test_text_of_a_transcript_is_cut_and_redacted(desk: TranscriptHome) -> None:
     path = desk.file("claude-code")
     secret = "sk-ant-" + "a1B2" * 10
     error = {"formatted": f"401 of {secret}\u202e " + "x" * 5000}
@@ -354,7 +354,7 @@ def test_text_of_a_transcript_is_cut_and_redacted(desk: Desk) -> None:
 
 
 def test_one_pass_stays_within_its_budget_and_later_ones_read_the_rest(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: TranscriptHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread reads. In this test each pass ends after its first line, at any speed of the machine."""
     monkeypatch.setattr(transcripts, "BUDGET", 0.0)

@@ -149,7 +149,7 @@ class _mailing:
         self.time.__exit__(None, None, None)
 
 
-def told(
+def warning_for(
     world: World, *, tool: str = "send_email", params: dict[str, Any] = LETTER, mine: dict[str, Any] | None = None,
     me: str = "mira", other: str = "doug/chat", **call: Any,
 ) -> Decision:  # fmt: skip
@@ -164,7 +164,7 @@ def told(
 
 
 def test_sentence_says_what_the_other_session_did(mail: World) -> None:
-    decision = told(mail)
+    decision = warning_for(mail)
     assert decision.verdict is Verdict.WARN
     assert decision.conflicts[0].summary == '"Invoice 42": "We have paid it, as agreed."'
     assert 'doug/chat did: "Invoice 42": "We have paid it, as agreed."' in (decision.warning or "")
@@ -191,7 +191,7 @@ def test_sentence_says_where_to_check_an_unknown_outcome(mail: World) -> None:
 
 def test_a_stale_edit_is_shown_the_other_change(mail: World) -> None:
     mail.gate.intercept(Call(instance="mira", tool="Read", params={"file_path": "/r/a.py"}))
-    decision = told(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"})
+    decision = warning_for(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"})
     paragraph, *lines = (decision.warning or "").split("\n")
     assert paragraph.endswith("doug/chat did: +3 -1 in checkout().")
     assert lines == ["What doug/chat changed:", *hunk_of(JournalledCall(params=EDIT))]
@@ -218,7 +218,7 @@ def test_related_actions_of_the_session_are_shown(mail: World) -> None:
     do(mail, "Edit", {"file_path": "/elsewhere/b.py", "old_string": "a", "new_string": "b"}, purpose="tidy up")
     do(mail, "Read", {"file_path": "/r/c.py"}, purpose="sum it up")
     do(mail, "Edit", {"file_path": "/r/d.py", "old_string": "a", "new_string": "b"}, "anna")
-    decision = told(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"}, purpose="sum it up")
+    decision = warning_for(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"}, purpose="sum it up")
     assert related(decision) == (
         'Edit, 14 s ago: +1 -1; Edit on "file:/r/test_a.py", 16 s ago: +2 -1; '
         'post_comment on "issue:12|comment", 12 s ago: "Done soon".'
@@ -227,20 +227,20 @@ def test_related_actions_of_the_session_are_shown(mail: World) -> None:
 
 def test_unrelated_actions_are_not_shown(mail: World) -> None:
     do(mail, "Edit", {"file_path": "/r/a.py", "old_string": "a", "new_string": "b"})
-    assert related(told(mail)) == ""
+    assert related(warning_for(mail)) == ""
 
 
 def test_actions_from_long_before_are_not_shown(mail: World) -> None:
     do(mail, "send_email", {**LETTER, "subject": "Hello"})
     mail.after(601)
-    assert related(told(mail)) == ""
+    assert related(warning_for(mail)) == ""
     do(mail, "send_email", {**LETTER, "subject": "Bye"})
-    assert '"Bye"' in related(told(mail, params={**LETTER, "subject": "Again"}))
+    assert '"Bye"' in related(warning_for(mail, params={**LETTER, "subject": "Again"}))
 
 
 def test_conflicting_action_is_not_shown_twice(mail: World) -> None:
     do(mail, "send_email", LETTER)
-    decision = told(mail, params={**LETTER, "body": "Now then."})
+    decision = warning_for(mail, params={**LETTER, "body": "Now then."})
     ids = {conflict.id for conflict in decision.conflicts}
     assert len(ids) + related(decision).count(" ago: ") == 2
 
@@ -296,26 +296,26 @@ def test_sentence_leaves_out_the_least_important_parts() -> None:
 
 
 def test_callers_summary_and_purpose_are_shown(mail: World) -> None:
-    decision = told(mail, summary="paid the invoice")
+    decision = warning_for(mail, summary="paid the invoice")
     assert 'doug/chat did: "paid the invoice".' in (decision.warning or "")
 
 
 def test_purpose_is_shown_to_sessions_of_the_same_instance(mail: World) -> None:
     purpose = "answer Alice about the invoice"
-    decision = told(mail, me="doug", purpose=purpose)
+    decision = warning_for(mail, me="doug", purpose=purpose)
     assert decision.conflicts[0].purpose == purpose
     assert '(asked: "answer Alice about the invoice").' in (decision.warning or "")
 
 
 def test_purpose_is_not_shown_to_other_instances(mail: World) -> None:
-    decision = told(mail, purpose="answer Alice")
+    decision = warning_for(mail, purpose="answer Alice")
     assert decision.conflicts[0].purpose == ""
     assert "asked" not in (decision.warning or "")
 
 
 def test_setting_shows_purposes_to_all(tmp_path: Path) -> None:
     with _mailing(tmp_path, journal_share_purposes=True) as world:
-        assert told(world, purpose="answer Alice").conflicts[0].purpose == "answer Alice"
+        assert warning_for(world, purpose="answer Alice").conflicts[0].purpose == "answer Alice"
 
 
 @pytest.mark.parametrize(
@@ -323,20 +323,20 @@ def test_setting_shows_purposes_to_all(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_no_purpose_is_kept(tmp_path: Path, settings: dict[str, Any]) -> None:
     with _mailing(tmp_path, **settings) as world:
-        assert told(world, me="doug", purpose="answer Alice").conflicts[0].purpose == ""
+        assert warning_for(world, me="doug", purpose="answer Alice").conflicts[0].purpose == ""
         assert "answer Alice" not in repr(world.gate.store.entries())
 
 
 def test_without_params_in_the_journal_there_is_no_summary(tmp_path: Path) -> None:
     with _mailing(tmp_path, journal_params="none") as world:
-        decision = told(world, summary="paid the invoice")
+        decision = warning_for(world, summary="paid the invoice")
         assert decision.conflicts[0].summary == ""
         assert "paid" not in repr(world.gate.store.entries())
 
 
 def test_callers_summary_and_purpose_hold_no_secrets(mail: World) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
-    decision = told(mail, me="doug", summary=f"used {secret}", purpose=f"use {secret}")
+    decision = warning_for(mail, me="doug", summary=f"used {secret}", purpose=f"use {secret}")
     assert decision.conflicts[0].summary
     assert secret not in repr(mail.gate.store.entries())
     assert secret not in repr(decision)
@@ -350,7 +350,7 @@ def test_callers_summary_and_purpose_must_be_text(mail: World, field: str) -> No
 
 
 def test_a_repeated_answer_is_the_same(mail: World) -> None:
-    told(mail)
+    warning_for(mail)
     call = Call("anna", "send_email", {**LETTER, "body": "Hello!"}, call_id="c1")
     first = mail.gate.intercept(call)
     assert "doug/chat did" in (first.warning or "")
@@ -358,7 +358,7 @@ def test_a_repeated_answer_is_the_same(mail: World) -> None:
 
 
 def test_rotation_drops_texts_that_sessions_supplied(mail: World, tmp_path: Path) -> None:
-    mail.end("doug", told(mail, me="doug", purpose="answer Alice", summary="paid the invoice"))
+    mail.end("doug", warning_for(mail, me="doug", purpose="answer Alice", summary="paid the invoice"))
     assert "paid the invoice" in repr(mail.gate.store.entries())
     mail.after(20 * 86_400)
     mail.do("anna", "Read", params={"file_path": "/r/other.py"})
@@ -395,7 +395,7 @@ def test_no_text_can_pass_for_the_gates(mail: World, where: str, text: str) -> N
         tool, params = "update_order", {"order_id": "W1", text: text}
     else:
         tool, params = "update_order", {"order_id": "W1", "how": text}
-    decision = told(mail, tool=tool, params=params, mine={**params, "body": "Hello!"}, me="doug", **call)
+    decision = warning_for(mail, tool=tool, params=params, mine={**params, "body": "Hello!"}, me="doug", **call)
     warning = decision.warning or ""
     assert "doug/chat did" in warning
     if where == "hunk":

@@ -29,7 +29,7 @@ RULES = """{"rules": [
   {"name": "ask-first", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"}]}"""
 
 
-class Place:
+class PageGate:
     """A gate with a manual clock, a corpus, and the events that were emitted on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -71,8 +71,8 @@ def at(hour: float, day: date = DAY) -> int:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path)
+def place(tmp_path: Path) -> Iterator[PageGate]:
+    made = PageGate(tmp_path)
     with made.gate, made.corpus:
         yield made
 
@@ -84,7 +84,7 @@ def message(text: str, **more: str) -> dict[str, object]:
 REPLY = {"action": "send", "target": "andy", "replyTo": "msg-500"}
 
 
-def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
+def test_a_day_of_several_sessions_as_a_person_reads_it(place: PageGate) -> None:
     for number in range(3):
         place.do("mira", "read", {"path": f"/repo/{number}.md"}, session="chat")
     place.do("mira", "write", {"path": "/repo/a.md", "content": "x"}, session="chat")
@@ -148,7 +148,7 @@ These may or may not have happened; `callosum resolve ID --happened` (or `--not`
     )
 
 
-def test_unchanged_page_is_not_written_again(place: Place) -> None:
+def test_unchanged_page_is_not_written_again(place: PageGate) -> None:
     with place.region() as hippocampus:
         assert hippocampus.write() is None  # nothing happened
         assert not (place.folder / "brain" / "episodes").exists()
@@ -163,7 +163,7 @@ def test_unchanged_page_is_not_written_again(place: Place) -> None:
     assert len(place.saved()) == 3
 
 
-def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: Place) -> None:
+def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     with place.region():
         place.corpus.emit(SchedulerTick("digest", "daily at 00:10"))
@@ -178,7 +178,7 @@ def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: Place) -> None:
     assert len(place.saved()) == 1
 
 
-def test_failed_tick_is_reported_with_its_job(place: Place) -> None:
+def test_failed_tick_is_reported_with_its_job(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     (place.folder / "brain").write_text("in the way")
     with place.region():
@@ -189,7 +189,7 @@ def test_failed_tick_is_reported_with_its_job(place: Place) -> None:
     assert "cannot be used" in str(warnings[0].value)
 
 
-def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: Place) -> None:
+def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: PageGate) -> None:
     with place.region() as hippocampus:
         place.do("mira", "message", message("one"))
         hippocampus.catch_up()
@@ -209,7 +209,7 @@ def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: Plac
         assert hippocampus.write(DAY) is None
 
 
-def test_at_most_seven_missing_days_are_written_later(place: Place) -> None:
+def test_at_most_seven_missing_days_are_written_later(place: PageGate) -> None:
     for day in range(10):
         place.clock.now = at(9, DAY + timedelta(days=day))
         if day != 5:
@@ -224,7 +224,7 @@ def test_at_most_seven_missing_days_are_written_later(place: Place) -> None:
         assert another.catch_up() == []
 
 
-def test_rotated_entries_are_on_the_page(place: Place) -> None:
+def test_rotated_entries_are_on_the_page(place: PageGate) -> None:
     for number in range(30):
         place.do("mira", "message", message(f"m{number}"))
     place.clock.now = at(9, DAY + timedelta(days=5))
@@ -236,7 +236,7 @@ def test_rotated_entries_are_on_the_page(place: Place) -> None:
     assert "1 session, 30 calls" in place.page()
 
 
-def test_entries_are_read_once(place: Place) -> None:
+def test_entries_are_read_once(place: PageGate) -> None:
     for number in range(20):
         place.do("mira", "message", message(f"m{number}"))
     with place.region() as hippocampus:
@@ -258,7 +258,7 @@ def test_entries_are_read_once(place: Place) -> None:
         assert sum(read) <= 3  # the newest, and the two that are new
 
 
-def test_two_writers_of_one_folder_write_a_page_once(place: Place) -> None:
+def test_two_writers_of_one_folder_write_a_page_once(place: PageGate) -> None:
     for number in range(20):
         place.do(f"s{number % 3}", "message", message(f"m{number}"))
     with place.region() as one, place.region() as other:
@@ -274,7 +274,7 @@ def test_two_writers_of_one_folder_write_a_page_once(place: Place) -> None:
     assert len(place.saved()) == 3
 
 
-def test_many_threads_leave_a_complete_page(place: Place) -> None:
+def test_many_threads_leave_a_complete_page(place: PageGate) -> None:
     for number in range(50):
         place.do(f"s{number % 3}", "message", message(f"m{number}"))
     regions = [place.region() for _ in range(2)]
@@ -299,7 +299,7 @@ def test_many_threads_leave_a_complete_page(place: Place) -> None:
     assert "3 sessions, 50 calls" in place.page()
 
 
-def test_unusable_folder_is_reported(place: Place) -> None:
+def test_unusable_folder_is_reported(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     (place.folder / "brain").write_text("not a folder")
     with place.region() as hippocampus:
@@ -312,7 +312,7 @@ def test_unusable_folder_is_reported(place: Place) -> None:
         assert hippocampus.write() is not None
 
 
-def test_closed_writer_writes_nothing_and_can_be_closed_twice(place: Place) -> None:
+def test_closed_writer_writes_nothing_and_can_be_closed_twice(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     hippocampus = place.region()
     hippocampus.close()
@@ -321,7 +321,7 @@ def test_closed_writer_writes_nothing_and_can_be_closed_twice(place: Place) -> N
     assert place.corpus.handlers(SchedulerTick) == 0
 
 
-def test_empty_page_left_by_a_power_cut_is_written_again(place: Place) -> None:
+def test_empty_page_left_by_a_power_cut_is_written_again(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     with place.region() as hippocampus:
         hippocampus.write()
@@ -332,7 +332,7 @@ def test_empty_page_left_by_a_power_cut_is_written_again(place: Place) -> None:
     assert place.page().startswith("# 2027-03-16, Tuesday\n")
 
 
-def test_a_long_read_is_given_up_when_it_is_closed(place: Place) -> None:
+def test_a_long_read_is_given_up_when_it_is_closed(place: PageGate) -> None:
     place.do("mira", "message", message("one"))
     hippocampus = place.region()
     entries = place.gate.store.entries

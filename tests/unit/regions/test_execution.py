@@ -21,7 +21,7 @@ from tests.support.world import World, gate_time
 CALL = Call("mira", "act1", {"on": "plan"}, session="chat")
 
 
-class Stage:
+class TaskGate:
     """A gate, a corpus with Motor and Amygdala, and all emitted events."""
 
     def __init__(self, folder: Path) -> None:
@@ -46,15 +46,15 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[TaskGate]:
+    made = TaskGate(tmp_path)
     with gate_time(made.world.clock):
         yield made
     made.corpus.close()
     made.world.gate.close()
 
 
-def test_completed_task_emits_its_events(stage: Stage) -> None:
+def test_completed_task_emits_its_events(stage: TaskGate) -> None:
     def work(task: Task) -> str:
         with task.step("fetch"):
             pass
@@ -78,7 +78,7 @@ def test_completed_task_emits_its_events(stage: Stage) -> None:
     assert stage.of("task.stepCompleted")[0].step == "fetch"
 
 
-def test_certain_failure_is_retried_as_another_call(stage: Stage) -> None:
+def test_certain_failure_is_retried_as_another_call(stage: TaskGate) -> None:
     def work(task: Task) -> int:
         if task.attempt < 3:
             raise ValueError("not yet")
@@ -94,7 +94,7 @@ def test_certain_failure_is_retried_as_another_call(stage: Stage) -> None:
     assert stage.of("task.completed")[0].success is True
 
 
-def test_task_is_given_up_after_its_last_attempt(stage: Stage) -> None:
+def test_task_is_given_up_after_its_last_attempt(stage: TaskGate) -> None:
     def work(task: Task) -> None:
         raise ValueError("no: password=hunter2hunter2")
 
@@ -107,7 +107,7 @@ def test_task_is_given_up_after_its_last_attempt(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError("read"), ConnectionResetError()])
-def test_possible_success_is_not_retried(stage: Stage, error: Exception) -> None:
+def test_possible_success_is_not_retried(stage: TaskGate, error: Exception) -> None:
     def work(task: Task) -> None:
         raise error
 
@@ -116,7 +116,7 @@ def test_possible_success_is_not_retried(stage: Stage, error: Exception) -> None
     assert len(stage.of("task.started")) == 1
 
 
-def test_read_is_retried_in_any_case(stage: Stage) -> None:
+def test_read_is_retried_in_any_case(stage: TaskGate) -> None:
     def work(task: Task) -> None:
         raise TimeoutError
 
@@ -125,7 +125,7 @@ def test_read_is_retried_in_any_case(stage: Stage) -> None:
     assert len(stage.of("task.started")) == 3
 
 
-def test_task_that_the_gate_blocks_is_stopped(stage: Stage) -> None:
+def test_task_that_the_gate_blocks_is_stopped(stage: TaskGate) -> None:
     with pytest.raises(Blocked):
         stage.motor.run(Call("mira", "never", {"on": "plan"}), lambda task: None)
     assert stage.names()[:4] == ["task.created", "task.started", "tool.called", "safety.blocked"]
@@ -134,7 +134,7 @@ def test_task_that_the_gate_blocks_is_stopped(stage: Stage) -> None:
     assert not stage.of("task.failed")
 
 
-def test_unreachable_gate_stops_the_task(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_gate_stops_the_task(stage: TaskGate, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> Any:
         raise StoreUnavailable("locked")
 
@@ -144,7 +144,7 @@ def test_unreachable_gate_stops_the_task(stage: Stage, monkeypatch: pytest.Monke
     assert stage.names() == ["task.created", "task.started", "task.stopped"]
 
 
-def test_task_is_stopped_between_two_steps(stage: Stage) -> None:
+def test_task_is_stopped_between_two_steps(stage: TaskGate) -> None:
     def work(task: Task) -> None:
         with task.step("first"):
             assert stage.motor.stop("T", "the user changed their mind")
@@ -157,7 +157,7 @@ def test_task_is_stopped_between_two_steps(stage: Stage) -> None:
     assert not stage.motor.stop("T", "again")
 
 
-def test_task_is_stopped_during_a_pause_before_a_retry(stage: Stage) -> None:
+def test_task_is_stopped_during_a_pause_before_a_retry(stage: TaskGate) -> None:
     failed = threading.Event()
     stage.corpus.on("tool.failed", lambda event: failed.set())
 
@@ -176,7 +176,7 @@ def test_task_is_stopped_during_a_pause_before_a_retry(stage: Stage) -> None:
     assert len(stage.of("task.started")) == 1
 
 
-def test_async_work_is_retried_too(stage: Stage) -> None:
+def test_async_work_is_retried_too(stage: TaskGate) -> None:
     async def work(task: Task) -> int:
         await asyncio.sleep(0)
         with task.step("one"):
@@ -189,7 +189,7 @@ def test_async_work_is_retried_too(stage: Stage) -> None:
     assert [event.attempt for event in stage.of("task.started")] == [1, 2]
 
 
-def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: Stage) -> None:
+def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: TaskGate) -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -208,7 +208,7 @@ def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: Stage) -> No
     assert stage.of("tool.failed")[0].error.startswith("CancelledError")
 
 
-def test_async_pause_before_a_retry_ends_when_the_task_is_stopped(stage: Stage) -> None:
+def test_async_pause_before_a_retry_ends_when_the_task_is_stopped(stage: TaskGate) -> None:
     async def main() -> None:
         failed, loop = asyncio.Event(), asyncio.get_running_loop()
         stage.corpus.on("tool.failed", lambda event: loop.call_soon_threadsafe(failed.set))
@@ -229,19 +229,19 @@ def test_async_pause_before_a_retry_ends_when_the_task_is_stopped(stage: Stage) 
     ("options", "at"),
     [({"attempts": 0}, "attempts"), ({"backoff": -1}, "backoff"), ({"longest": float("nan")}, "longest")],
 )
-def test_bad_options_are_named(stage: Stage, options: dict[str, Any], at: str) -> None:
+def test_bad_options_are_named(stage: TaskGate, options: dict[str, Any], at: str) -> None:
     with pytest.raises(ConfigError) as error:
         stage.motor.run(CALL, lambda task: None, **options)
     assert error.value.at == at
     assert stage.told == []
 
 
-def test_motor_without_a_gate_only_emits(stage: Stage) -> None:
+def test_motor_without_a_gate_only_emits(stage: TaskGate) -> None:
     with pytest.raises(ConfigError, match="gate"):
         Motor(stage.corpus).run(CALL, lambda task: None)
 
 
-def test_one_id_is_one_task(stage: Stage) -> None:
+def test_one_id_is_one_task(stage: TaskGate) -> None:
     def work(task: Task) -> None:
         with pytest.raises(ConfigError, match="T is running already"):
             stage.motor.run(CALL, lambda task: None, task_id="T")
@@ -249,7 +249,7 @@ def test_one_id_is_one_task(stage: Stage) -> None:
     stage.motor.run(CALL, work, task_id="T")
 
 
-def test_answers_of_people_and_late_reports_emit_events(stage: Stage) -> None:
+def test_answers_of_people_and_late_reports_emit_events(stage: TaskGate) -> None:
     asked = stage.world.ask("mira", "asked", "plan")
     stage.world.gate.approve(asked.id, by="anna", channel="console")
     assert stage.names() == ["tool.called", "safety.blocked", "safety.approved"]

@@ -45,7 +45,7 @@ WORDS = (
 )
 
 
-class Stage:
+class ThreadGate:
     """A gate with the user's own rules, and sessions that reply in threads."""
 
     def __init__(self, folder: Path, rules: list[Any] | tuple[Any, ...] = (), **more: Any) -> None:
@@ -93,11 +93,11 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path / "state")
+def stage(tmp_path: Path) -> ThreadGate:
+    return ThreadGate(tmp_path / "state")
 
 
-def told(gate_entries: list[Entry], until: int | None = None) -> list[str]:
+def outcomes_of(gate_entries: list[Entry], until: int | None = None) -> list[str]:
     endings = EndingTracker()
     found = [ending.how for entry in gate_entries for ending in endings.feed(entry)]
     if until is not None:
@@ -108,53 +108,53 @@ def told(gate_entries: list[Entry], until: int | None = None) -> list[str]:
 # --- how calls end ---------------------------------------------------------------------------------------
 
 
-def test_a_pause_that_is_repeated_is_confirmed_and_then_done(stage: Stage) -> None:
+def test_a_pause_that_is_repeated_is_confirmed_and_then_done(stage: ThreadGate) -> None:
     stage.meet("andy", "m1")
-    assert told(stage.entries()) == ["confirmed", "confirmed.done"]
+    assert outcomes_of(stage.entries()) == ["confirmed", "confirmed.done"]
 
 
-def test_a_pause_that_is_not_repeated_is_heeded_after_ten_minutes(stage: Stage) -> None:
+def test_a_pause_that_is_not_repeated_is_heeded_after_ten_minutes(stage: ThreadGate) -> None:
     stage.meet("andy", "m1", confirms=False)
     (pause,) = stage.paused()
-    assert told(stage.entries(), pause.seq + 10 * MINUTE - 1) == []
-    assert told(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
+    assert outcomes_of(stage.entries(), pause.seq + 10 * MINUTE - 1) == []
+    assert outcomes_of(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
 
 
 @pytest.mark.parametrize("outcome", ["done", "failed", "cancelled", "unknown"])
-def test_outcome_of_a_confirmed_call_is_reported(stage: Stage, outcome: str) -> None:
+def test_outcome_of_a_confirmed_call_is_reported(stage: ThreadGate, outcome: str) -> None:
     stage.meet("andy", "m1", outcome=outcome)
-    assert told(stage.entries()) == ["confirmed", f"confirmed.{outcome}"]
+    assert outcomes_of(stage.entries()) == ["confirmed", f"confirmed.{outcome}"]
 
 
-def test_warning_is_reported_with_its_outcome(stage: Stage) -> None:
+def test_warning_is_reported_with_its_outcome(stage: ThreadGate) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(600)  # so long ago that it only warns
     decision = stage.reply("mira", "andy", "m1")
     assert decision.verdict is Verdict.WARN
     stage.end("mira", decision)
-    assert told(stage.entries()) == ["warned.done"]
+    assert outcomes_of(stage.entries()) == ["warned.done"]
 
 
-def test_a_pause_for_a_lease_that_ended_in_the_meantime_was_waited_for(stage: Stage) -> None:
+def test_a_pause_for_a_lease_that_ended_in_the_meantime_was_waited_for(stage: ThreadGate) -> None:
     holding = stage.reply("doug", "andy", "m1")
     stage.world.after(5)
     assert {one.kind for one in stage.reply("mira", "andy", "m1").conflicts} == {Kind.HELD}
     stage.end("doug", holding)
     stage.world.after(20)
     stage.end("mira", stage.reply("mira", "andy", "m1"))
-    assert told(stage.entries()) == ["waited", "waited.done"]
+    assert outcomes_of(stage.entries()) == ["waited", "waited.done"]
 
 
-def test_pause_for_a_lease_that_is_still_open_is_confirmed(stage: Stage) -> None:
+def test_pause_for_a_lease_that_is_still_open_is_confirmed(stage: ThreadGate) -> None:
     stage.reply("doug", "andy", "m1")
     stage.world.after(5)
     assert not stage.reply("mira", "andy", "m1").proceed
     stage.world.after(20)
     stage.end("mira", stage.reply("mira", "andy", "m1"))
-    assert told(stage.entries()) == ["confirmed", "confirmed.done"]
+    assert outcomes_of(stage.entries()) == ["confirmed", "confirmed.done"]
 
 
-def test_another_thread_another_tool_and_another_session_confirm_nothing(stage: Stage) -> None:
+def test_another_thread_another_tool_and_another_session_confirm_nothing(stage: ThreadGate) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(30)
     assert not stage.reply("mira", "andy", "m1").proceed
@@ -162,10 +162,10 @@ def test_another_thread_another_tool_and_another_session_confirm_nothing(stage: 
     stage.end("anna", stage.reply("anna", "bert", "m1"))
     stage.ask("mira", "sessions_send", sessionKey="andy")
     (pause,) = stage.paused()
-    assert told(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
+    assert outcomes_of(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
 
 
-def test_calls_in_observe_mode_confirm_nothing(stage: Stage) -> None:
+def test_calls_in_observe_mode_confirm_nothing(stage: ThreadGate) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(30)
     assert not stage.reply("mira", "andy", "m1").proceed
@@ -176,14 +176,14 @@ def test_calls_in_observe_mode_confirm_nothing(stage: Stage) -> None:
     assert seen.proceed
     assert seen.observed is Verdict.CONFIRM
     (pause,) = stage.paused()
-    assert told(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
+    assert outcomes_of(stage.entries(), pause.seq + 10 * MINUTE) == ["heeded"]
 
 
 PAY = {"name": "pay", "tier": 4, "tool": "pay", "contextKey": "payment:{params.to}", "verdict": "ask"}
 
 
 def test_questions_and_the_answers_of_people_are_counted(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [PAY])
+    stage = ThreadGate(tmp_path, [PAY])
     asked = stage.ask("mira", "pay", to="acme", amount=5)
     assert asked.verdict is Verdict.ASK
     assert stage.ask("mira", "pay", to="acme", amount=5).id == asked.id  # the same question once more
@@ -195,31 +195,31 @@ def test_questions_and_the_answers_of_people_are_counted(tmp_path: Path) -> None
     stage.world.after(1)
     stage.ask("mira", "pay", to="hooli", amount=5)
     end = stage.entries()[-1].seq + 2 * HOUR
-    assert told(stage.entries(), end) == [
+    assert outcomes_of(stage.entries(), end) == [
         *("approved", "approved.done", "denied", "approved"),
         *("unanswered", "approved.unused"),
     ]
 
 
 def test_a_question_that_the_next_call_finds_unanswered(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [PAY])
+    stage = ThreadGate(tmp_path, [PAY])
     stage.ask("mira", "pay", to="acme", amount=5)
     stage.world.after(3601)
     stage.ask("mira", "pay", to="acme", amount=5)
-    assert told(stage.entries()) == ["unanswered"]
+    assert outcomes_of(stage.entries()) == ["unanswered"]
 
 
 def test_block_that_nobody_overrides_and_block_that_expires(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [{"name": "wipe", "tier": 4, "tool": "wipe", "contextKey": "disk:{params.on}"}])
+    stage = ThreadGate(tmp_path, [{"name": "wipe", "tier": 4, "tool": "wipe", "contextKey": "disk:{params.on}"}])
     for disk in ("a", "b"):
         held = stage.ask("doug", "wipe", on=disk)
         assert stage.ask("mira", "wipe", on=disk).verdict is Verdict.BLOCK
         stage.end("doug", held, "failed")
     stage.end("mira", stage.ask("mira", "wipe", on="b"))
-    assert told(stage.entries(), stage.entries()[-1].seq + HOUR) == ["waited", "waited.done", "blocked"]
+    assert outcomes_of(stage.entries(), stage.entries()[-1].seq + HOUR) == ["waited", "waited.done", "blocked"]
 
 
-def test_confirmed_call_is_regretted_when_another_session_attempts_the_same(stage: Stage) -> None:
+def test_confirmed_call_is_regretted_when_another_session_attempts_the_same(stage: ThreadGate) -> None:
     stage.end("doug", stage.reply("doug", "andy", "m1"))
     stage.world.after(30)
     send = {"action": "send", "target": "andy", "replyTo": "m1", "message": WORDS[5]}
@@ -228,10 +228,10 @@ def test_confirmed_call_is_regretted_when_another_session_attempts_the_same(stag
     stage.end("mira", stage.ask("mira", "message", **send))
     stage.world.after(60)
     assert Kind.DUPLICATE in {one.kind for one in stage.ask("anna", "message", **send).conflicts}
-    assert told(stage.entries()) == ["confirmed", "confirmed.done", "regretted"]
+    assert outcomes_of(stage.entries()) == ["confirmed", "confirmed.done", "regretted"]
 
 
-def test_live_conflicts_and_journalled_conflicts_give_the_same_result(stage: Stage) -> None:
+def test_live_conflicts_and_journalled_conflicts_give_the_same_result(stage: ThreadGate) -> None:
     live: list[Entry] = []
     stage.gate.add_observer(lambda seen: live.extend(seen.entries))
     stage.meet("andy", "m1")
@@ -242,7 +242,7 @@ def test_live_conflicts_and_journalled_conflicts_give_the_same_result(stage: Sta
     stage.world.after(9)
     stage.reply("mira", "andy", "m3")
     assert [entry.seq for entry in live] == [entry.seq for entry in stage.entries()]
-    assert told(live) == told(stage.entries()) == ["confirmed", "confirmed.done", "heeded", "waited"]
+    assert outcomes_of(live) == outcomes_of(stage.entries()) == ["confirmed", "confirmed.done", "heeded", "waited"]
 
 
 def test_open_cases_are_bounded() -> None:
@@ -301,19 +301,19 @@ def test_any_journal_can_be_followed(entries: list[Entry]) -> None:
 # --- what is proposed ------------------------------------------------------------------------------------
 
 
-def replayed(tmp_path: Path, rules: list[Any] | tuple[Any, ...], play: Callable[[Stage], None]) -> Stage:
+def replayed(tmp_path: Path, rules: list[Any] | tuple[Any, ...], play: Callable[[ThreadGate], None]) -> ThreadGate:
     """Make the same calls again, under these rules."""
-    again = Stage(tmp_path / f"again-{len(list(tmp_path.iterdir()))}", rules)
+    again = ThreadGate(tmp_path / f"again-{len(list(tmp_path.iterdir()))}", rules)
     play(again)
     return again
 
 
 def test_rule_for_always_confirmed_calls_ends_their_pauses(tmp_path: Path) -> None:
-    def play(stage: Stage) -> None:
+    def play(stage: ThreadGate) -> None:
         for number in range(12):
             stage.meet("andy", f"m{number}")
 
-    stage = Stage(tmp_path / "state")
+    stage = ThreadGate(tmp_path / "state")
     play(stage)
     assert len(stage.paused()) == 12
     (found,) = stage.suggest()
@@ -333,14 +333,14 @@ def test_rule_for_always_confirmed_calls_ends_their_pauses(tmp_path: Path) -> No
     assert again.suggest() == []
 
 
-def test_many_targets_are_not_named_one_by_one(stage: Stage) -> None:
+def test_many_targets_are_not_named_one_by_one(stage: ThreadGate) -> None:
     for number in range(12):
         stage.meet(f"person-{number}", f"m{number}")
     (found,) = stage.suggest()
     assert found.rule["params"] == {"action": "send"}
 
 
-def test_few_targets_are_named_one_by_one(stage: Stage) -> None:
+def test_few_targets_are_named_one_by_one(stage: ThreadGate) -> None:
     for number in range(12):
         stage.meet(f"person-{number % 3}", f"m{number}")
     (found,) = stage.suggest()
@@ -348,13 +348,13 @@ def test_few_targets_are_named_one_by_one(stage: Stage) -> None:
 
 
 def test_proposal_names_only_values_that_were_never_heeded(tmp_path: Path) -> None:
-    def play(stage: Stage) -> None:
+    def play(stage: ThreadGate) -> None:
         for number in range(6):
             stage.meet("andy", f"m{number}")
             stage.meet("boss", f"m{number}", confirms=number % 2 == 0)
             stage.meet(f"other-{number}", "m1")
 
-    stage = Stage(tmp_path / "state")
+    stage = ThreadGate(tmp_path / "state")
     play(stage)
     (found,) = stage.suggest()
     assert found.rule["params"] == {"action": ["send", "thread-reply"], "target": "andy"}
@@ -367,13 +367,13 @@ def test_proposal_names_only_values_that_were_never_heeded(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("outcome", ["failed", "unknown"])
-def test_one_failed_call_prevents_the_proposal(stage: Stage, outcome: str) -> None:
+def test_one_failed_call_prevents_the_proposal(stage: ThreadGate, outcome: str) -> None:
     for number in range(10):
         stage.meet("andy", f"m{number}", outcome=outcome if number == 4 else "done")
     assert stage.suggest() == []
 
 
-def test_too_few_calls_prove_nothing(stage: Stage) -> None:
+def test_too_few_calls_prove_nothing(stage: ThreadGate) -> None:
     for number in range(4):
         stage.meet("andy", f"m{number}")
     assert stage.suggest() == []
@@ -381,7 +381,7 @@ def test_too_few_calls_prove_nothing(stage: Stage) -> None:
 
 
 def test_leases_that_were_waited_for_prevent_the_proposal(tmp_path: Path) -> None:
-    def play(stage: Stage, *, waits: bool) -> None:
+    def play(stage: ThreadGate, *, waits: bool) -> None:
         for number in range(6):
             holding = stage.reply("doug", "andy", f"m{number}")
             stage.world.after(5)
@@ -396,10 +396,10 @@ def test_leases_that_were_waited_for_prevent_the_proposal(tmp_path: Path) -> Non
                 stage.end("doug", holding)
             stage.world.after(7200)
 
-    waiting = Stage(tmp_path / "waiting")
+    waiting = ThreadGate(tmp_path / "waiting")
     play(waiting, waits=True)
     assert waiting.suggest() == []
-    passing = Stage(tmp_path / "passing")
+    passing = ThreadGate(tmp_path / "passing")
     play(passing, waits=False)
     (found,) = passing.suggest()
     assert found.rule["cells"] == {"held": "allow"}
@@ -409,7 +409,7 @@ def test_leases_that_were_waited_for_prevent_the_proposal(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", ["duplicate", "stale", "opposed", "unknown"])
 def test_serious_conflicts_are_never_let_pass(kind: str) -> None:
     entries = list(_confirmations(kind, 20))
-    assert told(entries).count("confirmed") == 20
+    assert outcomes_of(entries).count("confirmed") == 20
     assert suggest(entries, RuleSet.parse()) == []
     assert len(suggest(_confirmations("recent", 20), RuleSet.parse())) == 1
 
@@ -443,7 +443,7 @@ def _confirmations(kind: str, count: int, *, tier: int = 3, rule: str = "thread-
 )
 def test_tier_4_the_guard_and_calls_without_a_rule_are_left_alone(tier: int, rule: str) -> None:
     entries = list(_confirmations("recent", 20, tier=tier, rule=rule))
-    assert told(entries).count("confirmed") == 20
+    assert outcomes_of(entries).count("confirmed") == 20
     assert suggest(entries, RuleSet.parse()) == []
 
 
@@ -453,7 +453,7 @@ def test_existing_rules_keep_deciding_the_same_calls(tmp_path: Path) -> None:
     def mail(number: int) -> str:
         return f"echo '{WORDS[number % 14]} {number}' | mail -s 'Week {number}' team@example.com"
 
-    def play(stage: Stage) -> None:
+    def play(stage: ThreadGate) -> None:
         for number in range(0, 12, 2):
             stage.end("doug", stage.ask("doug", "Bash", command=mail(number)))
             stage.world.after(30)
@@ -464,7 +464,7 @@ def test_existing_rules_keep_deciding_the_same_calls(tmp_path: Path) -> None:
             stage.end("mira", mine)
             stage.world.after(86400)
 
-    stage = Stage(tmp_path / "state")
+    stage = ThreadGate(tmp_path / "state")
     play(stage)
     (found,) = stage.suggest()
     assert [rule["name"] for rule in found.before] == ["repo-delete", "force-push"]
@@ -484,7 +484,7 @@ def test_existing_rules_keep_deciding_the_same_calls(tmp_path: Path) -> None:
 
 def test_a_floor_for_all_tools_is_not_undercut(tmp_path: Path) -> None:
     rules = [{"name": "all", "tool": "*", "tier": 3}]
-    stage = Stage(tmp_path, rules)
+    stage = ThreadGate(tmp_path, rules)
     for number in range(6):
 
         def send(who: str, to: str = f"s{number}") -> Decision:
@@ -507,7 +507,7 @@ def test_a_floor_for_all_tools_is_not_undercut(tmp_path: Path) -> None:
 def test_a_rules_own_pause_becomes_a_warning(tmp_path: Path) -> None:
     rules = [{"name": "deploy", "tier": 3, "tool": "deploy", "contextKey": "env:{params.env}", "verdict": "confirm"}]
 
-    def play(stage: Stage) -> None:
+    def play(stage: ThreadGate) -> None:
         for _ in range(6):
             mine = stage.ask("mira", "deploy", env="staging")
             if not mine.proceed:
@@ -516,7 +516,7 @@ def test_a_rules_own_pause_becomes_a_warning(tmp_path: Path) -> None:
             stage.end("mira", mine)
             stage.world.after(7200)
 
-    stage = Stage(tmp_path / "state", rules)
+    stage = ThreadGate(tmp_path / "state", rules)
     play(stage)
     (found,) = stage.suggest()
     assert found.rule["verdict"] == "warn"
@@ -526,17 +526,17 @@ def test_a_rules_own_pause_becomes_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_rules_own_pause_at_tier_4_stays(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [{**PAY, "verdict": "confirm"}])
+    stage = ThreadGate(tmp_path, [{**PAY, "verdict": "confirm"}])
     for _ in range(10):
         assert stage.ask("mira", "pay", to="acme").verdict is Verdict.CONFIRM
         stage.world.after(5)
         stage.end("mira", stage.ask("mira", "pay", to="acme"))
         stage.world.after(86400)
-    assert told(stage.entries()).count("confirmed.done") == 10
+    assert outcomes_of(stage.entries()).count("confirmed.done") == 10
     assert stage.suggest() == []
 
 
-def _approvals(stage: Stage, count: int = 6, **params: Any) -> None:
+def _approvals(stage: ThreadGate, count: int = 6, **params: Any) -> None:
     for _ in range(count):
         asked = stage.ask("mira", "pay", **params)
         if asked.verdict is Verdict.ASK:
@@ -551,7 +551,7 @@ def _approvals(stage: Stage, count: int = 6, **params: Any) -> None:
 
 
 def test_calls_that_a_person_always_approved_are_confirmed_by_the_session(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "state", [PAY])
+    stage = ThreadGate(tmp_path / "state", [PAY])
     _approvals(stage, to="acme", amount=5)
     _approvals(stage, count=3, to="globex", amount=5)
     (found,) = stage.suggest()
@@ -571,7 +571,7 @@ def test_approvals_that_prove_nothing(tmp_path: Path, how: str) -> None:
         "redacted": {"password": "hunter2"},
         "nested": {"lines": [1, 2]},
     }
-    stage = Stage(tmp_path, [PAY])
+    stage = ThreadGate(tmp_path, [PAY])
     _approvals(stage, to="acme", amount=5, **odd.get(how, {}))
     if how == "deny":
         assert stage.gate.deny(stage.ask("mira", "pay", to="acme", amount=5).id).ok
@@ -582,7 +582,7 @@ def test_approvals_that_prove_nothing(tmp_path: Path, how: str) -> None:
     assert stage.suggest() == []
 
 
-def test_stops_that_current_rules_decide_differently_prove_nothing(stage: Stage) -> None:
+def test_stops_that_current_rules_decide_differently_prove_nothing(stage: ThreadGate) -> None:
     for number in range(6):
         stage.meet("andy", f"m{number}")
     (found,) = stage.suggest()
@@ -644,7 +644,7 @@ def test_memory_does_not_grow_with_the_journal() -> None:
 
 
 class Listening:
-    def __init__(self, stage: Stage, **more: Any) -> None:
+    def __init__(self, stage: ThreadGate, **more: Any) -> None:
         self.corpus = Corpus()
         self.events: list[CorpusEvent] = []
         self.region = BasalGanglia(self.corpus, now=stage.world.clock, **more)
@@ -659,7 +659,7 @@ class Listening:
         return [event for event in self.events if isinstance(event, PreferenceLearned)]
 
 
-def test_outcomes_are_emitted_on_the_corpus(stage: Stage) -> None:
+def test_outcomes_are_emitted_on_the_corpus(stage: ThreadGate) -> None:
     here = Listening(stage)
     stage.meet("andy", "m1")
     (event,) = here.outcomes()
@@ -676,7 +676,7 @@ def test_outcomes_are_emitted_on_the_corpus(stage: Stage) -> None:
 
 
 def test_secrets_in_args_stay_out(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [PAY])
+    stage = ThreadGate(tmp_path, [PAY])
     here = Listening(stage)
     asked = stage.ask("mira", "pay", to="acme", password="hunter2")
     stage.gate.deny(asked.id)
@@ -685,7 +685,7 @@ def test_secrets_in_args_stay_out(tmp_path: Path) -> None:
     assert "hunter2" not in str(event)
 
 
-def test_endings_by_time_are_emitted_on_the_schedule(stage: Stage) -> None:
+def test_endings_by_time_are_emitted_on_the_schedule(stage: ThreadGate) -> None:
     here = Listening(stage)
     stage.meet("andy", "m1", confirms=False)
     here.corpus.emit(SchedulerTick("digest", "daily"))
@@ -695,7 +695,7 @@ def test_endings_by_time_are_emitted_on_the_schedule(stage: Stage) -> None:
     assert here.region.sweep() == 0
 
 
-def test_a_preference_is_learned_once(stage: Stage) -> None:
+def test_a_preference_is_learned_once(stage: ThreadGate) -> None:
     here = Listening(stage)
     for number in range(4):
         stage.meet("andy", f"m{number}")
@@ -708,49 +708,49 @@ def test_a_preference_is_learned_once(stage: Stage) -> None:
     assert stage.suggest()[0].pattern == event.pattern
 
 
-def meet(stage: Stage, numbers: range) -> None:
+def let_conflict(stage: ThreadGate, numbers: range) -> None:
     for number in numbers:
         stage.meet("andy", f"m{number}")
 
 
-def test_counts_survive_the_process_and_preferences_are_not_repeated(stage: Stage, tmp_path: Path) -> None:
+def test_counts_survive_the_process_and_preferences_are_not_repeated(stage: ThreadGate, tmp_path: Path) -> None:
     kept = tmp_path / "brain" / "learned.json"
     first = Listening(stage, kept=kept)
-    meet(stage, range(4))
+    let_conflict(stage, range(4))
     first.region.close()
     second = Listening(stage, kept=kept)
-    meet(stage, range(4, 9))
+    let_conflict(stage, range(4, 9))
     second.corpus.emit(SchedulerTick("sweep", "every 30 s"))
     assert [len(one.learned()) for one in (first, second)] == [1, 1], "the first still hears all of this gate"
     third = Listening(stage, kept=kept)
-    meet(stage, range(9, 15))
+    let_conflict(stage, range(9, 15))
     assert third.learned() == []
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_counts_of_two_processes_add_up(stage: Stage, tmp_path: Path) -> None:
+def test_counts_of_two_processes_add_up(stage: ThreadGate, tmp_path: Path) -> None:
     kept = tmp_path / "learned.json"
     regions = [Listening(stage, kept=kept) for _ in range(2)]
-    meet(stage, range(3))
+    let_conflict(stage, range(3))
     for one in regions:
         one.corpus.emit(SchedulerTick("sweep", "every 30 s"))
     assert [one.learned() for one in regions] == [[], []]
-    meet(stage, range(3, 4))
+    let_conflict(stage, range(3, 4))
     assert [len(one.learned()) for one in regions] == [0, 1], "the second took over what the first had counted"
 
 
-def test_damaged_file_of_counts_starts_again_from_zero(stage: Stage, tmp_path: Path) -> None:
+def test_damaged_file_of_counts_starts_again_from_zero(stage: ThreadGate, tmp_path: Path) -> None:
     kept = tmp_path / "learned.json"
     kept.write_text("[{")
     here = Listening(stage, kept=kept)
-    meet(stage, range(9))
+    let_conflict(stage, range(9))
     here.region.close()
     assert len(here.learned()) == 1
     assert json.loads(kept.read_text())[0]["told"] is True
 
 
 @pytest.mark.parametrize(("heeded", "learned"), [(0, 1), (1, 0)])
-def test_learned_preference_equals_the_proposal(stage: Stage, heeded: int, learned: int) -> None:
+def test_learned_preference_equals_the_proposal(stage: ThreadGate, heeded: int, learned: int) -> None:
     here = Listening(stage)
     for number in range(heeded):
         stage.meet("andy", f"h{number}", confirms=False)
@@ -778,7 +778,7 @@ def test_nothing_is_learned_from_two_kinds_at_once_if_only_one_was_right() -> No
     assert len(events) == 1
 
 
-def reasons(stage: Stage, least: int = 5) -> list[str]:
+def reasons(stage: ThreadGate, least: int = 5) -> list[str]:
     found = examine(
         stage.entries(), stage.rules, least=least, now=stage.entries()[-1].seq + HOUR if stage.entries() else 0
     )
@@ -787,11 +787,11 @@ def reasons(stage: Stage, least: int = 5) -> list[str]:
 
 
 def test_reasons_are_given_if_nothing_is_proposed(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "a")
+    stage = ThreadGate(tmp_path / "a")
     assert reasons(stage) == ["No call was paused or put to a person in that time."]
     stage.meet("andy", "m0", confirms=False)
     assert reasons(stage) == ["Calls were paused or put to a person, and none was confirmed or approved."]
-    stage = Stage(tmp_path / "b")
+    stage = ThreadGate(tmp_path / "b")
     for number in range(3):
         stage.meet("andy", f"m{number}")
     assert reasons(stage) == ["3 of 3 pauses of message (rule thread-reply) were confirmed; a proposal needs 5."]
@@ -802,14 +802,14 @@ def test_reasons_are_given_if_nothing_is_proposed(tmp_path: Path) -> None:
             "call went wrong."
         )
     ]
-    stage = Stage(tmp_path / "c")
+    stage = ThreadGate(tmp_path / "c")
     for number in range(6):
         stage.meet("andy", f"m{number}")
     (tmp_path / "c" / "rules.json").write_text(json.dumps({"rules": stage.suggest()[0].rules}))
     stage.rules = RuleSet.parse((tmp_path / "c" / "rules.json").read_bytes())  # the proposed rule is in force
     (said,) = reasons(stage)
     assert said.startswith("6 of 6 pauses of message (rule thread-reply) were confirmed, but the current rules")
-    stage = Stage(tmp_path / "d", [PAY])
+    stage = ThreadGate(tmp_path / "d", [PAY])
     for amount in range(6):
         _approvals(stage, count=1, to="acme", amount=amount)
     assert reasons(stage) == [
@@ -829,7 +829,7 @@ def test_reason_says_that_no_rule_names_the_tool() -> None:
     assert said.startswith("8 of 8 pauses of message (rule thread-reply) were confirmed, at tier 4 or for duplicate")
 
 
-def test_a_confirmed_call_that_failed_teaches_nothing(stage: Stage) -> None:
+def test_a_confirmed_call_that_failed_teaches_nothing(stage: ThreadGate) -> None:
     here = Listening(stage)
     stage.meet("andy", "m0", outcome="failed")
     for number in range(1, 12):
@@ -837,7 +837,7 @@ def test_a_confirmed_call_that_failed_teaches_nothing(stage: Stage) -> None:
     assert here.learned() == []
 
 
-def test_closing_ends_the_subscription(stage: Stage) -> None:
+def test_closing_ends_the_subscription(stage: ThreadGate) -> None:
     here = Listening(stage)
     assert here.corpus.handlers(SchedulerTick) == 1
     here.region.close()

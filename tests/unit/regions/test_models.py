@@ -21,7 +21,7 @@ from tests.unit.regions.answers import ANDY, ANSWERS, BERT, CHAT, GEMINI, MESSAG
 SECRET = "sk-proj-1234567890abcdef1234567890abcdef"
 
 
-class Here:
+class ModelEvents:
     def __init__(self) -> None:
         self.corpus = Corpus()
         self.events: list[CorpusEvent] = []
@@ -33,8 +33,8 @@ class Here:
 
 
 @pytest.fixture
-def here() -> Here:
-    return Here()
+def here() -> ModelEvents:
+    return ModelEvents()
 
 
 # --- answers ---------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def here() -> Here:
 
 @pytest.mark.parametrize("shape", ANSWERS)
 @pytest.mark.parametrize("made", [dict, Model])
-def test_each_api_is_read(here: Here, shape: str, made: Any) -> None:
+def test_each_api_is_read(here: ModelEvents, shape: str, made: Any) -> None:
     answer, provider, model = ANSWERS[shape]
     event = here.thalamus.response(made(answer), instance="mira/chat", namespace="default", call_id="c1")
     assert here.events == [event]
@@ -51,11 +51,11 @@ def test_each_api_is_read(here: Here, shape: str, made: Any) -> None:
     assert (event.instance, event.namespace, event.call_id) == ("mira/chat", "default", "c1")
 
 
-def test_provider_named_by_the_host_is_used(here: Here) -> None:
+def test_provider_named_by_the_host_is_used(here: ModelEvents) -> None:
     assert here.thalamus.response(CHAT, provider="openrouter").provider == "openrouter"
 
 
-def test_gemini_in_snake_case(here: Here) -> None:
+def test_gemini_in_snake_case(here: ModelEvents) -> None:
     answer = {
         "candidates": [],
         "model_version": "gemini-2.5-flash",
@@ -67,7 +67,7 @@ def test_gemini_in_snake_case(here: Here) -> None:
 
 
 @pytest.mark.parametrize("shape", ANSWERS)
-def test_without_usage_and_model_there_are_no_tokens_and_no_name(here: Here, shape: str) -> None:
+def test_without_usage_and_model_there_are_no_tokens_and_no_name(here: ModelEvents, shape: str) -> None:
     bare = {
         name: value
         for name, value in ANSWERS[shape][0].items()
@@ -89,7 +89,7 @@ def test_without_usage_and_model_there_are_no_tokens_and_no_name(here: Here, sha
         (None, 0),
     ],
 )
-def test_tokens_are_counted(here: Here, usage: Any, tokens: int) -> None:
+def test_tokens_are_counted(here: ModelEvents, usage: Any, tokens: int) -> None:
     event = here.thalamus.response({**CHAT, "usage": usage})
     assert isinstance(event, LlmResponse)
     assert event.tokens == tokens
@@ -116,14 +116,14 @@ def test_tokens_are_counted(here: Here, usage: Any, tokens: int) -> None:
         ({**MESSAGES, "usage": {"output_tokens": 2**60}}, "answer.usage.output_tokens"),
     ],
 )
-def test_malformed_answers_are_refused_with_their_field(here: Here, answer: Any, at: str) -> None:
+def test_malformed_answers_are_refused_with_their_field(here: ModelEvents, answer: Any, at: str) -> None:
     with pytest.raises(ConfigError) as error:
         here.thalamus.response(answer)
     assert error.value.at == at
     assert here.events == []
 
 
-def test_an_sdk_object_that_fails_is_refused(here: Here) -> None:
+def test_an_sdk_object_that_fails_is_refused(here: ModelEvents) -> None:
     class Broken:
         def model_dump(self, **_: Any) -> Any:
             raise RuntimeError("no")
@@ -141,13 +141,13 @@ def test_an_sdk_object_that_fails_is_refused(here: Here) -> None:
         ({"provider": 5}, "provider"),
     ],
 )
-def test_names_that_cannot_be_used_are_refused(here: Here, names: Any, at: str) -> None:
+def test_names_that_cannot_be_used_are_refused(here: ModelEvents, names: Any, at: str) -> None:
     with pytest.raises(ConfigError) as error:
         here.thalamus.response(CHAT, **names)
     assert error.value.at == at
 
 
-def test_a_hostile_model_name_is_made_harmless(here: Here) -> None:
+def test_a_hostile_model_name_is_made_harmless(here: ModelEvents) -> None:
     event = here.thalamus.response({**CHAT, "model": f"gpt\x1b[2J\u202e {SECRET} " + "x" * 900})
     assert isinstance(event, LlmResponse)
     assert event.model.isprintable()
@@ -179,7 +179,7 @@ def disturbed(draw: st.DrawFn) -> Any:
 @settings(max_examples=150, deadline=None)
 @given(JSON | disturbed())
 def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: Any) -> None:
-    here = Here()
+    here = ModelEvents()
     with suppress(ConfigError):
         here.thalamus.response(answer)
     for event in here.events:
@@ -214,13 +214,13 @@ class Mute(Exception):
         ("two\nlines\x1b[2J\u202e", "two lines[2J"),
     ],
 )
-def test_errors_become_text(here: Here, error: Any, said: str) -> None:
+def test_errors_become_text(here: ModelEvents, error: Any, said: str) -> None:
     event = here.thalamus.error("anthropic", error, will_retry=True, instance="mira")
     assert here.events == [event]
     assert (event.provider, event.error, event.will_retry, event.instance) == ("anthropic", said, True, "mira")
 
 
-def test_errors_are_redacted_and_cut(here: Here) -> None:
+def test_errors_are_redacted_and_cut(here: ModelEvents) -> None:
     said = here.thalamus.error("openai", f"Incorrect API key provided: {SECRET}. " + "x" * 100_000).error
     assert SECRET not in said
     assert "[redacted]" in said
@@ -228,7 +228,7 @@ def test_errors_are_redacted_and_cut(here: Here) -> None:
 
 
 @pytest.mark.parametrize("error", [None, 5, ["x"]])
-def test_value_that_is_not_an_error_is_refused(here: Here, error: Any) -> None:
+def test_value_that_is_not_an_error_is_refused(here: ModelEvents, error: Any) -> None:
     with pytest.raises(ConfigError) as fault:
         here.thalamus.error("openai", error)
     assert fault.value.at == "error"
@@ -241,7 +241,7 @@ def test_value_that_is_not_an_error_is_refused(here: Here, error: Any) -> None:
         {**RESPONSES, "status": "failed", "error": {"code": "server_error", "message": "Overloaded"}, "usage": None},
     ],
 )
-def test_error_answer_emits_an_error(here: Here, answer: Any) -> None:
+def test_error_answer_emits_an_error(here: ModelEvents, answer: Any) -> None:
     event = here.thalamus.response(answer, provider="some")
     assert isinstance(event, LlmError)
     assert event.error.endswith("Overloaded")
@@ -252,7 +252,7 @@ def test_error_answer_emits_an_error(here: Here, answer: Any) -> None:
 # --- tokens and streams ----------------------------------------------------------------------------------
 
 
-def test_pieces_are_emitted_without_secrets(here: Here) -> None:
+def test_pieces_are_emitted_without_secrets(here: ModelEvents) -> None:
     for delta in ("Hel", "", "lo\n", f"key {SECRET}", "x" * 2 * MAX_DELTA):
         here.thalamus.token(delta, instance="mira")
     assert len(here.events) == 4
@@ -265,7 +265,7 @@ def test_pieces_are_emitted_without_secrets(here: Here) -> None:
 
 @pytest.mark.parametrize("shape", STREAMS)
 @pytest.mark.parametrize("made", [dict, Model])
-def test_stream_emits_pieces_and_the_answer(here: Here, shape: str, made: Any) -> None:
+def test_stream_emits_pieces_and_the_answer(here: ModelEvents, shape: str, made: Any) -> None:
     chunks = [made(chunk) for chunk in STREAMS[shape]]
     whole = AnswerAssembly()
     assert list(here.thalamus.stream(iter(chunks), instance="mira", assembly=whole)) == chunks
@@ -281,7 +281,7 @@ def test_stream_emits_pieces_and_the_answer(here: Here, shape: str, made: Any) -
     ]
 
 
-def test_asynchronous_stream_is_read(here: Here) -> None:
+def test_asynchronous_stream_is_read(here: ModelEvents) -> None:
     async def chunks() -> AsyncIterator[Any]:
         for chunk in STREAMS["messages"]:
             yield chunk
@@ -295,7 +295,7 @@ def test_asynchronous_stream_is_read(here: Here) -> None:
     assert here.events[-1].provider == "bedrock"
 
 
-def test_stream_that_stops_early_emits_the_part_that_arrived(here: Here) -> None:
+def test_stream_that_stops_early_emits_the_part_that_arrived(here: ModelEvents) -> None:
     stream = here.thalamus.stream(STREAMS["messages"])
     for _ in range(4):
         next(stream)
@@ -305,7 +305,7 @@ def test_stream_that_stops_early_emits_the_part_that_arrived(here: Here) -> None
     assert here.events[-1].tokens == 313
 
 
-def test_stream_of_a_cancelled_task_emits_the_part_that_arrived(here: Here) -> None:
+def test_stream_of_a_cancelled_task_emits_the_part_that_arrived(here: ModelEvents) -> None:
     reached = asyncio.Event()
 
     async def chunks() -> AsyncIterator[Any]:
@@ -335,7 +335,7 @@ def _breaks(chunks: list[Any]) -> Iterator[Any]:
     raise ConnectionResetError("by peer")
 
 
-def test_failed_stream_emits_an_error_and_raises(here: Here) -> None:
+def test_failed_stream_emits_an_error_and_raises(here: ModelEvents) -> None:
     with pytest.raises(ConnectionResetError):
         list(here.thalamus.stream(_breaks(STREAMS["messages"][:4])))
     (last,) = [event for event in here.events if not isinstance(event, LlmToken)]
@@ -351,19 +351,19 @@ def test_failed_stream_emits_an_error_and_raises(here: Here) -> None:
         {"error": {"message": "Overloaded"}},
     ],
 )
-def test_error_inside_a_stream_is_emitted(here: Here, chunk: Any) -> None:
+def test_error_inside_a_stream_is_emitted(here: ModelEvents, chunk: Any) -> None:
     list(here.thalamus.stream([*STREAMS["messages"][:4], chunk]))
     assert isinstance(here.events[-1], LlmError)
     assert here.events[-1].error.endswith("Overloaded")
 
 
 @pytest.mark.parametrize("chunks", [[], [None, "[DONE]", 5, {"type": "ping"}]])
-def test_stream_of_an_unknown_api_passes_unreported(here: Here, chunks: list[Any]) -> None:
+def test_stream_of_an_unknown_api_passes_unreported(here: ModelEvents, chunks: list[Any]) -> None:
     assert list(here.thalamus.stream(chunks)) == chunks
     assert here.events == []
 
 
-def test_a_streamed_answer_with_bad_usage_is_logged(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_streamed_answer_with_bad_usage_is_logged(here: ModelEvents, caplog: pytest.LogCaptureFixture) -> None:
     chunks = [*STREAMS["chat"][:2], {"choices": [], "usage": {"total_tokens": "many"}}]
     assert list(here.thalamus.stream(chunks)) == chunks
     assert "answer.usage.total_tokens" in caplog.text
@@ -380,7 +380,7 @@ def test_any_stream_can_be_read(chunks: list[Any], random: Any) -> None:
     for chunk in chunks:
         if isinstance(chunk, dict) and chunk and random.random() < 0.5:
             chunk[random.choice(sorted(chunk))] = random.choice([None, 5, "x", [], {}, [{}], {"x": [None]}])
-    here, whole = Here(), AnswerAssembly()
+    here, whole = ModelEvents(), AnswerAssembly()
     assert list(here.thalamus.stream(chunks, assembly=whole)) == chunks
     if whole.answer is not None:
         Wernicke(Corpus()).read(whole.answer)

@@ -19,7 +19,7 @@ from tests.unit.regions.answers import ANDY, ANSWERS, BERT, CHAT, GEMINI, MESSAG
 from tests.unit.regions.test_models import JSON, SECRET, disturbed
 
 
-class Here:
+class ParsedEvents:
     def __init__(self) -> None:
         self.corpus = Corpus()
         self.events: list[ToolParsed] = []
@@ -28,8 +28,8 @@ class Here:
 
 
 @pytest.fixture
-def here() -> Here:
-    return Here()
+def here() -> ParsedEvents:
+    return ParsedEvents()
 
 
 def chat(*calls: Any, **message: Any) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def function(name: Any, arguments: Any, id: Any = "c1") -> dict[str, Any]:
 
 @pytest.mark.parametrize("shape", ANSWERS)
 @pytest.mark.parametrize("made", [dict, Model])
-def test_each_api_is_read(here: Here, shape: str, made: Any) -> None:
+def test_each_api_is_read(here: ParsedEvents, shape: str, made: Any) -> None:
     calls = here.wernicke.read(made(ANSWERS[shape][0]), instance="mira/chat", namespace="default")
     assert calls == (ParsedCall("message", ANDY, "call_1"), ParsedCall("message", BERT, "call_2"))
     (event,) = here.events
     assert (event.calls, event.instance, event.namespace) == (calls, "mira/chat", "default")
 
 
-def test_older_and_rarer_forms_are_read(here: Here) -> None:
+def test_older_and_rarer_forms_are_read(here: ParsedEvents) -> None:
     custom = {"id": "c2", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin Patch"}}
     legacy = {"name": "message", "arguments": '{"target": "andy"}'}
     assert here.wernicke.read(chat(custom, function_call=legacy)) == (
@@ -77,7 +77,7 @@ def test_older_and_rarer_forms_are_read(here: Here) -> None:
     assert here.wernicke.read(request) == (ParsedCall("f", {"x": 1}, "7"),)
 
 
-def test_all_choices_and_candidates_are_read(here: Here) -> None:
+def test_all_choices_and_candidates_are_read(here: ParsedEvents) -> None:
     two = {**CHAT, "choices": [*CHAT["choices"], *CHAT["choices"]]}
     assert len(here.wernicke.read(two)) == 4
     assert len(here.wernicke.read({**GEMINI, "candidates": GEMINI["candidates"] * 3})) == 6
@@ -93,7 +93,7 @@ def test_all_choices_and_candidates_are_read(here: Here) -> None:
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
     ],
 )
-def test_answer_without_calls_emits_nothing(here: Here, answer: Any) -> None:
+def test_answer_without_calls_emits_nothing(here: ParsedEvents, answer: Any) -> None:
     assert here.wernicke.read(answer) == ()
     assert here.events == []
 
@@ -122,13 +122,13 @@ def test_answer_without_calls_emits_nothing(here: Here, answer: Any) -> None:
         ([1], {"_unparsed": "[1]"}),
     ],
 )
-def test_arguments_are_parsed(here: Here, arguments: Any, args: Any) -> None:
+def test_arguments_are_parsed(here: ParsedEvents, arguments: Any, args: Any) -> None:
     assert here.wernicke.read(chat(function("f", arguments))) == (ParsedCall("f", args, "c1"),)
     assert len(here.events) == 1
 
 
 @pytest.mark.parametrize("arguments", ['{"a":' * 100_000, '{"a": "' + "x" * 5_000_000 + '"}'])
-def test_arguments_too_deep_or_too_long_are_reported_unread(here: Here, arguments: str) -> None:
+def test_arguments_too_deep_or_too_long_are_reported_unread(here: ParsedEvents, arguments: str) -> None:
     (call,) = here.wernicke.read(chat(function("f", arguments)))
     assert list(call.args) == ["_unparsed"]
     assert len(call.args["_unparsed"]) < 300
@@ -143,11 +143,11 @@ def test_arguments_too_deep_or_too_long_are_reported_unread(here: Here, argument
         ("f", 2**70, ParsedCall("f", {}, None)),
     ],
 )
-def test_invalid_names_and_ids_are_left_empty(here: Here, name: Any, id: Any, read: ParsedCall) -> None:
+def test_invalid_names_and_ids_are_left_empty(here: ParsedEvents, name: Any, id: Any, read: ParsedCall) -> None:
     assert here.wernicke.read(chat(function(name, "{}", id))) == (read,)
 
 
-def test_caller_gets_the_original_and_the_event_a_redacted_call(here: Here) -> None:
+def test_caller_gets_the_original_and_the_event_a_redacted_call(here: ParsedEvents) -> None:
     arguments = f'{{"password": "hunter2", "body": "{"x" * 900}", "note": "{SECRET}"}}'
     (call,) = here.wernicke.read(chat(function("send\x1b[2J\u202e", arguments, "id\n")))
     assert call.args["password"] == "hunter2"
@@ -159,21 +159,21 @@ def test_caller_gets_the_original_and_the_event_a_redacted_call(here: Here) -> N
     assert len(told.args["body"]) < 250
 
 
-def test_many_calls_are_split_into_several_events(here: Here) -> None:
+def test_many_calls_are_split_into_several_events(here: ParsedEvents) -> None:
     calls = here.wernicke.read(chat(*(function(f"f{number}", "{}") for number in range(250))))
     assert [len(event.calls) for event in here.events] == [100, 100, 50]
     assert [call.name for event in here.events for call in event.calls] == [call.name for call in calls]
 
 
 @pytest.mark.parametrize("answer", [None, "text", [], [CHAT], {}, {"choices": 5}, {"method": "tools/list"}, 5, Model])
-def test_value_that_is_not_an_answer_is_refused(here: Here, answer: Any) -> None:
+def test_value_that_is_not_an_answer_is_refused(here: ParsedEvents, answer: Any) -> None:
     with pytest.raises(ConfigError) as error:
         here.wernicke.read(answer)
     assert error.value.at == "answer"
 
 
 @pytest.mark.parametrize("names", [{"instance": ""}, {"namespace": "\x00"}])
-def test_names_that_cannot_be_used_are_refused(here: Here, names: Any) -> None:
+def test_names_that_cannot_be_used_are_refused(here: ParsedEvents, names: Any) -> None:
     with pytest.raises(ConfigError):
         here.wernicke.read(CHAT, **names)
 
@@ -181,7 +181,7 @@ def test_names_that_cannot_be_used_are_refused(here: Here, names: Any) -> None:
 @settings(max_examples=150, deadline=None)
 @given(JSON | disturbed())
 def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: Any) -> None:
-    here = Here()
+    here = ParsedEvents()
     with suppress(ConfigError):
         here.wernicke.read(answer)
     for event in here.events:
@@ -191,11 +191,11 @@ def test_any_input_raises_only_config_errors_and_events_can_be_encoded(answer: A
 @settings(max_examples=100, deadline=None)
 @given(st.text() | st.binary().map(repr))
 def test_any_text_of_a_model_is_reported(arguments: str) -> None:
-    (call,) = Here().wernicke.read(chat(function("f", arguments)))
+    (call,) = ParsedEvents().wernicke.read(chat(function("f", arguments)))
     assert isinstance(call.args, dict)
 
 
-def test_parsed_call_is_accepted_by_the_gate(here: Here, tmp_path: Any) -> None:
+def test_parsed_call_is_accepted_by_the_gate(here: ParsedEvents, tmp_path: Any) -> None:
     with LocalGate(settings=Settings(state=tmp_path), store=MemoryStore()) as gate:
         for call in here.wernicke.read(MESSAGES):
             assert gate.intercept(Call("mira", call.name, call.args, call_id=call.call_id)).proceed

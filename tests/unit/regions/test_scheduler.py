@@ -44,7 +44,7 @@ WAIT = 20.0
 """Seconds until a test fails; the awaited events arrive in well under one."""
 
 
-class Place:
+class ScheduledGate:
     """A gate with a manual clock, a corpus, and the events that were emitted on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -92,8 +92,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path)
+def place(tmp_path: Path) -> Iterator[ScheduledGate]:
+    made = ScheduledGate(tmp_path)
     with made.gate, made.corpus:
         yield made
 
@@ -127,7 +127,7 @@ def test_invalid_job_is_refused_with_its_place(given: dict[str, object], words: 
         ScheduledJob("x", **given)  # type: ignore[arg-type]
 
 
-def test_next_run_times_are_computed(place: Place) -> None:
+def test_next_run_times_are_computed(place: ScheduledGate) -> None:
     with place.brainstem() as brainstem:
         times = brainstem.times()
         now = time.time()
@@ -141,7 +141,7 @@ def test_next_run_times_are_computed(place: Place) -> None:
     assert brainstem.times() == {}
 
 
-def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(place: Place) -> None:
+def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(place: ScheduledGate) -> None:
     with place.brainstem() as brainstem:
         assert brainstem.times()["digest"] - time.time() <= 61
         brainstem.run_job("digest")  # nothing happened last week, so nothing is missing any more
@@ -152,7 +152,7 @@ def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(p
         assert (at.hour, at.minute) == (0, 10)
 
 
-def test_unreachable_store_does_not_stop_the_schedule_from_starting(place: Place) -> None:
+def test_unreachable_store_does_not_stop_the_schedule_from_starting(place: ScheduledGate) -> None:
     place.gate.store.close()
     (place.folder / "gate.db").write_bytes(b"not a database, but somebody's notes\n" * 100)
     with pytest.raises(StoreError):
@@ -161,7 +161,7 @@ def test_unreachable_store_does_not_stop_the_schedule_from_starting(place: Place
         assert set(brainstem.times()) == {job.name for job in JOBS}
 
 
-def test_jobs_run_at_their_times(place: Place) -> None:
+def test_jobs_run_at_their_times(place: ScheduledGate) -> None:
     with place.brainstem(jobs=[ScheduledJob("quick", every=0.02), ScheduledJob("sweep", every=0.02)]):
         for name in ("quick", "sweep"):
             place.until(lambda seen, name=name: sum(getattr(event, "job_name", "") == name for event in seen) >= 3)  # type: ignore[misc]
@@ -169,7 +169,7 @@ def test_jobs_run_at_their_times(place: Place) -> None:
     assert not place.of(HealthWarning)
 
 
-def test_nothing_runs_before_the_start_nor_after_the_end(place: Place) -> None:
+def test_nothing_runs_before_the_start_nor_after_the_end(place: ScheduledGate) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("quick", every=0.01)])
     brainstem.close()
     brainstem.close()
@@ -179,7 +179,7 @@ def test_nothing_runs_before_the_start_nor_after_the_end(place: Place) -> None:
     assert place.seen == []
 
 
-def test_closing_ends_all_threads(place: Place) -> None:
+def test_closing_ends_all_threads(place: ScheduledGate) -> None:
     before = set(threading.enumerate())
     brainstem = place.brainstem(watch=[place.rules], jobs=[ScheduledJob("quick", every=0.01)])
     brainstem.start()
@@ -191,12 +191,12 @@ def test_closing_ends_all_threads(place: Place) -> None:
     assert left == []
 
 
-def test_unknown_job_is_refused_with_the_list_of_jobs(place: Place) -> None:
+def test_unknown_job_is_refused_with_the_list_of_jobs(place: ScheduledGate) -> None:
     with pytest.raises(ConfigError, match=r'job: there is no job "tpoics"; there are .*topics'):
         place.brainstem().run_job("tpoics")
 
 
-def test_failed_job_is_reported_and_runs_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_job_is_reported_and_runs_again(place: ScheduledGate, caplog: pytest.LogCaptureFixture) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.02)])
     calls = 0
 
@@ -220,7 +220,7 @@ def test_failed_job_is_reported_and_runs_again(place: Place, caplog: pytest.LogC
     assert str(first.value).isprintable()
 
 
-def test_job_never_overlaps_itself_and_others_continue(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_job_never_overlaps_itself_and_others_continue(place: ScheduledGate, caplog: pytest.LogCaptureFixture) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.01), ScheduledJob("other", every=0.01)])
     inside, most = 0, 0
     go, entered = threading.Event(), threading.Event()
@@ -244,7 +244,7 @@ def test_job_never_overlaps_itself_and_others_continue(place: Place, caplog: pyt
     assert most == 1
 
 
-def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
+def test_a_handler_may_close_from_within_a_job(place: ScheduledGate) -> None:
     brainstem = place.brainstem(jobs=[ScheduledJob("quick", every=0.01)])
     place.corpus.on(SchedulerTick, lambda _: brainstem.close())
     brainstem.start()
@@ -253,7 +253,7 @@ def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
 
 
 def test_closing_abandons_a_job_that_blocks(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: ScheduledGate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scheduler, "_PATIENCE", 0.05)
     entered, go = threading.Event(), threading.Event()
@@ -309,7 +309,7 @@ def test_a_job_that_blocks_does_not_keep_the_interpreter_from_ending(tmp_path: P
     assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
 
 
-def test_libraries_do_not_log_each_run_and_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_do_not_log_each_run_and_change(place: ScheduledGate, monkeypatch: pytest.MonkeyPatch) -> None:
     loud = [logging.getLogger(name) for name in ("apscheduler", "watchfiles")]
     for logger, level in zip(loud, (logging.NOTSET, logging.DEBUG), strict=True):
         monkeypatch.setattr(logger, "level", level)
@@ -325,7 +325,7 @@ def test_missed_runs_count_once_however_far_the_clock_jumped() -> None:
     assert trigger.get_next_fire_time(now - timedelta(seconds=10), now) == now + timedelta(seconds=20)
 
 
-def test_clock_set_back_restarts_the_schedule(place: Place) -> None:
+def test_clock_set_back_restarts_the_schedule(place: ScheduledGate) -> None:
     with place.brainstem() as brainstem:
         assert brainstem._schedule is not None
         for job in brainstem._schedule.get_jobs():
@@ -341,7 +341,7 @@ def test_clock_set_back_restarts_the_schedule(place: Place) -> None:
 # --- Brainstem's own work -----------------------------------------------------------------------------------
 
 
-def test_sweep_settles_expired_leases(place: Place) -> None:
+def test_sweep_settles_expired_leases(place: ScheduledGate) -> None:
     place.gate.lock("mira", "file:/x", 3, 60)
     place.gate.intercept(Call("doug", "email", {"action": "send", "to": "a@example.com", "body": "x"}))
     brainstem = place.brainstem()
@@ -365,7 +365,12 @@ def test_retention_rotates_the_journal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("fault", "traced"), [(StoreUnavailable("the store is away"), False), (KeyError("x"), True)])
 def test_unreachable_store_logs_no_tracebacks(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception, *, traced: bool
+    place: ScheduledGate,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
+    *,
+    traced: bool,
 ) -> None:
     brainstem = place.brainstem()
 
@@ -380,7 +385,7 @@ def test_unreachable_store_logs_no_tracebacks(
     assert [str(getattr(event, "resource", "")) for event in place.of(HealthWarning)] == ["job.sweep"]
 
 
-def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
+def test_the_digest_of_the_last_week_is_written_once(place: ScheduledGate) -> None:
     brainstem = place.brainstem()
     for day in (0, 2):
         place.on_day(day)
@@ -404,7 +409,7 @@ def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
     assert "- `channel:#general`: 4 calls" in text
 
 
-def test_digest_counts_its_days_with_or_without_a_page(place: Place) -> None:
+def test_digest_counts_its_days_with_or_without_a_page(place: ScheduledGate) -> None:
     for day in (0, 2, 3):
         place.on_day(day)
         place.send("mira")
@@ -423,7 +428,7 @@ def test_digest_counts_its_days_with_or_without_a_page(place: Place) -> None:
     ]
 
 
-def test_a_key_to_which_sessions_return_gets_a_page(place: Place) -> None:
+def test_a_key_to_which_sessions_return_gets_a_page(place: ScheduledGate) -> None:
     brainstem = place.brainstem()
     for day, who in enumerate(("mira", "doug")):
         place.on_day(day)
@@ -451,7 +456,7 @@ def test_a_key_to_which_sessions_return_gets_a_page(place: Place) -> None:
     assert len(list((place.folder / "brain" / "topics").iterdir())) == 1
 
 
-def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: Place) -> None:
+def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: ScheduledGate) -> None:
     old, pages = place.brainstem(), []
     for day in range(12):
         place.on_day(day)
@@ -470,7 +475,9 @@ def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: Pl
     assert any(b" since 2027-03-20" in text for text in pages[-1].values())  # seven days
 
 
-def test_topics_are_read_in_parts_and_written_once_complete(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_read_in_parts_and_written_once_complete(
+    place: ScheduledGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     three_days(place)
     monkeypatch.setattr(consolidation, "BUDGET", 4)
     read = 0
@@ -495,7 +502,7 @@ def test_topics_are_read_in_parts_and_written_once_complete(place: Place, monkey
     assert "3 sessions, 3 calls since 2027-03-16" in place.page(told.path)  # type: ignore[attr-defined]
 
 
-def test_topics_of_two_namespaces_are_separate(place: Place) -> None:
+def test_topics_of_two_namespaces_are_separate(place: ScheduledGate) -> None:
     for day, who in enumerate(("mira", "doug", "anna")):
         place.on_day(day)
         for namespace in ("default", "work"):
@@ -507,7 +514,7 @@ def test_topics_of_two_namespaces_are_separate(place: Place) -> None:
         assert ("in `work`" in place.page(event.path)) is (event.namespace == "work")
 
 
-def test_nothing_is_written_while_another_process_writes(place: Place) -> None:
+def test_nothing_is_written_while_another_process_writes(place: ScheduledGate) -> None:
     three_days(place)
     brainstem = place.brainstem()
     with PageFolder(place.folder).alone("topics"), PageFolder(place.folder).alone("digests"):
@@ -520,7 +527,7 @@ def test_nothing_is_written_while_another_process_writes(place: Place) -> None:
     assert len(place.of(MemoryPromoted)) == len(place.of(MemoryConsolidated)) == 1
 
 
-def three_days(place: Place) -> None:
+def three_days(place: ScheduledGate) -> None:
     """Journal entries that make a topic, and a digest on the Monday after."""
     for day, who in enumerate(("mira", "doug", "anna"), 1):
         place.on_day(day)
@@ -528,7 +535,7 @@ def three_days(place: Place) -> None:
     place.on_day(7)
 
 
-def race(place: Place) -> int:
+def race(place: ScheduledGate) -> int:
     """Run two at once; return the numbers of digests and topics that they emit."""
     three_days(place)
     start = threading.Barrier(2)
@@ -547,11 +554,11 @@ def race(place: Place) -> int:
     return len(place.of(MemoryPromoted)) + len(place.of(MemoryConsolidated))
 
 
-def test_only_one_of_two_processes_writes(place: Place) -> None:
+def test_only_one_of_two_processes_writes(place: ScheduledGate) -> None:
     assert race(place) == 2
 
 
-def test_without_the_lock_both_processes_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_both_processes_write(place: ScheduledGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without locks, and at the worst moment, everything is written twice."""
     has, met = PageFolder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
 
@@ -592,7 +599,7 @@ def rule(name: str) -> str:
     return f'{{"rules": [{{"name": "{name}", "tool": "thing", "tier": 4}}]}}'
 
 
-def test_new_rules_apply_before_the_change_is_emitted(place: Place) -> None:
+def test_new_rules_apply_before_the_change_is_emitted(place: ScheduledGate) -> None:
     found: list[str] = []
 
     def look(_: WatcherChanged) -> None:
@@ -612,7 +619,7 @@ def test_new_rules_apply_before_the_change_is_emitted(place: Place) -> None:
 
 
 def test_invalid_rules_are_reported_with_the_place_and_the_old_ones_stay(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: ScheduledGate, caplog: pytest.LogCaptureFixture
 ) -> None:
     with place.brainstem(watch=[place.rules]):
         replace(place.rules, rule("one"))  # at once: no reader sees half of it
@@ -630,7 +637,7 @@ def test_invalid_rules_are_reported_with_the_place_and_the_old_ones_stay(
     assert place.gate.rules._rules.classify(Call("mira", "thing")).rule == "three"
 
 
-def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
+def test_other_files_of_the_folder_do_not_count(place: ScheduledGate) -> None:
     wanted = place.folder / "callosum.toml"
     with place.brainstem(watch=[wanted]):
         for number in range(50):
@@ -641,7 +648,7 @@ def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
     assert len(place.of(WatcherChanged)) == 1
 
 
-def test_changes_of_other_files_wake_the_watcher_once_a_second(place: Place) -> None:
+def test_changes_of_other_files_wake_the_watcher_once_a_second(place: ScheduledGate) -> None:
     files = WatchedFiles([place.rules])
     files._looked = time.monotonic() + 3600
     assert files._wakes(Change.modified, str(place.rules))
@@ -650,7 +657,7 @@ def test_changes_of_other_files_wake_the_watcher_once_a_second(place: Place) -> 
     assert files._wakes(Change.modified, str(place.folder / "gate.db-wal"))
 
 
-def test_folder_may_be_created_later_removed_and_created_again(place: Place) -> None:
+def test_folder_may_be_created_later_removed_and_created_again(place: ScheduledGate) -> None:
     wanted = place.folder / "later" / "deep" / "callosum.toml"
     with place.brainstem(watch=[wanted, place.rules]):
         wanted.parent.mkdir(parents=True)
@@ -664,7 +671,7 @@ def test_folder_may_be_created_later_removed_and_created_again(place: Place) -> 
         place.until(lambda seen: changes(seen, wanted) == ["created", "deleted", "created"])
 
 
-def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
+def test_a_file_behind_a_link_is_seen(place: ScheduledGate, tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "rules.json"
     real.parent.mkdir()
     real.write_text(rule("one"))
@@ -679,7 +686,7 @@ def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
     assert files.changes() == []
 
 
-def test_folder_of_the_gate_is_checked_without_reports(place: Place, tmp_path: Path) -> None:
+def test_folder_of_the_gate_is_checked_without_reports(place: ScheduledGate, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "callosum.toml"
     elsewhere.parent.mkdir()
     files = WatchedFiles([place.rules, elsewhere], busy=place.folder)
@@ -689,7 +696,7 @@ def test_folder_of_the_gate_is_checked_without_reports(place: Place, tmp_path: P
 
 
 def test_files_are_checked_where_the_system_cannot_watch(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: ScheduledGate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> Iterator[object]:
         raise OSError("inotify watch limit reached")

@@ -46,7 +46,7 @@ def corpus() -> Iterator[Corpus]:
 
 
 @pytest.fixture
-def told(corpus: Corpus) -> list[tuple[str, str]]:
+def index_events(corpus: Corpus) -> list[tuple[str, str]]:
     """Collect the index events."""
     told: list[tuple[str, str]] = []
     corpus.on(CortexReindexed, lambda event: told.append((event.path, event.action)))
@@ -91,7 +91,7 @@ def page(state: Path, path: str, text: str) -> Path:
     return part.replace(file)
 
 
-def found(cortex: Cortex, query: str, **more: Any) -> list[tuple[str, str]]:
+def hits_of(cortex: Cortex, query: str, **more: Any) -> list[tuple[str, str]]:
     """Return session and answer of each hit, or the path of a page, in order."""
     return [(hit.session, hit.answer) if hit.seq else (hit.path, hit.kind) for hit in cortex.search(query, **more)]
 
@@ -301,18 +301,20 @@ def test_secrets_are_not_found(cortex: Cortex, gate: LocalGate, state: Path) -> 
 # --- the journal ------------------------------------------------------------------------------------------
 
 
-def test_each_entry_is_indexed_once(cortex: Cortex, gate: LocalGate, state: Path, told: list[tuple[str, str]]) -> None:
-    assert (cortex.index(), cortex.upto(), cortex.search("mira"), told) == (0, 0, [], [])
+def test_each_entry_is_indexed_once(
+    cortex: Cortex, gate: LocalGate, state: Path, index_events: list[tuple[str, str]]
+) -> None:
+    assert (cortex.index(), cortex.upto(), cortex.search("mira"), index_events) == (0, 0, [], [])
     assert not (state / "brain").exists()
     a_day(gate)
     count = len(gate.entries())
     assert cortex.index() == count
-    assert told == [("journal", "added")]
+    assert index_events == [("journal", "added")]
     assert cortex.upto() == gate.entries()[-1].seq
     assert cortex.index() == 0
     write(gate, "mira", "/repo/z.py")
     assert cortex.index() == 1
-    assert told == [("journal", "added")] * 2
+    assert index_events == [("journal", "added")] * 2
     assert whole(state) == count + 1
 
 
@@ -383,7 +385,7 @@ def test_damaged_segment_is_named_and_the_rest_is_indexed(
 # --- pages ------------------------------------------------------------------------------------------------
 
 
-def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, told: list[tuple[str, str]]) -> None:
+def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, index_events: list[tuple[str, str]]) -> None:
     day = page(state, "episodes/2026-05-16.md", "# 2026-05-16\n\nmira wrote to *alice*\n")
     page(state, "digests/2026-W20.md", "the week of the invoice")
     page(state, "topics/email-alice.md", "alice again and again")
@@ -391,12 +393,12 @@ def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, told: 
     page(state, "topics/notes.txt", "alice")
     page(state, "corpus/2026-05-16.log.md", "alice")
     assert cortex.index() == 3
-    assert told == [
+    assert index_events == [
         ("digests/2026-W20.md", "added"),
         ("episodes/2026-05-16.md", "added"),
         ("topics/email-alice.md", "added"),
     ]
-    assert sorted(found(cortex, "alice")) == [
+    assert sorted(hits_of(cortex, "alice")) == [
         ("episodes/2026-05-16.md", "episode"),
         ("topics/email-alice.md", "topic"),
     ]
@@ -404,18 +406,18 @@ def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, told: 
     assert (hit.kind, hit.path, hit.seq, hit.session) == ("digest", "digests/2026-W20.md", 0, "")
     assert hit.at == pytest.approx((state / "brain" / hit.path).stat().st_mtime, abs=0.001)
 
-    told.clear()
+    index_events.clear()
     assert cortex.index() == 0
     page(state, "digests/2026-W20.md", "the week of the invoice")  # written again, the same
     assert cortex.index() == 0
-    assert told == []
+    assert index_events == []
 
     page(state, "episodes/2026-05-16.md", "mira wrote to bob")
     (state / "brain/topics/email-alice.md").unlink()
     assert cortex.index() == 2
-    assert told == [("episodes/2026-05-16.md", "changed"), ("topics/email-alice.md", "removed")]
-    assert found(cortex, "alice") == []
-    assert found(cortex, "bob") == [("episodes/2026-05-16.md", "episode")]
+    assert index_events == [("episodes/2026-05-16.md", "changed"), ("topics/email-alice.md", "removed")]
+    assert hits_of(cortex, "alice") == []
+    assert hits_of(cortex, "bob") == [("episodes/2026-05-16.md", "episode")]
     assert whole(state) == 2
 
     day.unlink()
@@ -458,22 +460,22 @@ def test_only_the_beginning_of_a_huge_page_is_read(cortex: Cortex, state: Path) 
 
 
 def test_tick_of_the_schedule_indexes(
-    cortex: Cortex, corpus: Corpus, gate: LocalGate, told: list[tuple[str, str]]
+    cortex: Cortex, corpus: Corpus, gate: LocalGate, index_events: list[tuple[str, str]]
 ) -> None:
     a_day(gate)
     corpus.emit(SchedulerTick("digest", "daily"))
     assert corpus.flush()
-    assert told == []
+    assert index_events == []
     corpus.emit(SchedulerTick("index", "every 60 s"))
     assert corpus.flush()
-    assert told == [("journal", "added")]
+    assert index_events == [("journal", "added")]
     assert cortex.search("alice")
     cortex.close()
     cortex.close()
     write(gate, "mira", "/repo/z.py")
     corpus.emit(SchedulerTick("index", "every 60 s"))
     assert corpus.flush()
-    assert len(told) == 1
+    assert len(index_events) == 1
 
 
 def test_failed_tick_is_reported_with_its_job(

@@ -11,7 +11,7 @@ from callosum.rules import RuleSet, contrary, near
 RULES = RuleSet.parse(secret=b"secret")
 
 
-def say(text: str, tool: str = "message", **more: Any) -> Any:
+def content_of(text: str, tool: str = "message", **more: Any) -> Any:
     return RULES.classify(Call("a", tool, {"action": "send", "target": "x", "message": text, **more})).content
 
 
@@ -143,13 +143,13 @@ FAR = [
 
 @pytest.mark.parametrize(("one", "two"), NEAR)
 def test_nearly_equal_texts_count_as_the_same(one: str, two: str) -> None:
-    assert near(say(one), say(two))
-    assert near(say(two), say(one))
+    assert near(content_of(one), content_of(two))
+    assert near(content_of(two), content_of(one))
 
 
 @pytest.mark.parametrize(("one", "two"), FAR)
 def test_different_texts_do_not_count_as_the_same(one: str, two: str) -> None:
-    assert not near(say(one), say(two))
+    assert not near(content_of(one), content_of(two))
 
 
 def test_long_texts_are_compared_by_a_sample() -> None:
@@ -159,17 +159,19 @@ def test_long_texts_are_compared_by_a_sample() -> None:
         " ".join(words[3:]),
         " ".join(words[200:] + [one + "x" for one in words[:200]]),
     )
-    assert len(say(whole).words) == 4 * 64
-    assert near(say(whole), say(changed))
-    assert not near(say(whole), say(other))
+    assert len(content_of(whole).words) == 4 * 64
+    assert near(content_of(whole), content_of(changed))
+    assert not near(content_of(whole), content_of(other))
 
 
 def test_scripts_without_spaces() -> None:
     assert near(
-        say("明日の会議は午後三時から本社の会議室で行います"), say("明日の会議は午後三時から本社の会議室で行います。")
+        content_of("明日の会議は午後三時から本社の会議室で行います"),
+        content_of("明日の会議は午後三時から本社の会議室で行います。"),
     )
     assert not near(
-        say("明日の会議は午後三時から本社の会議室で行います"), say("請求書を受け取りましたので確認をお願いします")
+        content_of("明日の会議は午後三時から本社の会議室で行います"),
+        content_of("請求書を受け取りましたので確認をお願いします"),
     )
 
 
@@ -187,11 +189,11 @@ def test_another_amount_is_another_content() -> None:
     [("ok", True), ("on it", True), ("👍", True), ("", False), ("I will have a look", False), ("x" * 50, False)],
 )
 def test_short_phrases_are_recognised(text: str, short: bool) -> None:
-    assert say(text).brief is short
+    assert content_of(text).brief is short
 
 
 def test_phrase_with_a_picture_or_a_price_is_no_short_phrase() -> None:
-    assert not say("look", media="cat.png").brief
+    assert not content_of("look", media="cat.png").brief
     assert not RULES.classify(
         Call("a", "send_payment", {"recipient": "x", "amount": 5, "message": "rent"})
     ).content.brief
@@ -222,7 +224,7 @@ def test_object_created_under_a_bare_name_is_not_the_same_object() -> None:
 def test_origin_is_read_from_the_call() -> None:
     with_origin = RULES.classify(Call("a", "message", {"action": "send"}, origin="cron:1")).content
     assert len(with_origin.origin) == 16
-    assert say("x").origin == b""
+    assert content_of("x").origin == b""
 
 
 def test_contrary_stances_are_recognised() -> None:

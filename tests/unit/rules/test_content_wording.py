@@ -15,14 +15,14 @@ from callosum.rules.wording import MAX_TEXT, gather
 RULES = RuleSet.parse(secret=b"secret")
 
 
-def kept(tool: str = "message", origin: str | None = None, **params: Any) -> Content:
+def content_of_call(tool: str = "message", origin: str | None = None, **params: Any) -> Content:
     if tool == "message":
         params = {"action": "send", "target": "x", **params}
     return RULES.classify(Call("a", tool, params, origin=origin)).content
 
 
-def say(text: str) -> Content:
-    return kept(message=text)
+def content_of_text(text: str) -> Content:
+    return content_of_call(message=text)
 
 
 PLAIN = "the nightly build of the billing service finished and the report is in the usual folder"
@@ -78,7 +78,7 @@ FAR = {
 
 @pytest.mark.parametrize("case", NEAR)
 def test_nearly_equal_texts_count_as_the_same(case: str) -> None:
-    one, two = map(say, NEAR[case])
+    one, two = map(content_of_text, NEAR[case])
     assert one.digest != two.digest
     assert near(one, two)
     assert near(two, one)
@@ -86,14 +86,14 @@ def test_nearly_equal_texts_count_as_the_same(case: str) -> None:
 
 @pytest.mark.parametrize("case", FAR)
 def test_different_texts_do_not_count_as_the_same(case: str) -> None:
-    one, two = map(say, FAR[case])
+    one, two = map(content_of_text, FAR[case])
     assert not near(one, two)
     assert not near(two, one)
 
 
 def test_sketch_is_bounded_and_reveals_no_text() -> None:
     many = " ".join(f"word{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)} {i}" for i in range(9_000))
-    content = kept(message=many, origin="webhook-7" * 100)
+    content = content_of_call(message=many, origin="webhook-7" * 100)
     assert (len(content.words), len(content.numbers)) == (256, 16)
     assert len(msgspec.msgpack.encode(content)) <= 350
     assert b"word" not in content.words
@@ -110,14 +110,16 @@ def test_sketch_depends_on_the_content_key() -> None:
 
 def test_numbers_beyond_the_sampled_text_count() -> None:
     long = "the report of the night " * (MAX_TEXT // 20)
-    assert near(say(long + "41"), say("Hi, " + long.strip() + " 41")) is False  # where it is cut has moved
-    assert near(say(long + "41 jobs"), say(long + "41 items"))
-    assert not near(say(long + "41 jobs"), say(long + "42 jobs"))
+    assert (
+        near(content_of_text(long + "41"), content_of_text("Hi, " + long.strip() + " 41")) is False
+    )  # where it is cut has moved
+    assert near(content_of_text(long + "41 jobs"), content_of_text(long + "41 items"))
+    assert not near(content_of_text(long + "41 jobs"), content_of_text(long + "42 jobs"))
 
 
 def test_dates_and_amounts_beside_a_text_count() -> None:
     def event(**when: Any) -> Content:
-        return kept("create_event", title="Weekly review of the design team", **when)
+        return content_of_call("create_event", title="Weekly review of the design team", **when)
 
     assert near(event(start="2026-05-04T10:00"), event(start="2026-05-04T10:00 ", location="Room of the design team"))
     assert not near(event(start="2026-05-04T10:00"), event(start="2026-05-11T10:00"))
@@ -125,13 +127,20 @@ def test_dates_and_amounts_beside_a_text_count() -> None:
         event(start={"dateTime": "2026-05-04T10:00:00Z"}), event(start={"dateTime": "2026-05-05T10:00:00Z"})
     )
     pay = {"recipient": "x", "note": "the rent for our flat in the old town"}
-    assert near(kept("send_payment", amount="5.00", **pay), kept("send_payment", amount=" 5.00", **pay))
-    assert not near(kept("send_payment", amount="5.00", **pay), kept("send_payment", amount="6.00", **pay))
+    assert near(
+        content_of_call("send_payment", amount="5.00", **pay), content_of_call("send_payment", amount=" 5.00", **pay)
+    )
+    assert not near(
+        content_of_call("send_payment", amount="5.00", **pay), content_of_call("send_payment", amount="6.00", **pay)
+    )
 
 
 def test_values_other_than_text_are_compared_exactly() -> None:
     flight = {"from": "San Francisco", "airline": "northern air lines", "seat": "economy window seat"}
-    assert not near(kept("book_flight", to="new york", **flight), kept("book_flight", to="new delhi", **flight))
+    assert not near(
+        content_of_call("book_flight", to="new york", **flight),
+        content_of_call("book_flight", to="new delhi", **flight),
+    )
     assert gather({"from": "San Francisco", "to": "New York"})[0] == ""
     assert gather({"what": "an unnamed text of several words"})[0] == "an unnamed text of several words"
 
@@ -140,7 +149,7 @@ def test_one_option_makes_another_command() -> None:
     mail = "curl --url smtps://mail.example.com --mail-from me@example.com --mail-rcpt alice@example.com -T mail.txt"
     about = "Send the mail about the offer to Alice"
     one, two, again = (
-        kept("exec", command=command, description=about) for command in (mail, mail + " --dry-run", mail)
+        content_of_call("exec", command=command, description=about) for command in (mail, mail + " --dry-run", mail)
     )
     assert one.digest == again.digest
     assert one.digest != two.digest

@@ -152,7 +152,7 @@ def test_every_side_has_its_contrary() -> None:
 # --- at the gate --------------------------------------------------------------------------------------
 
 
-class Desk:
+class TwoSessions:
     """Two sessions at one gate."""
 
     def __init__(self, folder: Path, rules: str | None = None) -> None:
@@ -177,8 +177,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[TwoSessions]:
+    desk = TwoSessions(tmp_path)
     with gate_time(desk.clock):
         yield desk
 
@@ -198,7 +198,7 @@ OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), OPPOSED, ids=lambda value: str(value)[:40])
 def test_contrary_stance_of_another_session_is_a_conflict(
-    desk: Desk, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
+    desk: TwoSessions, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
 ) -> None:
     desk.do("mira", one, params)
     decision = desk.ask("doug", other, others)
@@ -207,7 +207,7 @@ def test_contrary_stance_of_another_session_is_a_conflict(
     assert "; this call " in (decision.warning or "")
 
 
-def test_the_same_session_may_change_its_mind(desk: Desk) -> None:
+def test_the_same_session_may_change_its_mind(desk: TwoSessions) -> None:
     desk.do("mira", "accept_meeting", {"event_id": 7})
     assert desk.ask("mira", "decline_meeting", {"event_id": 7}).conflicts == ()
 
@@ -227,7 +227,7 @@ NOT_OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("one", "params", "other", "others"), NOT_OPPOSED, ids=lambda value: str(value)[:40])
 def test_stances_on_different_keys_are_not_opposed(
-    desk: Desk, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
+    desk: TwoSessions, one: str, params: dict[str, Any], other: str, others: dict[str, Any]
 ) -> None:
     desk.do("mira", one, params)
     assert Kind.OPPOSED not in kinds(desk.ask("doug", other, others))
@@ -241,7 +241,7 @@ def test_stance_can_be_declared(tmp_path: Path) -> None:
         ]
         + [{"name": "append", "tier": 3, "tool": "append", "contextKey": {"key": "launch:{params.launch}", "mode": "append"}, "stance": "+go"}]
     }  # fmt: skip
-    desk = Desk(tmp_path, json.dumps(rules))
+    desk = TwoSessions(tmp_path, json.dumps(rules))
     with gate_time(desk.clock):
         desk.do("mira", "greenlight", {"launch": "x"})
         assert Kind.OPPOSED in kinds(desk.ask("doug", "scrub", {"launch": "x"}))

@@ -519,7 +519,7 @@ ROWS = r"""
 _MARKS = {Mode.WRITE: "", Mode.READ: "?", Mode.APPEND: "+"}
 
 
-def shown(line: str) -> str:
+def row_of(line: str) -> str:
     """A line's judgement in the form of a row."""
     found = judge(line, "/w")
     keys = " ".join(_MARKS[key.mode] + key.name for key in found.keys)
@@ -528,7 +528,7 @@ def shown(line: str) -> str:
 
 @pytest.mark.parametrize("row", ROWS.strip().split("\n"), ids=lambda row: row[6:60])
 def test_command_line_has_its_tier_effect_and_keys(row: str) -> None:
-    assert shown(row[6:].rpartition(" =>")[0]) == row
+    assert row_of(row[6:].rpartition(" =>")[0]) == row
 
 
 def test_mail_in_a_here_document_is_recognised() -> None:

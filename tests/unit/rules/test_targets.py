@@ -15,15 +15,15 @@ RULES = RuleSet.parse(secret=b"secret")
 REPO = {"owner": "Acme", "repo": "Site"}
 
 
-def seen(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> Classification:
+def classified(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> Classification:
     return RULES.classify(Call("a", tool, params, cwd=cwd))
 
 
 def keys(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> list[tuple[str, Mode]]:
-    return [(key.name, key.mode) for key in seen(tool, params, cwd).keys]
+    return [(key.name, key.mode) for key in classified(tool, params, cwd).keys]
 
 
-def meet(one: Classification, other: Classification) -> bool:
+def calls_conflict(one: Classification, other: Classification) -> bool:
     """Return whether two calls conflict on a key: a list does not depend on attachments of its objects."""
     return any(
         overlap(mine.name, theirs.name) and not hidden(mine, theirs) and not hidden(theirs, mine)
@@ -300,26 +300,26 @@ APART: list[tuple[Call_, Call_]] = [
 
 @pytest.mark.parametrize(("one", "other"), MEETING)
 def test_calls_on_one_target_conflict(one: Call_, other: Call_) -> None:
-    assert meet(seen(*one), seen(*other))
-    assert meet(seen(*other), seen(*one))
+    assert calls_conflict(classified(*one), classified(*other))
+    assert calls_conflict(classified(*other), classified(*one))
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
 def test_calls_on_different_targets_do_not_conflict(one: Call_, other: Call_) -> None:
-    assert not meet(seen(*one), seen(*other))
-    assert not meet(seen(*other), seen(*one))
+    assert not calls_conflict(classified(*one), classified(*other))
+    assert not calls_conflict(classified(*other), classified(*one))
 
 
 @pytest.mark.parametrize(("tool", "params", "wanted"), CASES)
 def test_reason_is_given_in_words(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
-    why = seen(tool, params).why
+    why = classified(tool, params).why
     assert len(why) >= 2
     assert all(reason and reason.isprintable() for reason in why)
 
 
 def test_a_directory_listed_does_not_count_as_its_files_read() -> None:
     """Otherwise a listing of a folder would hide that a file read before has changed since."""
-    listed = seen("list_directory_contents", {"path": "/w/x/"})
+    listed = classified("list_directory_contents", {"path": "/w/x/"})
     assert not any(overlap(key.name, "file:/w/x/a.py") for key in listed.keys)
 
 
@@ -348,12 +348,12 @@ SEPARATE = [
 
 @pytest.mark.parametrize(("one", "other"), OVERLAPPING)
 def test_overlapping_appointments_conflict(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert meet(seen("create_event", one), seen("create_meeting", other))
+    assert calls_conflict(classified("create_event", one), classified("create_meeting", other))
 
 
 @pytest.mark.parametrize(("one", "other"), SEPARATE)
 def test_appointments_at_other_times_do_not_conflict(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert not meet(seen("create_event", one), seen("create_meeting", other))
+    assert not calls_conflict(classified("create_event", one), classified("create_meeting", other))
 
 
 @pytest.mark.parametrize(

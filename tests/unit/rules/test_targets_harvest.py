@@ -30,7 +30,7 @@ CASES: list[tuple[str, dict[str, Any], Any, str, dict[str, Any]]] = [
 ]
 
 
-def found(tool: str, params: dict[str, Any], result: Any) -> list[str]:
+def harvested_keys(tool: str, params: dict[str, Any], result: Any) -> list[str]:
     """Return the keys in the result of a read, as the gate computes them: by the read's own keys."""
     harvested = harvest(tool, RULES.classify(Call("a", tool, params, cwd="/w")).keys, result)
     assert {key.mode for key in harvested} <= {Mode.READ}
@@ -42,49 +42,49 @@ def test_listed_objects_count_as_read(
     tool: str, params: dict[str, Any], result: Any, changing: str, changed: dict[str, Any]
 ) -> None:
     change = RULES.classify(Call("a", changing, changed))
-    assert change.keys[0].name in found(tool, params, result)
+    assert change.keys[0].name in harvested_keys(tool, params, result)
 
 
 def test_ids_of_references_are_not_harvested() -> None:
-    assert found("list_orders", {}, [{"order_id": 1, "customer_id": 5, "id": 9}]) == ["order:1"]
-    assert found("list_orders", {}, [{"customer_id": 5}]) == []
+    assert harvested_keys("list_orders", {}, [{"order_id": 1, "customer_id": 5, "id": 9}]) == ["order:1"]
+    assert harvested_keys("list_orders", {}, [{"customer_id": 5}]) == []
 
 
 def test_ids_of_the_parts_of_an_object_are_not_harvested() -> None:
     order = {"id": "W1", "customer": {"id": 5}, "items": [{"id": 8}], "linked": {"order_id": "W2"}}
-    assert found("list_orders", {}, {"orders": [order]}) == ["order:W1", "order:W2"]
+    assert harvested_keys("list_orders", {}, {"orders": [order]}) == ["order:W1", "order:W2"]
 
 
 def test_a_text_is_read_line_by_line() -> None:
     """YAML and what looks like it; the ids that stand farthest out, unless they say whose they are."""
     yaml = "- content: |\n    id: 99\n  filename: a.docx\n  id_: '3'\n- filename: b.docx\n  id_: '4'\n"
-    assert found("search_files", {"query": "x"}, yaml) == ["file-id:3", "file-id:4"]
-    assert found("list_orders", {}, "Order ID: W1\nCustomer ID: 5\nid: 7\n") == ["order:W1"]
-    assert found("list_orders", {}, "nothing to see\nnor here\n") == []
+    assert harvested_keys("search_files", {"query": "x"}, yaml) == ["file-id:3", "file-id:4"]
+    assert harvested_keys("list_orders", {}, "Order ID: W1\nCustomer ID: 5\nid: 7\n") == ["order:W1"]
+    assert harvested_keys("list_orders", {}, "nothing to see\nnor here\n") == []
 
 
 def test_read_of_one_object_gives_no_further_ids() -> None:
-    assert found("get_order", {"order_id": "W1"}, {"id": "W1", "items": [{"id": 8}]}) == []
-    assert found("read_file", {"path": "/w/a.yml"}, "id: 5\nfile_id: 7\n") == []
-    assert found("search_files_by_filename", {"filename": "a.docx"}, [{"id": 3}]) == ["file-id:3"]
+    assert harvested_keys("get_order", {"order_id": "W1"}, {"id": "W1", "items": [{"id": 8}]}) == []
+    assert harvested_keys("read_file", {"path": "/w/a.yml"}, "id: 5\nfile_id: 7\n") == []
+    assert harvested_keys("search_files_by_filename", {"filename": "a.docx"}, [{"id": 3}]) == ["file-id:3"]
 
 
 @pytest.mark.parametrize(
     "result", [None, "", "no json", "{", "[" * 100_000, 5, True, [[]], {"id": None}, {"id": [1]}, {5: 6}, {"ok": True}]
 )
 def test_result_without_ids_gives_none(result: Any) -> None:
-    assert found("list_orders", {}, result) == []
-    assert found("frobnicate", {}, result) == []
+    assert harvested_keys("list_orders", {}, result) == []
+    assert harvested_keys("frobnicate", {}, result) == []
 
 
 def test_harvest_is_bounded() -> None:
     with cpu_within(2.0):
-        assert len(found("list_orders", {}, [{"id": i} for i in range(200_000)])) == MAX_KEYS
-        assert found("list_orders", {}, json.dumps([{"id": i} for i in range(200_000)])) == []
+        assert len(harvested_keys("list_orders", {}, [{"id": i} for i in range(200_000)])) == MAX_KEYS
+        assert harvested_keys("list_orders", {}, json.dumps([{"id": i} for i in range(200_000)])) == []
         endless: dict[str, Any] = {"id": "W1"}
         endless["more"] = [endless, endless]
-        assert found("list_orders", {}, endless) == ["order:W1"]
+        assert harvested_keys("list_orders", {}, endless) == ["order:W1"]
         lines = "".join(f"id: {i}\n" for i in range(5_000))
-        assert len(found("list_orders", {}, lines)) == MAX_KEYS
+        assert len(harvested_keys("list_orders", {}, lines)) == MAX_KEYS
         for hostile in ('id: "' * 40_000, " " * 200_000 + "\n", "a " * 100_000 + "\n:", ("x" * 40 + "\n") * 6_000):
-            assert found("list_orders", {}, hostile) == []
+            assert harvested_keys("list_orders", {}, hostile) == []

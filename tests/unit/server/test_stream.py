@@ -44,7 +44,7 @@ PATIENCE = 10.0
 QUICK = {"interval": 0.0, "poll": 0.005}
 
 
-class Seen(NamedTuple):
+class StreamEvent(NamedTuple):
     """One event as a reader gets it."""
 
     id: str
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     data: dict[str, Any]
 
 
-def read_frames(text: bytes) -> tuple[list[Seen], str]:
+def read_frames(text: bytes) -> tuple[list[StreamEvent], str]:
     """What an event source makes of the stream: the events, and the last id."""
     seen, last = [], ""
     for block in text.decode().split("\n\n"):
@@ -62,7 +62,7 @@ def read_frames(text: bytes) -> tuple[list[Seen], str]:
             fields[name] = value.removeprefix(" ")
         last = fields["id"] or last
         if fields["data"]:
-            seen.append(Seen(fields["id"], fields["event"], json.loads(fields["data"])))
+            seen.append(StreamEvent(fields["id"], fields["event"], json.loads(fields["data"])))
     return seen, last
 
 
@@ -109,7 +109,7 @@ class Client:
         await self.task
 
     @property
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[StreamEvent]:
         return read_frames(self.text)[0]
 
     @property
@@ -129,7 +129,7 @@ class Client:
                 self._news.clear()
                 await self._news.wait()
 
-    async def has(self, count: int) -> list[Seen]:
+    async def has(self, count: int) -> list[StreamEvent]:
         await self.until(lambda: len(self.seen) >= count)
         return self.seen
 
@@ -154,7 +154,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-class Book:
+class JournalWriter:
     """A store, and entries written into it."""
 
     def __init__(self, store: Any = None) -> None:
@@ -191,8 +191,8 @@ class Book:
 
 
 @pytest.fixture
-def book() -> Book:
-    return Book()
+def book() -> JournalWriter:
+    return JournalWriter()
 
 
 @pytest.fixture(autouse=True)
@@ -206,7 +206,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what a reader gets -----------------------------------------------------------------------------------
 
 
-def test_reader_gets_events_from_now_on(book: Book) -> None:
+def test_reader_gets_events_from_now_on(book: JournalWriter) -> None:
     async def scenario() -> None:
         book.call()
         hub = Stream(book.store)
@@ -235,7 +235,7 @@ def test_reader_gets_events_from_now_on(book: Book) -> None:
     run(scenario)
 
 
-def test_entries_of_other_processes_are_found_without_a_call(book: Book) -> None:
+def test_entries_of_other_processes_are_found_without_a_call(book: JournalWriter) -> None:
     async def scenario() -> None:
         client = Client(Stream(book.store))
         await client.until(lambda: len(client.messages) == 2)
@@ -246,7 +246,7 @@ def test_entries_of_other_processes_are_found_without_a_call(book: Book) -> None
     run(scenario)
 
 
-def test_wake_sends_events_before_the_next_poll(book: Book) -> None:
+def test_wake_sends_events_before_the_next_poll(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, poll=3600.0)
         client = Client(hub)
@@ -281,7 +281,7 @@ def test_wake_sends_events_before_the_next_poll(book: Book) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("late", [False, True])
 def test_reader_gets_only_requested_and_permitted_events(
-    book: Book, asked: dict[str, Any], types: list[str], late: bool
+    book: JournalWriter, asked: dict[str, Any], types: list[str], late: bool
 ) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
@@ -307,7 +307,7 @@ def test_reader_gets_only_requested_and_permitted_events(
     run(scenario)
 
 
-def test_readers_with_one_filter_share_one_text(book: Book) -> None:
+def test_readers_with_one_filter_share_one_text(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         clients = [Client(hub, types="safety.*") for _ in range(100)]
@@ -324,7 +324,7 @@ def test_readers_with_one_filter_share_one_text(book: Book) -> None:
     run(scenario)
 
 
-def test_events_close_together_are_sent_together(book: Book) -> None:
+def test_events_close_together_are_sent_together(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, interval=0.05)
         client = Client(hub)
@@ -345,7 +345,7 @@ def test_events_close_together_are_sent_together(book: Book) -> None:
 
 
 @pytest.mark.parametrize("id", ["x", "1", "1.", "-1.0", "1.0.0", "1.9999999", f"{2**63}.0", "١.0", "1.0\n", "9" * 30])
-def test_malformed_id_is_refused(book: Book, id: str) -> None:
+def test_malformed_id_is_refused(book: JournalWriter, id: str) -> None:
     with pytest.raises(BadRequest) as error:
         Stream(book.store).check("*", id)
     assert error.value.at == "Last-Event-ID"
@@ -360,7 +360,7 @@ def test_id_encodes_a_position(seq: int, n: int, published: bool) -> None:
 # --- coming back ------------------------------------------------------------------------------------------
 
 
-class Forgetful(Stream):
+class ForgetfulStream(Stream):
     """The mistake that a stream must not make: it takes the ring's beginning for where a page ends."""
 
     def _read_page(self, after: int, floor: tuple[int, int]) -> Page:
@@ -393,7 +393,7 @@ class Journey(NamedTuple):
 
     got: list[str]
     lost: int
-    book: Book
+    book: JournalWriter
 
     def of_journal(self, start: str = "") -> list[str]:
         wanted = set(self.book.ids(start))
@@ -405,7 +405,7 @@ async def come_and_go(kind: type[Stream], steps: list[Step], *, ring: int = 6) -
 
     Another reader stays, so that the ring goes on while the first is away, until there is a "silent" step.
     """
-    book = Book()
+    book = JournalWriter()
     hub = kind(book.store, ring=ring, **QUICK)  # type: ignore[arg-type]
     stays: Client | None = Client(hub, types="safety.blocked")
     first = Client(hub)
@@ -486,7 +486,7 @@ def test_disconnected_reader_misses_no_decision_when_the_buffer_overflows(steps:
     run(scenario)
 
 
-@pytest.mark.parametrize("kind", [Forgetful, Repeating])
+@pytest.mark.parametrize("kind", [ForgetfulStream, Repeating])
 def test_gap_and_repetition_fail_these_checks(kind: type[Stream]) -> None:
     async def scenario() -> None:
         steps = [("write", 4), ("turns", 20), ("leave", 1), ("flood", 1), ("turns", 20), ("come", 1)]
@@ -498,7 +498,7 @@ def test_gap_and_repetition_fail_these_checks(kind: type[Stream]) -> None:
     run(scenario)
 
 
-def test_the_rest_of_an_entry_is_sent(book: Book) -> None:
+def test_the_rest_of_an_entry_is_sent(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, ring=2, **QUICK)  # type: ignore[arg-type]
         seqs = [book.call() for _ in range(5)]
@@ -511,7 +511,7 @@ def test_the_rest_of_an_entry_is_sent(book: Book) -> None:
     run(scenario)
 
 
-def test_id_from_another_server_of_the_store_is_continued(book: Book) -> None:
+def test_id_from_another_server_of_the_store_is_continued(book: JournalWriter) -> None:
     async def scenario() -> None:
         slow = Stream(book.store, poll=3600.0, interval=0.0)
         first = Client(slow)
@@ -532,7 +532,7 @@ def test_id_from_another_server_of_the_store_is_continued(book: Book) -> None:
     run(scenario)
 
 
-def test_id_from_the_future_starts_now(book: Book) -> None:
+def test_id_from_the_future_starts_now(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         book.call()
@@ -548,7 +548,9 @@ def test_id_from_the_future_starts_now(book: Book) -> None:
     run(scenario)
 
 
-def test_many_returning_readers_share_one_read_of_the_journal(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_returning_readers_share_one_read_of_the_journal(
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         start = book.call()
         for _ in range(9):
@@ -573,7 +575,7 @@ def test_many_returning_readers_share_one_read_of_the_journal(book: Book, monkey
     run(scenario)
 
 
-def test_page_of_the_journal_has_a_maximum_size(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_of_the_journal_has_a_maximum_size(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_PAGE_SIZE", 1)
 
     async def scenario() -> None:
@@ -589,7 +591,7 @@ def test_page_of_the_journal_has_a_maximum_size(book: Book, monkeypatch: pytest.
     run(scenario)
 
 
-def test_page_of_the_journal_serves_every_reader_it_advances(book: Book) -> None:
+def test_page_of_the_journal_serves_every_reader_it_advances(book: JournalWriter) -> None:
     hub = Stream(book.store)
     hub._ring.begin((9, 0))
     hub._pages[5] = page = Page([], (5, PUBLISHED), (5, PUBLISHED + 3), last=True)
@@ -601,7 +603,7 @@ def test_page_of_the_journal_serves_every_reader_it_advances(book: Book) -> None
 def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = iter(range(1_700_000_000 * SECOND, 2**62, 1000))
-        book = Book(SqliteStore(tmp_path / "gate.db", clock=lambda: next(clock)))
+        book = JournalWriter(SqliteStore(tmp_path / "gate.db", clock=lambda: next(clock)))
         first = book.call()
         for _ in range(9):
             book.call()
@@ -628,7 +630,7 @@ def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
 
 def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        book = Book(SqliteStore(tmp_path / "gate.db"))
+        book = JournalWriter(SqliteStore(tmp_path / "gate.db"))
         seq = book.call()
         (tmp_path / "journal").mkdir()
         (tmp_path / "journal" / f"1-{seq + 10**9}.jsonl.gz").write_bytes(b"no gzip")
@@ -646,7 +648,7 @@ def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytes
 # --- what is published ------------------------------------------------------------------------------------
 
 
-def test_published_events_follow_entries_committed_before(book: Book) -> None:
+def test_published_events_follow_entries_committed_before(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         client = Client(hub)
@@ -669,7 +671,7 @@ def test_published_events_follow_entries_committed_before(book: Book) -> None:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_published_events_are_kept_for_returning_readers(book: Book, stays: bool) -> None:
+def test_published_events_are_kept_for_returning_readers(book: JournalWriter, stays: bool) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
         client = Client(hub)
@@ -697,7 +699,7 @@ def test_published_events_are_kept_for_returning_readers(book: Book, stays: bool
     run(scenario)
 
 
-def test_published_events_are_kept_without_journal_entries(book: Book) -> None:
+def test_published_events_are_kept_without_journal_entries(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         book.call()
@@ -719,7 +721,7 @@ def test_published_events_are_kept_without_journal_entries(book: Book) -> None:
     run(scenario)
 
 
-def test_published_events_after_a_restart_follow_earlier_ones(book: Book) -> None:
+def test_published_events_after_a_restart_follow_earlier_ones(book: JournalWriter) -> None:
     async def scenario() -> None:
         book.call()
         before, after = Stream(book.store), Stream(book.store)
@@ -736,7 +738,7 @@ def test_published_events_after_a_restart_follow_earlier_ones(book: Book) -> Non
     run(scenario)
 
 
-def test_number_of_kept_published_events_is_bounded(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kept_published_events_is_bounded(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
     monkeypatch.setattr(stream, "_KEPT_SIZE", 3000)
 
@@ -747,7 +749,7 @@ def test_number_of_kept_published_events_is_bounded(book: Book, monkeypatch: pyt
         assert len(hub._pending) == 10
         client = Client(hub, last="0-0")
         await client.has(13)
-        assert client.seen[0] == Seen("", "stream.dropped", {"count": 40})
+        assert client.seen[0] == StreamEvent("", "stream.dropped", {"count": 40})
         assert [event.data["delta"] for event in client.seen[3:]] == [str(number) for number in range(40, 50)]
         hub.publish([LlmToken("x" * 1000) for _ in range(10)])
         await client.has(23)
@@ -768,7 +770,7 @@ class Silent(Stream):
         self._lost.count = lambda filter, after, upto: (0, True)  # type: ignore[method-assign]
 
 
-async def away(kind: type[Stream], book: Book, missed: int, *, stays: bool, cut_off: bool) -> Client:
+async def away(kind: type[Stream], book: JournalWriter, missed: int, *, stays: bool, cut_off: bool) -> Client:
     """Disconnect a reader, or cut it off, while ``count`` events of each of two types are published."""
     hub = kind(book.store, ring=6, stall=0.05, **QUICK)  # type: ignore[arg-type]
     other = Client(hub, types="safety.*")
@@ -803,7 +805,7 @@ async def away(kind: type[Stream], book: Book, missed: int, *, stays: bool, cut_
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("missed", [3, 40, 200])
 def test_returning_reader_learns_how_many_published_events_were_dropped(
-    book: Book, monkeypatch: pytest.MonkeyPatch, missed: int, *, stays: bool, cut_off: bool
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch, missed: int, *, stays: bool, cut_off: bool
 ) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
 
@@ -818,7 +820,7 @@ def test_returning_reader_learns_how_many_published_events_were_dropped(
     run(scenario)
 
 
-def test_silently_dropped_event_is_detected(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silently_dropped_event_is_detected(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
 
     async def scenario() -> None:
@@ -829,7 +831,7 @@ def test_silently_dropped_event_is_detected(book: Book, monkeypatch: pytest.Monk
 
 
 def test_live_reader_learns_how_many_events_were_dropped_before_sending(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "RING", 10)
 
@@ -880,7 +882,7 @@ def test_lost_events_are_counted_after_any_position(
     assert len(lost._sorts) == len(set(lost._sorts)) <= 6
 
 
-def test_threads_may_publish(book: Book) -> None:
+def test_threads_may_publish(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, poll=3600.0)
         client = Client(hub)
@@ -904,7 +906,7 @@ def test_threads_may_publish(book: Book) -> None:
     run(scenario)
 
 
-def test_published_event_is_a_copy_of_its_moment(book: Book) -> None:
+def test_published_event_is_a_copy_of_its_moment(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         client = Client(hub)
@@ -932,7 +934,7 @@ def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
     """In each burst calls and published events come while the reader reads nothing, or as far as it may."""
 
     async def scenario() -> None:
-        book = Book()
+        book = JournalWriter()
         hub = Stream(book.store, ring=size, **QUICK)  # type: ignore[arg-type]
         client = Client(hub)
         await client.until(lambda: len(client.messages) == 2)
@@ -965,7 +967,9 @@ def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
     run(scenario)
 
 
-def test_events_lost_while_the_journal_is_read_are_counted_too(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_lost_while_the_journal_is_read_are_counted_too(
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "_PAGE", 100)
 
     async def scenario() -> None:
@@ -1003,7 +1007,9 @@ def test_events_lost_while_the_journal_is_read_are_counted_too(book: Book, monke
     run(scenario)
 
 
-def test_waiting_reader_loses_nothing_when_the_buffer_overflows(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_reader_loses_nothing_when_the_buffer_overflows(
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
         monkeypatch.setattr(hub, "_page", None)  # the journal need not be read for it
@@ -1029,7 +1035,7 @@ def test_waiting_reader_loses_nothing_when_the_buffer_overflows(book: Book, monk
     run(scenario)
 
 
-def test_readers_do_not_wait_for_one_another(book: Book) -> None:
+def test_readers_do_not_wait_for_one_another(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, **QUICK)  # type: ignore[arg-type]
         stuck, fine = Client(hub), Client(hub)
@@ -1047,7 +1053,7 @@ def test_readers_do_not_wait_for_one_another(book: Book) -> None:
 
 
 @pytest.mark.parametrize("polite", [True, False])
-def test_reader_that_does_not_read_is_disconnected(book: Book, polite: bool) -> None:
+def test_reader_that_does_not_read_is_disconnected(book: JournalWriter, polite: bool) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, stall=0.05)
         stuck = Client(hub) if polite else Client(hub, abort=lambda: None)
@@ -1065,7 +1071,7 @@ def test_reader_that_does_not_read_is_disconnected(book: Book, polite: bool) -> 
     run(scenario)
 
 
-def test_stuck_reader_without_a_known_transport_is_ended(book: Book) -> None:
+def test_stuck_reader_without_a_known_transport_is_ended(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, stall=0.05)
         stuck = Client(hub, abort=None)
@@ -1079,7 +1085,7 @@ def test_stuck_reader_without_a_known_transport_is_ended(book: Book) -> None:
     run(scenario)
 
 
-def test_a_cancelled_connection_is_cancelled(book: Book) -> None:
+def test_a_cancelled_connection_is_cancelled(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         client = Client(hub)
@@ -1092,7 +1098,7 @@ def test_a_cancelled_connection_is_cancelled(book: Book) -> None:
     run(scenario)
 
 
-def test_idle_reader_gets_a_comment_with_the_current_id(book: Book) -> None:
+def test_idle_reader_gets_a_comment_with_the_current_id(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, beat=0.02)
         client = Client(hub, types="safety.blocked")
@@ -1114,7 +1120,7 @@ def test_idle_reader_gets_a_comment_with_the_current_id(book: Book) -> None:
 # --- beginning and end ------------------------------------------------------------------------------------
 
 
-def test_closing_ends_every_stream_cleanly(book: Book) -> None:
+def test_closing_ends_every_stream_cleanly(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         clients = [Client(hub) for _ in range(5)]
@@ -1133,7 +1139,9 @@ def test_closing_ends_every_stream_cleanly(book: Book) -> None:
     run(scenario)
 
 
-def test_closing_does_not_wait_for_a_reader_that_does_not_read(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_wait_for_a_reader_that_does_not_read(
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "_FAREWELL", 0.05)
 
     async def scenario() -> None:
@@ -1149,7 +1157,7 @@ def test_closing_does_not_wait_for_a_reader_that_does_not_read(book: Book, monke
     run(scenario)
 
 
-def test_nothing_is_left_when_the_last_reader_has_gone(book: Book) -> None:
+def test_nothing_is_left_when_the_last_reader_has_gone(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         for round_ in range(3):
@@ -1169,7 +1177,7 @@ def test_nothing_is_left_when_the_last_reader_has_gone(book: Book) -> None:
     run(scenario)
 
 
-def test_a_reader_that_left_before_anything_came_is_forgotten(book: Book) -> None:
+def test_a_reader_that_left_before_anything_came_is_forgotten(book: JournalWriter) -> None:
     async def scenario() -> None:
         hub = Stream(book.store)
         stays = Client(hub, types="safety.blocked")
@@ -1197,7 +1205,7 @@ class Failing(MemoryStore):
 def test_unreachable_store_is_followed_again_once_it_returns(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         store = Failing()
-        book = Book(store)
+        book = JournalWriter(store)
         seq = book.call()
         hub = Stream(store, **QUICK)  # type: ignore[arg-type]
         client = Client(hub)
@@ -1226,7 +1234,7 @@ def test_unreachable_store_is_followed_again_once_it_returns(caplog: pytest.LogC
 
 
 def test_error_in_the_shared_task_is_reported_and_survived(
-    book: Book, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    book: JournalWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         hub = Stream(book.store, stall=0.05, **QUICK)  # type: ignore[arg-type]

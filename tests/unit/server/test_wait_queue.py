@@ -33,7 +33,7 @@ class Counting(MemoryStore):
         return super().transact(requests)
 
 
-class House:
+class ServedSessions:
     """A served gate, and short methods for the calls of sessions."""
 
     def __init__(self, folder: Path) -> None:
@@ -58,9 +58,9 @@ class House:
         return [action.session for action in self.store.live("default", (State.QUEUED,))]
 
 
-def played(folder: Path, play: Callable[[House], Awaitable[None]]) -> None:
+def played(folder: Path, play: Callable[[ServedSessions], Awaitable[None]]) -> None:
     async def run() -> None:
-        house = House(folder)
+        house = ServedSessions(folder)
         try:
             async with asyncio.timeout(PATIENCE):
                 await play(house)
@@ -78,7 +78,7 @@ async def until(true: Callable[[], object]) -> None:
 def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Path) -> None:
     count = 3 * PLACES
 
-    async def play(house: House) -> None:
+    async def play(house: ServedSessions) -> None:
         held = await house.ask("doug", wait=0)
         order: list[str] = []
 
@@ -107,7 +107,7 @@ def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Pat
 
 
 def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> None:
-    async def play(house: House) -> None:
+    async def play(house: ServedSessions) -> None:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES + 2)]
         await until(lambda: len(house.queued()) == PLACES)
@@ -131,7 +131,7 @@ def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> 
 
 
 def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path) -> None:
-    async def play(house: House) -> None:
+    async def play(house: ServedSessions) -> None:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES)]
         await until(lambda: len(house.queued()) == PLACES)
@@ -145,7 +145,7 @@ def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path)
 
 
 def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
-    async def play(house: House) -> None:
+    async def play(house: ServedSessions) -> None:
         held = await house.ask("doug", tool="act4", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}", tool="add3")) for number in range(4)]
         await until(lambda: len(house.queued()) == 4)

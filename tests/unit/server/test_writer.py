@@ -155,14 +155,14 @@ def test_request_cancelled_before_its_turn_gets_no_decision(tmp_path: Path) -> N
         assert [entry.event for entry in gate.entries()] == [Event.LATE]
 
 
-class Slow(SqliteStore):
+class SlowStore(SqliteStore):
     """Every batch goes to a thread: the file always counts as busy."""
 
     def attempt(self, requests: Sequence[Request]) -> None:
         return None
 
 
-@pytest.mark.parametrize("kind", [SqliteStore, Slow])
+@pytest.mark.parametrize("kind", [SqliteStore, SlowStore])
 def test_requests_are_answered_although_no_thread_can_be_started(
     kind: type[SqliteStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

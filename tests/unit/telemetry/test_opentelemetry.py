@@ -47,7 +47,7 @@ ID = 1_778_922_906_250_000
 FACTS: dict[str, Any] = {"instance": "mira/chat", "namespace": "work"}
 
 
-class Seen:
+class Telemetry:
     """A corpus with telemetry, and its spans and metrics."""
 
     def __init__(self, **options: Any) -> None:
@@ -97,11 +97,11 @@ class Seen:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., Seen]]:
-    made: list[Seen] = []
+def make() -> Iterator[Callable[..., Telemetry]]:
+    made: list[Telemetry] = []
 
-    def one(**options: Any) -> Seen:
-        made.append(Seen(**options))
+    def one(**options: Any) -> Telemetry:
+        made.append(Telemetry(**options))
         return made[-1]
 
     yield one
@@ -110,7 +110,7 @@ def make() -> Iterator[Callable[..., Seen]]:
 
 
 @pytest.fixture
-def seen(make: Callable[..., Seen]) -> Seen:
+def recorded(make: Callable[..., Telemetry]) -> Telemetry:
     return make()
 
 
@@ -123,16 +123,16 @@ def call(id: int = ID, **more: Any) -> tuple[ToolCalled, SafetyAllowed]:
     )
 
 
-def done(id: int = ID, after: float = 1.5, **more: Any) -> ToolCompleted:
+def completed_call(id: int = ID, after: float = 1.5, **more: Any) -> ToolCompleted:
     return ToolCompleted("send_email", {"ok": True}, after * 1000, at=AT + after, id=id, **{**FACTS, **more})
 
 
 # --- calls ----------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_was_done_is_a_span_by_the_conventions(seen: Seen) -> None:
-    seen.emit(*call(call_id="toolu_01"), done())
-    span = seen.span()
+def test_a_call_that_was_done_is_a_span_by_the_conventions(recorded: Telemetry) -> None:
+    recorded.emit(*call(call_id="toolu_01"), completed_call())
+    span = recorded.span()
     assert (span.name, span.kind, span.status.status_code) == (
         "execute_tool send_email",
         SpanKind.INTERNAL,
@@ -156,50 +156,50 @@ def test_a_call_that_was_done_is_a_span_by_the_conventions(seen: Seen) -> None:
     assert span.instrumentation_scope.name == "callosum"
 
 
-def test_a_session_without_a_name_of_its_own_is_no_conversation(seen: Seen) -> None:
-    seen.emit(*call(instance="mira"), done(instance="mira"))
-    attributes = seen.span().attributes or {}
+def test_a_session_without_a_name_of_its_own_is_no_conversation(recorded: Telemetry) -> None:
+    recorded.emit(*call(instance="mira"), completed_call(instance="mira"))
+    attributes = recorded.span().attributes or {}
     assert attributes["gen_ai.agent.name"] == "mira"
     assert "gen_ai.conversation.id" not in attributes
 
 
-def test_the_durations_are_those_of_the_span(seen: Seen) -> None:
-    seen.emit(*call(), done())
-    ((point, attributes),) = seen.metric("gen_ai.execute_tool.duration")
+def test_the_durations_are_those_of_the_span(recorded: Telemetry) -> None:
+    recorded.emit(*call(), completed_call())
+    ((point, attributes),) = recorded.metric("gen_ai.execute_tool.duration")
     assert attributes == {"gen_ai.tool.name": "send_email", "gen_ai.agent.name": "mira"}
     assert (point.count, point.sum) == (1, 1.5)
     bounds = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
     assert tuple(point.explicit_bounds) == bounds
-    ((operation, attributes),) = seen.metric("gen_ai.client.operation.duration")
+    ((operation, attributes),) = recorded.metric("gen_ai.client.operation.duration")
     assert attributes == {"gen_ai.operation.name": "execute_tool"}
     assert (operation.sum, tuple(operation.explicit_bounds)) == (1.5, bounds)
-    assert seen.unit("gen_ai.execute_tool.duration") == seen.unit("gen_ai.client.operation.duration") == "s"
+    assert recorded.unit("gen_ai.execute_tool.duration") == recorded.unit("gen_ai.client.operation.duration") == "s"
 
 
-def test_a_call_that_failed_has_its_type_of_error(seen: Seen) -> None:
-    seen.emit(*call(), ToolFailed("send_email", "TimeoutError: alice@example.com", at=AT + 2, id=ID, **FACTS))
-    span = seen.span()
+def test_a_call_that_failed_has_its_type_of_error(recorded: Telemetry) -> None:
+    recorded.emit(*call(), ToolFailed("send_email", "TimeoutError: alice@example.com", at=AT + 2, id=ID, **FACTS))
+    span = recorded.span()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
     assert (span.attributes or {})["error.type"] == "TimeoutError"
-    ((point, attributes),) = seen.metric("gen_ai.execute_tool.duration")
+    ((point, attributes),) = recorded.metric("gen_ai.execute_tool.duration")
     assert (point.sum, attributes["error.type"]) == (2.0, "TimeoutError")
-    assert seen.metric("gen_ai.client.operation.duration")[0][1]["error.type"] == "TimeoutError"
+    assert recorded.metric("gen_ai.client.operation.duration")[0][1]["error.type"] == "TimeoutError"
 
 
-def test_refused_call_is_no_error_and_no_execution(seen: Seen) -> None:
+def test_refused_call_is_no_error_and_no_execution(recorded: Telemetry) -> None:
     called, _ = call()
-    seen.emit(called, SafetyBlocked("send_email", 'mira is at "alice"', at=AT, id=ID, **FACTS))
-    span = seen.span()
+    recorded.emit(called, SafetyBlocked("send_email", 'mira is at "alice"', at=AT, id=ID, **FACTS))
+    span = recorded.span()
     assert span.start_time == span.end_time == ID * 1000
     assert span.status.status_code is StatusCode.UNSET
     attributes = span.attributes or {}
     assert attributes["callosum.decision"] == "blocked"
     assert not {"error.type", "callosum.reason", "callosum.tier"} & set(attributes)
-    assert seen.metric("gen_ai.execute_tool.duration") == []
-    assert seen.metric("callosum.decisions") == [(1, {"callosum.decision": "blocked"})]
+    assert recorded.metric("gen_ai.execute_tool.duration") == []
+    assert recorded.metric("callosum.decisions") == [(1, {"callosum.decision": "blocked"})]
 
 
-def test_content_is_omitted_by_default(make: Callable[..., Seen]) -> None:
+def test_content_is_omitted_by_default(make: Callable[..., Telemetry]) -> None:
     plain, full = make(), make(content=True)
     for seen in (plain, full):
         secret = "ghp_" + "a1B2" * 9
@@ -221,54 +221,54 @@ def test_content_is_omitted_by_default(make: Callable[..., Seen]) -> None:
     assert (third.attributes or {})["callosum.reason"] == 'bob is at "alice"'
 
 
-def test_later_resolution_makes_no_second_span(seen: Seen) -> None:
+def test_later_resolution_makes_no_second_span(recorded: Telemetry) -> None:
     unknown = ToolFailed("send_email", "nobody knows how it ended", at=AT + 300, id=ID, **FACTS)
-    seen.emit(*call(), unknown, done(after=900.0))
-    assert (seen.span().attributes or {})["error.type"] == "unknown"
-    assert seen.metric("gen_ai.execute_tool.duration")[0][0].count == 1
+    recorded.emit(*call(), unknown, completed_call(after=900.0))
+    assert (recorded.span().attributes or {})["error.type"] == "unknown"
+    assert recorded.metric("gen_ai.execute_tool.duration")[0][0].count == 1
 
 
-def test_a_call_that_is_delivered_twice_is_one_span(seen: Seen) -> None:
-    seen.emit(*call(), *call(), done(), *call(), done())
-    assert seen.span().start_time == ID * 1000
+def test_a_call_that_is_delivered_twice_is_one_span(recorded: Telemetry) -> None:
+    recorded.emit(*call(), *call(), completed_call(), *call(), completed_call())
+    assert recorded.span().start_time == ID * 1000
 
 
-def test_a_call_that_began_in_another_process_has_the_duration_of_its_report(seen: Seen) -> None:
-    seen.emit(done(after=1.5))
-    assert (seen.span().start_time, seen.span().end_time) == (ID * 1000, (ID + 1_500_000) * 1000)
-    assert seen.metric("gen_ai.execute_tool.duration")[0][0].sum == 1.5
+def test_a_call_that_began_in_another_process_has_the_duration_of_its_report(recorded: Telemetry) -> None:
+    recorded.emit(completed_call(after=1.5))
+    assert (recorded.span().start_time, recorded.span().end_time) == (ID * 1000, (ID + 1_500_000) * 1000)
+    assert recorded.metric("gen_ai.execute_tool.duration")[0][0].sum == 1.5
 
 
-def test_report_without_a_beginning_has_no_duration(seen: Seen) -> None:
-    seen.emit(ToolFailed("send_email", "failed", at=AT, id=ID, **FACTS))
-    assert seen.span().start_time == seen.span().end_time == ID * 1000
-    assert seen.metric("gen_ai.execute_tool.duration") == []
+def test_report_without_a_beginning_has_no_duration(recorded: Telemetry) -> None:
+    recorded.emit(ToolFailed("send_email", "failed", at=AT, id=ID, **FACTS))
+    assert recorded.span().start_time == recorded.span().end_time == ID * 1000
+    assert recorded.metric("gen_ai.execute_tool.duration") == []
 
 
-def test_a_clock_that_was_put_back_gives_no_negative_duration(seen: Seen) -> None:
-    seen.emit(*call(), done(after=-5.0))
-    assert seen.span().start_time == seen.span().end_time
-    assert seen.metric("gen_ai.execute_tool.duration")[0][0].sum == 0.0
+def test_a_clock_that_was_put_back_gives_no_negative_duration(recorded: Telemetry) -> None:
+    recorded.emit(*call(), completed_call(after=-5.0))
+    assert recorded.span().start_time == recorded.span().end_time
+    assert recorded.metric("gen_ai.execute_tool.duration")[0][0].sum == 0.0
 
 
-def test_calls_without_the_gate_s_id_are_found_by_the_host_s(seen: Seen) -> None:
+def test_calls_without_the_gate_s_id_are_found_by_the_host_s(recorded: Telemetry) -> None:
     first = ToolCalled("look", {}, at=AT, call_id="a", **FACTS)
     other = ToolCalled("look", {}, at=AT + 1, call_id="a", instance="doug", namespace="work")
-    seen.emit(
+    recorded.emit(
         first,
         other,
         SafetyAllowed("look", "safe", at=AT, call_id="a", id=7, **FACTS),
         ToolCompleted("look", at=AT + 3, call_id="a", id=7, **FACTS),
         ToolCompleted("look", at=AT + 3, call_id="a", instance="doug", namespace="work"),
     )
-    mira, doug = seen.spans()
+    mira, doug = recorded.spans()
     assert (mira.attributes or {})["callosum.tier"] == 0
     times = [(span.end_time or 0) - (span.start_time or 0) for span in (mira, doug)]
     assert times == [3_000_000_000, 2_000_000_000]
-    assert not seen.telemetry._calls
+    assert not recorded.telemetry._calls
 
 
-def test_journal_entries_become_spans(seen: Seen, tmp_path: Path) -> None:
+def test_journal_entries_become_spans(recorded: Telemetry, tmp_path: Path) -> None:
     """Real decisions of a real gate, read from the journal: completed, blocked and failed."""
     world = World(tmp_path)
     with gate_time(world.clock):
@@ -278,9 +278,9 @@ def test_journal_entries_become_spans(seen: Seen, tmp_path: Path) -> None:
         world.end("mira/chat", first)
         world.end("mira/chat", world.ask("mira/chat", "act4", "plan"), "failed", result={"error": "OSError: no"})
         late = world.store.entries()
-        seen.emit(*[event for entry in late for event in events_of(entry)])
+        recorded.emit(*[event for entry in late for event in events_of(entry)])
     world.gate.close()
-    spans = sorted(seen.spans(), key=lambda span: span.start_time or 0)
+    spans = sorted(recorded.spans(), key=lambda span: span.start_time or 0)
     told = [
         (
             (span.attributes or {})["callosum.action.id"],
@@ -296,41 +296,41 @@ def test_journal_entries_become_spans(seen: Seen, tmp_path: Path) -> None:
     assert told[2][1:] == ("allowed", StatusCode.ERROR)
     assert (spans[0].end_time or 0) - (spans[0].start_time or 0) == pytest.approx(2e9, rel=1e-3)
     assert (spans[0].attributes or {})["gen_ai.tool.call.id"] == "toolu_01"
-    assert not seen.telemetry._calls
+    assert not recorded.telemetry._calls
 
 
-def test_call_that_ran_while_the_gate_was_unreachable_has_no_decision(seen: Seen) -> None:
+def test_call_that_ran_while_the_gate_was_unreachable_has_no_decision(recorded: Telemetry) -> None:
     called = ToolCalled("look", {}, at=AT, call_id="a", **FACTS)
-    seen.emit(called, ToolCompleted("look", at=AT, cause=f"{ID}.0", **FACTS))
-    attributes = seen.span().attributes or {}
+    recorded.emit(called, ToolCompleted("look", at=AT, cause=f"{ID}.0", **FACTS))
+    attributes = recorded.span().attributes or {}
     assert attributes["gen_ai.tool.call.id"] == "a"
     assert not {"callosum.decision", "callosum.action.id"} & set(attributes)
-    assert not seen.telemetry._calls
+    assert not recorded.telemetry._calls
 
 
 # --- traces ---------------------------------------------------------------------------------------------
 
 
-def test_a_call_belongs_to_the_span_around_it_and_not_to_the_one_around_its_report(seen: Seen) -> None:
-    tracer = seen.tracers.get_tracer("host")
+def test_a_call_belongs_to_the_span_around_it_and_not_to_the_one_around_its_report(recorded: Telemetry) -> None:
+    tracer = recorded.tracers.get_tracer("host")
     with tracer.start_as_current_span("turn") as turn:
-        seen.emit(*call())
+        recorded.emit(*call())
     with tracer.start_as_current_span("another"):
-        seen.emit(done())
-        seen.emit(done(id=ID + 1))
-    by_name = {span.name: span for span in seen.spans() if "execute_tool" not in span.name}
-    first, second = (span for span in seen.spans() if "execute_tool" in span.name)
+        recorded.emit(completed_call())
+        recorded.emit(completed_call(id=ID + 1))
+    by_name = {span.name: span for span in recorded.spans() if "execute_tool" not in span.name}
+    first, second = (span for span in recorded.spans() if "execute_tool" in span.name)
     assert first.parent == turn.get_span_context()
     assert first.context.trace_id == by_name["turn"].context.trace_id
     assert second.parent is None
 
 
 @pytest.mark.parametrize("parent", ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-nonsense", None])
-def test_a_call_belongs_to_the_span_that_its_host_names(seen: Seen, parent: str | None) -> None:
-    with trace.use_span(seen.tracers.get_tracer("test").start_span("around")) as around:
-        seen.corpus.emit(ToolCalled("t", {}, None, parent, "vendor=1", id=ID, at=AT, **FACTS))
-    seen.corpus.emit(ToolCompleted("t", id=ID, at=AT, **FACTS))
-    (span,) = [one for one in seen.spans() if one.name == "execute_tool t"]
+def test_a_call_belongs_to_the_span_that_its_host_names(recorded: Telemetry, parent: str | None) -> None:
+    with trace.use_span(recorded.tracers.get_tracer("test").start_span("around")) as around:
+        recorded.corpus.emit(ToolCalled("t", {}, None, parent, "vendor=1", id=ID, at=AT, **FACTS))
+    recorded.corpus.emit(ToolCompleted("t", id=ID, at=AT, **FACTS))
+    (span,) = [one for one in recorded.spans() if one.name == "execute_tool t"]
     assert span.parent is not None
     if parent is not None and parent.endswith("01"):
         assert f"{span.context.trace_id:x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -340,23 +340,23 @@ def test_a_call_belongs_to_the_span_that_its_host_names(seen: Seen, parent: str 
         assert span.parent == around.get_span_context()
 
 
-def test_a_run_is_the_parent_of_its_attempts(seen: Seen) -> None:
+def test_a_run_is_the_parent_of_its_attempts(recorded: Telemetry) -> None:
     def attempt(number: int) -> list[Any]:
         id = ID + number
         started = TaskStarted("t-1", number, at=AT + number, **FACTS)
         calls = call(id, at=AT + number, task_id="t-1")
-        end: Any = done(id, number + 0.5)
+        end: Any = completed_call(id, number + 0.5)
         if number == 1:
             end = ToolFailed("send_email", "OSError: x", at=AT + number + 0.5, id=id, **FACTS)
         return [started, *calls, end]
 
-    seen.emit(
+    recorded.emit(
         TaskCreated("t-1", "send_email", at=AT, **FACTS),
         *attempt(1),
         *attempt(2),
         TaskCompleted("t-1", True, 2500.0, at=AT + 2.5, **FACTS),
     )
-    first, second, run = seen.spans()
+    first, second, run = recorded.spans()
     assert run.name == "task send_email"
     assert first.parent == second.parent == run.context
     assert [(span.attributes or {})["callosum.task.id"] for span in (first, second, run)] == ["t-1"] * 3
@@ -366,27 +366,27 @@ def test_a_run_is_the_parent_of_its_attempts(seen: Seen) -> None:
     assert run.status.status_code is StatusCode.UNSET
 
 
-def test_last_attempt_belongs_to_its_run_even_if_reported_after_it(seen: Seen) -> None:
-    seen.emit(
+def test_last_attempt_belongs_to_its_run_even_if_reported_after_it(recorded: Telemetry) -> None:
+    recorded.emit(
         TaskCreated("t-1", "send_email", at=AT, **FACTS),
         TaskStarted("t-1", 1, at=AT, **FACTS),
         TaskCompleted("t-1", True, 9.0, at=AT + 2, **FACTS),
         TaskStarted("t-1", 2, at=AT, **FACTS),
         *call(task_id="t-1"),
-        done(),
+        completed_call(),
     )
-    run, attempt = seen.spans()
+    run, attempt = recorded.spans()
     assert attempt.parent == run.context
     assert (run.attributes or {})["callosum.task.attempts"] == 1
 
 
-def test_the_same_run_again_is_another_span(seen: Seen) -> None:
+def test_the_same_run_again_is_another_span(recorded: Telemetry) -> None:
     created = TaskCreated("t", "look", at=AT, **FACTS)
-    seen.emit(created, TaskCompleted("t", True, 9.0, at=AT, **FACTS), created, created)
-    seen.telemetry.close()
-    outcomes = [(span.attributes or {})["callosum.task.outcome"] for span in seen.spans()]
+    recorded.emit(created, TaskCompleted("t", True, 9.0, at=AT, **FACTS), created, created)
+    recorded.telemetry.close()
+    outcomes = [(span.attributes or {})["callosum.task.outcome"] for span in recorded.spans()]
     assert outcomes == ["done", "unfinished", "unfinished"]
-    assert seen.telemetry.evicted == 1
+    assert recorded.telemetry.evicted == 1
 
 
 @pytest.mark.parametrize(
@@ -399,15 +399,15 @@ def test_the_same_run_again_is_another_span(seen: Seen) -> None:
     ],
 )
 def test_run_span_has_the_outcome_of_the_run(
-    seen: Seen, end: Any, outcome: str, status: StatusCode, error: str | None
+    recorded: Telemetry, end: Any, outcome: str, status: StatusCode, error: str | None
 ) -> None:
-    seen.emit(TaskCreated("t", "look", at=AT, **FACTS))
-    assert seen.spans() == []
+    recorded.emit(TaskCreated("t", "look", at=AT, **FACTS))
+    assert recorded.spans() == []
     if end is None:
-        seen.telemetry.close()
+        recorded.telemetry.close()
     else:
-        seen.emit(end, end)
-    span = seen.span()
+        recorded.emit(end, end)
+    span = recorded.span()
     attributes = span.attributes or {}
     assert (attributes["callosum.task.outcome"], span.status.status_code) == (outcome, status)
     assert attributes.get("error.type") == error
@@ -417,15 +417,15 @@ def test_run_span_has_the_outcome_of_the_run(
 # --- models, health -------------------------------------------------------------------------------------
 
 
-def test_tokens_and_errors_of_models_are_measured(seen: Seen) -> None:
-    seen.emit(
+def test_tokens_and_errors_of_models_are_measured(recorded: Telemetry) -> None:
+    recorded.emit(
         LlmResponse("anthropic", "claude-sonnet-4", 342),
         LlmResponse("Bedrock", "claude-sonnet-4", 8),
         LlmError("openai", "overloaded: sk-secret", True),
         LlmToken("he"),
         LlmResponse("ollama", "qwen", 0),
     )
-    points = seen.metric("gen_ai.client.token.usage")
+    points = recorded.metric("gen_ai.client.token.usage")
     assert [(point.sum, attributes) for point, attributes in points] == [
         (tokens, {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider,
                   "gen_ai.response.model": "claude-sonnet-4", "gen_ai.token.type": "total"})
@@ -433,17 +433,21 @@ def test_tokens_and_errors_of_models_are_measured(seen: Seen) -> None:
     ]  # fmt: skip
     assert tuple(points[0][0].explicit_bounds) == tuple(4**power for power in range(14))
     assert points[0][0].explicit_bounds[-1] == 67_108_864
-    assert seen.unit("gen_ai.client.token.usage") == "{token}"
-    assert seen.metric("callosum.llm.errors") == [(1, {"gen_ai.provider.name": "openai", "callosum.will_retry": True})]
+    assert recorded.unit("gen_ai.client.token.usage") == "{token}"
+    assert recorded.metric("callosum.llm.errors") == [
+        (1, {"gen_ai.provider.name": "openai", "callosum.will_retry": True})
+    ]
 
 
-def test_all_events_are_counted(seen: Seen) -> None:
-    seen.emit(HealthWarning("disk", 95, 90), HealthWarning("disk", 96, 90), HealthCritical("store", "locked", "free"))
-    assert seen.metric("callosum.events") == [
+def test_all_events_are_counted(recorded: Telemetry) -> None:
+    recorded.emit(
+        HealthWarning("disk", 95, 90), HealthWarning("disk", 96, 90), HealthCritical("store", "locked", "free")
+    )
+    assert recorded.metric("callosum.events") == [
         (2, {"callosum.event": "health.warning"}),
         (1, {"callosum.event": "health.critical"}),
     ]
-    assert seen.metric("callosum.health.problems") == [
+    assert recorded.metric("callosum.health.problems") == [
         (2, {"callosum.resource": "disk", "callosum.level": "warning"}),
         (1, {"callosum.resource": "store", "callosum.level": "critical"}),
     ]
@@ -453,7 +457,7 @@ def test_all_events_are_counted(seen: Seen) -> None:
 
 
 def test_the_oldest_of_too_many_open_calls_and_runs_are_forgotten(
-    make: Callable[..., Seen], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Telemetry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "OPEN", 10)
     seen = make()
@@ -465,27 +469,27 @@ def test_the_oldest_of_too_many_open_calls_and_runs_are_forgotten(
     assert seen.telemetry.evicted == seen.metric("callosum.telemetry.evicted")[0][0] > 30
     runs = [span for span in seen.spans() if span.name == "task look"]
     assert [(span.attributes or {})["callosum.task.outcome"] for span in runs] == ["unfinished"] * 15
-    seen.emit(done(ID))
+    seen.emit(completed_call(ID))
     last = seen.spans()[-1]
     assert (last.end_time or 0) - (last.start_time or 0) == 1_500_000_000, "the report knows how long it took"
     assert "callosum.tier" not in (last.attributes or {})
     for number in range(100):
-        seen.emit(done(ID + 1000 + number))
+        seen.emit(completed_call(ID + 1000 + number))
     assert len(seen.telemetry._ended) == 10
 
 
-def test_a_metric_has_few_series_whatever_sessions_invent(seen: Seen) -> None:
+def test_a_metric_has_few_series_whatever_sessions_invent(recorded: Telemetry) -> None:
     for number in range(300):
         tool = f"tool-{number}"
-        seen.emit(ToolCompleted(tool, None, 1.0, at=AT, id=number + 1, instance=f"agent-{number}"))
-    assert len(seen.metric("gen_ai.execute_tool.duration")) == 201
-    assert seen.spans()[-1].name == "execute_tool tool-299", "a span has the name all the same"
+        recorded.emit(ToolCompleted(tool, None, 1.0, at=AT, id=number + 1, instance=f"agent-{number}"))
+    assert len(recorded.metric("gen_ai.execute_tool.duration")) == 201
+    assert recorded.spans()[-1].name == "execute_tool tool-299", "a span has the name all the same"
 
 
-def test_names_that_cannot_be_encoded_are_harmless(seen: Seen) -> None:
+def test_names_that_cannot_be_encoded_are_harmless(recorded: Telemetry) -> None:
     bad = "x\ud800\n\x1b[2J"
     facts: dict[str, Any] = {"at": AT, "instance": bad, "namespace": bad, "call_id": bad, "id": 1}
-    seen.emit(
+    recorded.emit(
         ToolCalled(bad, {bad: bad}, bad, **facts),
         SafetyAllowed(bad, bad, **facts),
         ToolFailed(bad, bad, **{**facts, "call_id": None}),
@@ -493,47 +497,47 @@ def test_names_that_cannot_be_encoded_are_harmless(seen: Seen) -> None:
         TaskFailed(bad, bad, 1, at=AT, instance=bad),
         LlmResponse(bad, bad, 1),
     )
-    assert len(seen.spans()) == 2
-    for span in seen.spans():
+    assert len(recorded.spans()) == 2
+    for span in recorded.spans():
         for value in (span.name, *(value for value in (span.attributes or {}).values() if isinstance(value, str))):
             assert value.isprintable()
             value.encode()
-    for _, attributes in seen.metric("gen_ai.client.token.usage"):
+    for _, attributes in recorded.metric("gen_ai.client.token.usage"):
         assert all(value.isprintable() for value in attributes.values())
 
 
-def test_calls_of_several_threads_stay_separate(seen: Seen) -> None:
+def test_calls_of_several_threads_stay_separate(recorded: Telemetry) -> None:
     start = threading.Barrier(4)
 
     def work(first: int) -> None:
         start.wait()
         for id in range(first, first + 100):
-            seen.emit(*call(id, call_id=f"c-{id}"), done(id))
+            recorded.emit(*call(id, call_id=f"c-{id}"), completed_call(id))
 
     threads = [threading.Thread(target=work, args=(first,)) for first in (1000, 2000, 3000, 4000)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(seen.spans()) == 400
-    for span in seen.spans():
+    assert len(recorded.spans()) == 400
+    for span in recorded.spans():
         attributes: Any = span.attributes
         assert attributes["gen_ai.tool.call.id"] == f"c-{attributes['callosum.action.id']}"
-    assert seen.metric("gen_ai.execute_tool.duration")[0][0].count == 400
+    assert recorded.metric("gen_ai.execute_tool.duration")[0][0].count == 400
 
 
 # --- life -----------------------------------------------------------------------------------------------
 
 
-def test_after_close_no_span_is_made_and_the_providers_continue(seen: Seen) -> None:
-    seen.emit(*call())
-    seen.telemetry.close()
-    seen.telemetry.close()
-    seen.emit(done())
-    assert seen.spans() == []
-    assert seen.corpus.handlers(ToolCompleted) == 0
-    seen.tracers.get_tracer("host").start_span("still").end()
-    assert [span.name for span in seen.spans()] == ["still"]
+def test_after_close_no_span_is_made_and_the_providers_continue(recorded: Telemetry) -> None:
+    recorded.emit(*call())
+    recorded.telemetry.close()
+    recorded.telemetry.close()
+    recorded.emit(completed_call())
+    assert recorded.spans() == []
+    assert recorded.corpus.handlers(ToolCompleted) == 0
+    recorded.tracers.get_tracer("host").start_span("still").end()
+    assert [span.name for span in recorded.spans()] == ["still"]
 
 
 def test_without_providers_it_uses_those_of_the_process() -> None:
@@ -562,7 +566,7 @@ print([span.name for span in exporter.get_finished_spans()])
 def test_without_any_provider_nothing_happens() -> None:
     corpus = Corpus()
     telemetry = OpenTelemetry(corpus)
-    for event in (*call(), done(), TaskCreated("t", "look")):
+    for event in (*call(), completed_call(), TaskCreated("t", "look")):
         corpus.emit(event)
     assert not trace.get_current_span().get_span_context().is_valid
     telemetry.close()

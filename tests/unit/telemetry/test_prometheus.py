@@ -30,7 +30,7 @@ from callosum.telemetry.prometheus import SECONDS, Prometheus
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
-class Seen:
+class ExportedMetrics:
     def __init__(self) -> None:
         self.corpus = Corpus()
         self.registry = CollectorRegistry()
@@ -54,15 +54,15 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Iterator[Seen]:
-    one = Seen()
+def exported() -> Iterator[ExportedMetrics]:
+    one = ExportedMetrics()
     yield one
     one.prometheus.close()
     one.corpus.close()
 
 
-def test_calls_are_counted(seen: Seen) -> None:
-    seen.emit(
+def test_calls_are_counted(exported: ExportedMetrics) -> None:
+    exported.emit(
         ToolCalled("look", {}),
         SafetyAllowed("look", "safe"),
         ToolCompleted("look", duration=30.0),
@@ -71,53 +71,53 @@ def test_calls_are_counted(seen: Seen) -> None:
         ToolFailed("look", "TimeoutError: secret"),
         ToolFailed("save", "nobody knows how it ended"),
     )
-    assert seen.of("callosum_events_total") == {
+    assert exported.of("callosum_events_total") == {
         ("tool.called",): 1, ("safety.allowed",): 1, ("tool.completed",): 3, ("tool.failed",): 2
     }  # fmt: skip
-    assert seen.of("callosum_tool_seconds_count") == {("look",): 2}
-    assert seen.of("callosum_tool_seconds_sum") == {("look",): 1.53}
-    buckets = seen.of("callosum_tool_seconds_bucket")
+    assert exported.of("callosum_tool_seconds_count") == {("look",): 2}
+    assert exported.of("callosum_tool_seconds_sum") == {("look",): 1.53}
+    buckets = exported.of("callosum_tool_seconds_bucket")
     assert [float(bound) for bound, _ in buckets] == [*SECONDS, float("inf")]
     assert list(buckets.values()) == [0.0, 0.0] + [1.0] * 6 + [2.0] * 7
-    assert seen.of("callosum_tool_failures_total") == {("TimeoutError", "look"): 1, ("unknown", "save"): 1}
+    assert exported.of("callosum_tool_failures_total") == {("TimeoutError", "look"): 1, ("unknown", "save"): 1}
 
 
-def test_decisions_are_counted(seen: Seen) -> None:
-    seen.emit(
+def test_decisions_are_counted(exported: ExportedMetrics) -> None:
+    exported.emit(
         SafetyAllowed("a", "critical"),
         SafetyAllowed("b", "critical"),
         SafetyBlocked("a", "why"),
         SafetyApproved("a", "cli"),
         SafetyDenied("a", "cli"),
     )
-    assert seen.of("callosum_safety_total") == {
+    assert exported.of("callosum_safety_total") == {
         ("allowed", "critical"): 2, ("blocked", ""): 1, ("approved", ""): 1, ("denied", ""): 1
     }  # fmt: skip
 
 
-def test_model_events_are_counted(seen: Seen) -> None:
-    seen.emit(LlmResponse("anthropic", "sonnet", 300), LlmResponse("anthropic", "sonnet", 42))
-    seen.emit(LlmError("openai", "overloaded", True), LlmError("openai", "overloaded", False))
-    assert seen.of("callosum_llm_tokens_total") == {("sonnet", "anthropic"): 342}
-    assert seen.of("callosum_llm_errors_total") == {("openai", "true"): 1, ("openai", "false"): 1}
+def test_model_events_are_counted(exported: ExportedMetrics) -> None:
+    exported.emit(LlmResponse("anthropic", "sonnet", 300), LlmResponse("anthropic", "sonnet", 42))
+    exported.emit(LlmError("openai", "overloaded", True), LlmError("openai", "overloaded", False))
+    assert exported.of("callosum_llm_tokens_total") == {("sonnet", "anthropic"): 342}
+    assert exported.of("callosum_llm_errors_total") == {("openai", "true"): 1, ("openai", "false"): 1}
 
 
-def test_health_problems_and_values_are_exported(seen: Seen) -> None:
-    seen.emit(HealthWarning("disk", 91, 90), HealthWarning("disk", 95, 90), HealthCritical("disk", 99, 98))
-    seen.emit(HealthOk({"disk_free_bytes": 10**12, "host": "fine"}), HealthOk({"disk_free_bytes": 5}))
-    assert seen.of("callosum_health_problems_total") == {("warning", "disk"): 2, ("critical", "disk"): 1}
-    assert seen.of("callosum_health_value") == {("disk_free_bytes",): 5}
+def test_health_problems_and_values_are_exported(exported: ExportedMetrics) -> None:
+    exported.emit(HealthWarning("disk", 91, 90), HealthWarning("disk", 95, 90), HealthCritical("disk", 99, 98))
+    exported.emit(HealthOk({"disk_free_bytes": 10**12, "host": "fine"}), HealthOk({"disk_free_bytes": 5}))
+    assert exported.of("callosum_health_problems_total") == {("warning", "disk"): 2, ("critical", "disk"): 1}
+    assert exported.of("callosum_health_value") == {("disk_free_bytes",): 5}
 
 
-def test_number_of_series_is_bounded_and_no_name_breaks_the_text(seen: Seen) -> None:
-    seen.emit(ToolCompleted('bad"} 1\nx\ud800\\', duration=1.0))
+def test_number_of_series_is_bounded_and_no_name_breaks_the_text(exported: ExportedMetrics) -> None:
+    exported.emit(ToolCompleted('bad"} 1\nx\ud800\\', duration=1.0))
     for number in range(300):
-        seen.emit(ToolCompleted(f"tool-{number}", duration=1.0))
-        seen.emit(LlmResponse(f"provider-{number}", "m", 1))
-    counts = seen.of("callosum_tool_seconds_count")
+        exported.emit(ToolCompleted(f"tool-{number}", duration=1.0))
+        exported.emit(LlmResponse(f"provider-{number}", "m", 1))
+    counts = exported.of("callosum_tool_seconds_count")
     assert len(counts) == 201
     assert counts[("other",)] == 101
-    assert len(seen.of("callosum_llm_tokens_total")) == 51
+    assert len(exported.of("callosum_llm_tokens_total")) == 51
     assert counts[("bad'} 1 x\\",)] == 1
 
 
@@ -153,11 +153,11 @@ def test_partial_registration_is_undone() -> None:
     assert generate_latest(registry) == b""
 
 
-def test_after_close_nothing_is_counted(seen: Seen) -> None:
-    seen.prometheus.close()
-    seen.emit(ToolCompleted("look", duration=1.0))
-    assert seen.samples() == {}
-    assert seen.corpus.handlers(ToolCompleted) == 0
+def test_after_close_nothing_is_counted(exported: ExportedMetrics) -> None:
+    exported.prometheus.close()
+    exported.emit(ToolCompleted("look", duration=1.0))
+    assert exported.samples() == {}
+    assert exported.corpus.handlers(ToolCompleted) == 0
 
 
 def test_metrics_coexist_with_those_of_the_server() -> None:

@@ -55,13 +55,13 @@ def command(text: str, **more: Any) -> Payload:
     return {"command": text, "description": "work", **more}
 
 
-def shown(text: str) -> Payload:
+def displayed(text: str) -> Payload:
     """Return the result of a shell command; the model gets it wrapped, the user unwrapped."""
     return {"llmContent": f"<untrusted_context>\nOutput: {text}\n</untrusted_context>", "returnDisplay": text}
 
 
 def moved(pid: int) -> Payload:
-    return shown(f"Command moved to background (PID: {pid}). Output hidden. Press Ctrl+B to view.")
+    return displayed(f"Command moved to background (PID: {pid}). Output hidden. Press Ctrl+B to view.")
 
 
 def reason(printed: Mapping[str, Any]) -> str:
@@ -133,7 +133,10 @@ def test_missing_field_is_named(payload: Payload, at: str) -> None:
         ),
         ({"llmContent": "x", "returnDisplay": "Command exited with code: 3"}, Outcome.DONE),
         ({"llmContent": "x", "returnDisplay": "Command cancelled by user."}, Outcome.UNKNOWN),
-        (shown("Command was automatically cancelled because it exceeded the timeout of 5.0 minutes"), Outcome.UNKNOWN),
+        (
+            displayed("Command was automatically cancelled because it exceeded the timeout of 5.0 minutes"),
+            Outcome.UNKNOWN,
+        ),
         ("text", Outcome.DONE),
         (None, Outcome.DONE),
         ({"returnDisplay": {"fileDiff": "..."}}, Outcome.DONE),
@@ -189,7 +192,7 @@ def test_equal_simultaneous_calls_are_one_action_each(hosts: Hooked) -> None:
     for _ in range(2):
         assert hosts.send(gemini, before(ONE, "run_shell_command", command("make"))) == {}
     for text in ("first", "second"):
-        assert hosts.send(gemini, after(ONE, "run_shell_command", command("make"), shown(text))) == {}
+        assert hosts.send(gemini, after(ONE, "run_shell_command", command("make"), displayed(text))) == {}
     assert len({entry["body"]["result"]["returnDisplay"] for entry in hosts.journal("complete")}) == 2
     assert hosts.outcomes() == [(A, "done")] * 2
     hosts.send(gemini, event("AfterAgent", prompt="", prompt_response="", stop_hook_active=False))

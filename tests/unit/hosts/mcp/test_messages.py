@@ -12,7 +12,7 @@ from callosum.hosts.mcp import messages
 from callosum.hosts.mcp.messages import MalformedMessage, Message
 
 
-def one(line: bytes) -> Message:
+def single_message(line: bytes) -> Message:
     found = messages.read(line)
     assert isinstance(found, Message)
     return found
@@ -23,17 +23,17 @@ def one(line: bytes) -> Message:
     [(b"1", 1), (b"1.0", 1), (b'"a"', "a"), (b'"\\u0061"', "a"), (b"null", None), (b"[1]", b"[1]"), (b"true", b"true")],
 )
 def test_id_is_found_in_every_spelling(written: bytes, key: object) -> None:
-    assert one(b'{"id":%s,"method":"x"}' % written).key == key
+    assert single_message(b'{"id":%s,"method":"x"}' % written).key == key
 
 
 def test_other_names_change_nothing() -> None:
-    found = one(b' {"x":[{"method":"tools/call"}],"method":"ping","id":7}\r\n')
+    found = single_message(b' {"x":[{"method":"tools/call"}],"method":"ping","id":7}\r\n')
     assert (found.method, found.key, messages.raw_id(found)) == ("ping", 7, b"7")
 
 
 def test_last_of_two_equal_names_counts_as_for_the_server() -> None:
     line = b'{"method":"ping","method":"tools/call","id":1}'
-    assert one(line).method == json.loads(line)["method"]
+    assert single_message(line).method == json.loads(line)["method"]
 
 
 @pytest.mark.parametrize("line", [b"", b"  \r\n"])
@@ -90,7 +90,7 @@ def test_protocol_of_an_unreadable_call_is_found() -> None:
 
 
 def test_unpaired_surrogate_becomes_a_question_mark() -> None:
-    params = messages.params_of(one(b'{"params":{"name":"t","arguments":{"a":"x\\ud83d"}}}'))
+    params = messages.params_of(single_message(b'{"params":{"name":"t","arguments":{"a":"x\\ud83d"}}}'))
     assert params is not None
     assert messages.arguments_of(params) == {"a": "x?"}
 
@@ -100,14 +100,14 @@ def test_unpaired_surrogate_becomes_a_question_mark() -> None:
     [(b"null", {}), (b'{"a":1}', {"a": 1}), (b'"text"', {"arguments": "text"}), (b"[1]", {"arguments": [1]})],
 )
 def test_arguments_always_have_names(written: bytes, found: object) -> None:
-    params = messages.params_of(one(b'{"params":{"name":"t","arguments":%s}}' % written))
+    params = messages.params_of(single_message(b'{"params":{"name":"t","arguments":%s}}' % written))
     assert params is not None
     assert messages.arguments_of(params) == found
 
 
 def test_params_of_another_form_are_left_to_the_server() -> None:
     for params in (b"[]", b'{"name":5}', b"{}", b'"x"'):
-        assert messages.params_of(one(b'{"params":%s}' % params)) is None
+        assert messages.params_of(single_message(b'{"params":%s}' % params)) is None
 
 
 def test_text_is_appended_and_everything_else_stays() -> None:

@@ -38,7 +38,7 @@ class Reporting(GateClient):
         pass
 
 
-class Desk:
+class ProxyEnds:
     """A proxy whose two ends belong to the test."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -80,11 +80,11 @@ class Desk:
 
 
 @pytest.fixture
-def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    made: list[Desk] = []
+def desks(tmp_path: Path) -> Iterator[Callable[..., ProxyEnds]]:
+    made: list[ProxyEnds] = []
 
-    def make(seconds: float = 3600.0) -> Desk:
-        made.append(Desk(tmp_path, seconds))
+    def make(seconds: float = 3600.0) -> ProxyEnds:
+        made.append(ProxyEnds(tmp_path, seconds))
         return made[-1]
 
     yield make
@@ -112,7 +112,9 @@ def test_status_from_2026_on_has_the_outcome(over: dict[str, Any], ended: CallOu
 
 
 @pytest.mark.parametrize("told", ["notifications/tasks", "notifications/tasks/status", "tasks/get"])
-def test_end_is_read_from_notifications_and_from_the_clients_requests(desks: Callable[..., Desk], told: str) -> None:
+def test_end_is_read_from_notifications_and_from_the_clients_requests(
+    desks: Callable[..., ProxyEnds], told: str
+) -> None:
     handlers = desks()
     handlers.begin()
     assert handlers.told.empty()
@@ -125,7 +127,7 @@ def test_end_is_read_from_notifications_and_from_the_clients_requests(desks: Cal
     assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
-def test_proxy_asks_about_a_task_that_its_client_abandoned(desks: Callable[..., Desk]) -> None:
+def test_proxy_asks_about_a_task_that_its_client_abandoned(desks: Callable[..., ProxyEnds]) -> None:
     handlers = desks(0.05)
     handlers.begin()
     asked = handlers.answer({"resultType": "complete", **TASK})
@@ -136,7 +138,7 @@ def test_proxy_asks_about_a_task_that_its_client_abandoned(desks: Callable[..., 
 
 
 def test_proxy_keeps_only_its_last_status_request_and_asks_again_after_an_error(
-    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    desks: Callable[..., ProxyEnds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = desks(0.05)
     write, faults = handlers.proxy._to_server, iter([BrokenPipeError()])
@@ -158,7 +160,7 @@ def test_proxy_keeps_only_its_last_status_request_and_asks_again_after_an_error(
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
-def test_forgotten_task_is_unknown(desks: Callable[..., Desk], method: str) -> None:
+def test_forgotten_task_is_unknown(desks: Callable[..., ProxyEnds], method: str) -> None:
     handlers = desks()
     handlers.begin()
     handlers.ask("tasks/cancel", {"taskId": "t-1"})
@@ -168,7 +170,7 @@ def test_forgotten_task_is_unknown(desks: Callable[..., Desk], method: str) -> N
     assert handlers.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
 
 
-def test_connection_error_ends_no_task(desks: Callable[..., Desk]) -> None:
+def test_connection_error_ends_no_task(desks: Callable[..., ProxyEnds]) -> None:
     handlers = desks()
     handlers.begin()
     handlers.ask("tasks/get", {"taskId": "t-1"})
@@ -179,14 +181,14 @@ def test_connection_error_ends_no_task(desks: Callable[..., Desk]) -> None:
     assert handlers.told.empty()
 
 
-def test_task_that_has_already_ended_is_no_task(desks: Callable[..., Desk]) -> None:
+def test_task_that_has_already_ended_is_no_task(desks: Callable[..., ProxyEnds]) -> None:
     handlers = desks()
     handlers.ask("tools/call", {"name": "index", "arguments": {}})
     handlers.answer({"resultType": "task", **TASK, **DONE})
     assert handlers.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
 
 
-def test_task_of_a_lost_server_is_unknown(desks: Callable[..., Desk]) -> None:
+def test_task_of_a_lost_server_is_unknown(desks: Callable[..., ProxyEnds]) -> None:
     handlers = desks()
     handlers.begin()
     handlers.proxy.lost()
