@@ -1,4 +1,4 @@
-"""All commands in one place: their names, their groups, their order."""
+"""All commands: their names, groups and order."""
 
 from __future__ import annotations
 
@@ -47,33 +47,33 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_LOOK = "Look"
-_SETTLE = "Settle (a person, at a terminal)"
+_INSPECT = "Inspect"
+_DECIDE = "Decide (a person, at a terminal)"
 _SERVE = "Serve (for sessions of other processes and machines)"
 _CHECK = "Try and check"
 _HOSTS = f"Hosts ({', '.join(host.title for host in HOSTS)}, MCP)"
 
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(status.status)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(status.leases)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(commitments.commitments)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(report.report)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(brief.brief)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(watch.watch)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(console.console)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG, cls=search.Words)(search.search)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(events.events)
-app.command(rich_help_panel=_LOOK, epilog=EPILOG)(decide.explain)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.approve)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.deny)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.resolve)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.release)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.off)
-app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(approvals.on)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(status.status)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(status.leases)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(commitments.commitments)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(journal.journal)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(report.report)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(brief.brief)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(watch.watch)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(console.console)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG, cls=search.Words)(search.search)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(events.events)
+app.command(rich_help_panel=_INSPECT, epilog=EPILOG)(decide.explain)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.approve)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.deny)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.resolve)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.release)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.off)
+app.command(rich_help_panel=_DECIDE, epilog=EPILOG)(approvals.on)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
-app.add_typer(merges.app, name="merges", rich_help_panel=_SETTLE)
+app.add_typer(merges.app, name="merges", rich_help_panel=_DECIDE)
 app.add_typer(store.app, name="store", rich_help_panel=_SERVE)
 app.add_typer(token.app, name="token", rich_help_panel=_SERVE)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.install)
@@ -87,9 +87,9 @@ app.add_typer(rules.app, name="rules", rich_help_panel=_CHECK)
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return the commands with the one alone that the words begin with, or all where they begin with none.
+    """Return only the command that the words begin with, or all commands if they begin with none.
 
-    typer makes what it is given at every start, which for all of them takes as long as what most of them do.
+    typer builds every command it is given at each start. Building all of them takes as long as most commands run.
     """
     named = words[0] if words else ""
     commands = [one for one in app.registered_commands if one.callback and _name(one.callback) == named]
@@ -116,7 +116,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def callosum(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """The gate between an AI agent's tool call and its execution."""  # noqa: D401 - the first line of the help

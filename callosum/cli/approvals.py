@@ -1,4 +1,4 @@
-"""``approve``, ``deny``, ``resolve``, ``release``, ``off``, ``on``: what a person settles."""
+"""``approve``, ``deny``, ``resolve``, ``release``, ``off``, ``on``: a person's decisions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 
 Id = Annotated[
     str,
-    typer.Argument(
-        metavar="ID", help="The id of the call, long or short, as status and watch show it.", parser=read_id
-    ),
+    typer.Argument(metavar="ID", help="Id of the call, long or short, as status and watch show it.", parser=read_id),
 ]
 As = Annotated[
     str | None,
     typer.Option(
         "--as",
         metavar="NAME",
-        help="Speak for this session, which has looked, instead of as a person.",
+        help="Speak for this session, which has checked, instead of as a person.",
         show_default=False,
     ),
 ]
@@ -37,7 +35,7 @@ _CHANNEL = "terminal"
 def approve(
     id: Id, state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False
 ) -> None:
-    """Let a call that was asked or blocked run once, within an hour, as it was shown."""
+    """Let a call that was asked or blocked run once, as it was shown, within an hour."""
     _answer(id, agrees=True, state=state, namespace=namespace, config=config, json=json)
 
 
@@ -45,14 +43,14 @@ def deny(
     id: Id,
     note: Annotated[
         str,
-        typer.Option("--note", metavar="TEXT", help="A word to the agent, for the journal too.", show_default=False),
+        typer.Option("--note", metavar="TEXT", help="Note to the agent, also kept in the journal.", show_default=False),
     ] = "",
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Refuse a call that waits for an answer."""
+    """Refuse a call that waits for an approval."""
     _answer(id, note, agrees=False, state=state, namespace=namespace, config=config, json=json)
 
 
@@ -76,10 +74,10 @@ def resolve(
     id: Id,
     happened: Annotated[
         bool | None,
-        typer.Option("--happened/--not", help="Somebody looked: it happened, or it did not.", show_default=False),
+        typer.Option("--happened/--not", help="After checking: it happened, or it did not.", show_default=False),
     ] = None,
     note: Annotated[
-        str, typer.Option("--note", metavar="TEXT", help="What was seen, for the journal.", show_default=False)
+        str, typer.Option("--note", metavar="TEXT", help="What the check found, for the journal.", show_default=False)
     ] = "",
     as_: As = None,
     state: State = None,
@@ -87,7 +85,7 @@ def resolve(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """End an action whose outcome was never reported, once somebody has looked."""
+    """Set the outcome of an action that was never reported, after checking what happened."""
     from callosum.cli.person import require_person
 
     if happened is None:
@@ -102,16 +100,17 @@ def resolve(
 
 
 def release(
-    what: Annotated[str, typer.Argument(metavar="KEY|ID", help="The context key, or the id of the lease.")],
+    what: Annotated[str, typer.Argument(metavar="KEY|ID", help="Context key, or id of the lease.")],
     as_: As = None,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Free the leases on a key, or the one with this id.
+    """Free the leases on a key, or the lease with this id.
 
-    A lock ends; an intercepted call counts as done. With --as only that session's own are freed.
+    A lock ends; an intercepted call counts as done. With --as only that
+    session's own leases are freed.
     """
     from callosum.cli.person import require_person
 
@@ -137,13 +136,13 @@ def _of_id(gate: LocalGate, id: int, namespace: str, as_: str | None) -> tuple[s
 
 
 def off(
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help='For how long, as in "30m", "1h", "2d".')] = "1h",
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help='Duration, such as "30m", "1h", "2d".')] = "1h",
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Let every call pass for a while; all is still judged and journalled."""
+    """Let every call pass for a while. Calls are still classified and journalled."""
     from callosum.cli import show
     from callosum.cli.person import require_person
     from callosum.cli.times import clock, seconds

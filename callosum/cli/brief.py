@@ -14,37 +14,39 @@ _FLAGS: Final = frozenset({"instance", "session", "namespace", "key", "cwd", "pr
 def brief(  # noqa: PLR0917  typer names them all
     instance: Annotated[
         str | None,
-        typer.Option("--instance", metavar="NAME", help="Whose brief (default: the settings' instance)."),
+        typer.Option(
+            "--instance", metavar="NAME", help="Instance that gets the brief (default: the settings' instance)."
+        ),
     ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Which session of the instance.")
-    ] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="Session of the instance.")] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", metavar="KEY", help="A context key that matters beside those it has touched; may be repeated."
+            "--key",
+            metavar="KEY",
+            help="Context key that matters in addition to those the session touched; may be repeated.",
         ),
     ] = None,
     cwd: Annotated[
-        str | None, typer.Option("--cwd", metavar="DIR", help="The session's folder: files in it matter.")
+        str | None, typer.Option("--cwd", metavar="DIR", help="The session's folder; files in it matter.")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TEXT", help="What was asked: addresses and paths in it matter.")
+        str | None, typer.Option("--prompt", metavar="TEXT", help="The prompt; addresses and paths in it matter.")
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", min=0, max=100_000, metavar="N", help="At most so many tokens (default: 600)."),
+        typer.Option("--budget", min=0, max=100_000, metavar="N", help="Maximum number of tokens (default: 600)."),
     ] = None,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Tell a session what the others have in hand and did lately, as a host injects it.
+    """Print the brief that a host adds to a session's context: what other sessions are doing and did recently.
 
-    Prints nothing, with exit code 0, where there is nothing to tell; where
-    the budget has no room for it, standard error says so.
-    It informs: it confirms nothing.
+    Prints nothing, with exit code 0, if there is nothing to say. If the budget
+    has no room for it, standard error says so. A brief informs; it confirms
+    nothing.
     """
     import sys
 

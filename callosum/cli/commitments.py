@@ -1,4 +1,4 @@
-"""``callosum commitments``: which sides sessions have taken that still count."""
+"""``callosum commitments``: the sides that sessions have taken and that still count."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from callosum.model import StandingCommitment
 
-Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only those on this context key.", show_default=False)]
+Key = Annotated[
+    str | None, typer.Argument(metavar="[KEY]", help="Only commitments on this context key.", show_default=False)
+]
 Session = Annotated[
-    str | None, typer.Option("--session", metavar="NAME", help="Only those of this session (instance/session).")
+    str | None, typer.Option("--session", metavar="NAME", help="Only commitments of this session (instance/session).")
 ]
 _SHOWN_KEYS: Final = 2
 
@@ -31,11 +33,11 @@ def commitments(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """List the commitments that count, by session, key and end; exit code 1 if there is none.
+    """List the commitments that count: session, key and end; exit code 1 if there is none.
 
-    A commitment is a side taken on an event, a booking, an order or a slot, or one
-    that a call declared. It counts until it is over, until a contrary action went
-    through, or for 30 days.
+    A commitment is a side taken on an event, a booking, an order or a slot, or
+    one that a call declared. It counts until it is over, until a contrary
+    action went through, or for 30 days.
     """
     from callosum.cli import show
     from callosum.gate.records import commitments_of

@@ -1,4 +1,4 @@
-"""``callosum console``: the page on which a person sees what all sessions do, and answers what waits."""
+"""``callosum console``: open the page on which a person sees all sessions and answers what waits."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 _SECONDS = 15.0
-"""How long the server may take to answer."""
+"""Seconds within which the server must answer."""
 _HOURS = 13 * 3600.0
 
 
 def console(
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open it in the browser, or only say which file does.")
+        bool,
+        typer.Option("--browser/--no-browser", help="Open it in the browser, or only print the file that opens it."),
     ] = True,
     state: State = None,
     config: Config = None,
 ) -> None:
     """Open the console in the browser: what all sessions do, and what waits for you. Ctrl-C closes it.
 
-    An answer to a call of tier 4 asks for a code, which is shown here.
+    Approving a call of tier 4 requires a code, which is shown here.
     """
     keep_open(settings_of(state, None, config), browser=browser)
 
 
 def keep_open(settings: Settings, *, browser: bool = True) -> None:
-    """Open the console of a state folder, and keep it open until Ctrl-C or the server's end.
+    """Open the console of a state folder and keep it open until Ctrl-C or until the server ends.
 
-    Raises ``NotAPerson``, and ``ConfigError`` where it cannot be opened.
+    Raises ``NotAPerson``, and ``ConfigError`` if it cannot be opened.
     """
     from callosum.cli import show
     from callosum.cli.person import require_person
@@ -75,9 +76,9 @@ def keep_open(settings: Settings, *, browser: bool = True) -> None:
 
 
 def _address(settings: Settings, terminal: str) -> str:
-    """Return the console's address of a server of this state folder, the local gate where none runs.
+    """Return the console's address at a server of this state folder, or at the local gate if none runs.
 
-    ``terminal`` is this terminal's secret. Raises ``ConfigError`` where no server answers.
+    ``terminal`` is this terminal's secret. Raises ``ConfigError`` if no server answers.
     """
     from callosum.client import local
     from callosum.client.transport import Transport, TransportError
@@ -110,7 +111,7 @@ def _address(settings: Settings, terminal: str) -> str:
 
 @contextmanager
 def _page(state: Path, address: str) -> Iterator[Path]:
-    """Make a private page that leads to the console, so that no process list shows the link."""
+    """Create a private page that leads to the console, so that no process list shows the link."""
     from callosum.console.access import FOLDER
 
     path = state.absolute() / FOLDER / f"open-{secrets.token_hex(8)}.html"
@@ -130,7 +131,7 @@ def _page(state: Path, address: str) -> Iterator[Path]:
 
 @contextmanager
 def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
-    """Yield what the server shows in this terminal; the console stays open as long as this is read."""
+    """Yield what the server shows in this terminal. The console stays open as long as this is read."""
     from callosum.client.transport import Transport
 
     transport = Transport(address)

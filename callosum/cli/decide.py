@@ -1,4 +1,4 @@
-"""``callosum explain``: what a call would get, and why. Nothing is recorded."""
+"""``callosum explain``: show what a call would get, and why. Nothing is recorded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def explain(  # noqa: PLR0917  typer names them all
     tool: Annotated[
         str | None,
-        typer.Argument(metavar="[TOOL]", help="The tool's name, or a whole call as JSON.", show_default=False),
+        typer.Argument(metavar="[TOOL]", help="Name of the tool, or a whole call as JSON.", show_default=False),
     ] = None,
     params: Annotated[
-        str | None, typer.Argument(metavar="[PARAMS]", help="The params as a JSON object.", show_default=False)
+        str | None, typer.Argument(metavar="[PARAMS]", help="Params as a JSON object.", show_default=False)
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -29,16 +29,20 @@ def explain(  # noqa: PLR0917  typer names them all
             "--param",
             "-p",
             metavar="NAME=VALUE",
-            help="One param; a value that is JSON counts as such.",
+            help="One param; a value that is valid JSON is read as JSON.",
             show_default=False,
         ),
     ] = None,
-    instance: Annotated[str | None, typer.Option("--instance", metavar="NAME", help="Who would make the call.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="In which conversation.")] = None,
-    cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="The working folder of the call.")] = None,
+    instance: Annotated[
+        str | None, typer.Option("--instance", metavar="NAME", help="Instance that would make the call.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="Session that would make the call.")
+    ] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Working folder of the call.")] = None,
     pause: Annotated[
         bool,
-        typer.Option("--pause", help="As the installed hosts ask: a warning pauses the call until it is repeated."),
+        typer.Option("--pause", help="Ask as installed hosts do: a warning pauses the call until it is repeated."),
     ] = False,
     jsonl: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""``callosum demo``: the same hour of an agent without the gate and with it."""
+"""``callosum demo``: run the same hour of an agent without the gate and with it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ if TYPE_CHECKING:
     from callosum.cli.demo_run.runner import DemoNotice, DemoResult
 
 _KINDS = {"thread": "recent", "meeting": "opposed", "file": "stale", "crash": "unknown"}
-"""What a session must have been told of in each scene."""
+"""The conflict that a session must have been notified of in each scene."""
 
 
 def demo(
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state", metavar="DIR", help="Keep the gate's state in this new folder, to look at.", show_default=False
-        ),
+        typer.Option("--state", metavar="DIR", help="Keep the gate's state in this new folder.", show_default=False),
     ] = None,
     console: Annotated[
-        bool, typer.Option("--console", help="Then open the console on what happened, until Ctrl-C.")
+        bool, typer.Option("--console", help="Afterwards open the console on what happened, until Ctrl-C.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Run one agent's sessions as real processes, without the gate and with it (some seconds).
 
-    They send real mails to a server on the loopback, answer a meeting, edit a file, and one is killed.
-    Exit code 1 unless the gate kept everything right. Nothing is left behind.
+    They send real mails to a server on the loopback, answer a meeting, edit a
+    file, and one is killed. Exit code 1 unless the gate kept everything right.
+    Nothing is left behind.
     """
     import tempfile
 
@@ -59,7 +58,7 @@ def demo(
 
 
 def _show_console(state: Path) -> None:
-    """Open the console on the demo's data; the server that it needs ends with it."""
+    """Open the console on the demo's data. The server it needs ends with it."""
     from callosum.cli.console import keep_open
     from callosum.cli.options import settings_of
     from callosum.cli.serve import end
@@ -95,7 +94,7 @@ def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[DemoResult, DemoRe
 
 
 def _told_right(gated: DemoResult) -> bool:
-    """Whether each session that met another's act was told so, and of the right thing."""
+    """Return True if each session that met another's action was notified, and of the right conflict."""
     return len(gated.told) == len(_KINDS) and all(_KINDS[one.scene] in one.kinds for one in gated.told)
 
 

@@ -1,4 +1,4 @@
-"""``callosum doctor``: whether all is well, and what to do if it is not."""
+"""``callosum doctor``: check that everything works, and say what to do if something does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 _TAKEN: Final = 5.0
-"""How long a server that runs is given to tell what is wrong, in seconds."""
+"""Seconds within which a running server must say what is wrong."""
 _POLL: Final = 0.05
 _MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": ("✗", "red")}
 _WIDTH: Final = 24
@@ -28,7 +28,7 @@ _ADVICE: Final = {
     "code": "Run such code in a sandbox, or use an agent that only calls tools.",
     "direct": "Put callosum.gated() around the function.",
 }
-"""What to do about what of a program is not gated."""
+"""What to do about the parts of a program that are not gated."""
 
 
 Python = Annotated[
@@ -36,7 +36,7 @@ Python = Annotated[
     typer.Option(
         "--python",
         metavar="FILE_OR_MODULE",
-        help="Name what of a Python program's agents the gate does not see, from its source alone.",
+        help="List the agents and tools of a Python program that are not gated, from its source alone.",
         show_default=False,
     ),
 ]
@@ -49,11 +49,12 @@ def doctor(
     json: Json = False,
     python: Python = None,
 ) -> None:
-    """Look everything over without changing it; exit code 1 if something is wrong.
+    """Check everything without changing it; exit code 1 if something is wrong.
 
-    A call that must be refused is sent through each host's entry: it stands in the journal. A host that does not ask
-    the gate is also told as the event health.critical. With --python only that program is looked at, and none of it
-    runs.
+    A call that must be refused is sent through each host's entry, so the
+    journal has it. A host that does not ask the gate is also reported as the
+    event health.critical. With --python only that program is examined, and none
+    of it runs.
     """
     from callosum.cli import show
 
@@ -133,7 +134,7 @@ def _show(finding: Finding) -> None:
 
 
 def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
-    """Put what is wrong with hosts onto the corpus: that of a server that runs, else one of this process."""
+    """Report what is wrong with hosts to the corpus of a running server, otherwise to that of this process."""
     from callosum.corpus.bus import Corpus
     from callosum.corpus.daily_log import FOLDER, DailyLog
     from callosum.errors import CallosumError

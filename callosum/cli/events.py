@@ -1,4 +1,4 @@
-"""``callosum events``: what happens at the gate and around it, as typed events."""
+"""``callosum events``: show what happens at the gate and around it, as typed events."""
 
 from __future__ import annotations
 
@@ -23,44 +23,48 @@ if TYPE_CHECKING:
 def events(  # noqa: PLR0917  typer names them all
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATTERN", help="Only these: tool.completed, 'safety.*', ...", show_default=False),
+        typer.Argument(
+            metavar="PATTERN", help="Only these events: tool.completed, 'safety.*', ...", show_default=False
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="The newest N; 0 means all.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue with new entries until interrupted.")
+    ] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="Show the newest N; 0 shows all.")] = 50,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Without what comes all the time: scheduler.tick and health.ok.")
+        bool, typer.Option("--quiet", "-q", help="Leave out the regular ones: scheduler.tick and health.ok.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("2h").'),
+        typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").'),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Only this session (* stands for anything).")
+        str | None, typer.Option("--session", metavar="NAME", help="Only this session (* matches anything).")
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="A server elsewhere, in place of the state folder."),
+        typer.Option("--url", metavar="URL", help="Address of a server to use instead of the state folder."),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Where the server's token is (or CALLOSUM_TOKEN)."),
+        typer.Option("--token-file", metavar="FILE", help="File with the server's token (or CALLOSUM_TOKEN)."),
     ] = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what happens as events, oldest first; exit code 1 if nothing fits.
+    """Show events, oldest first; exit code 1 if none matches.
 
-    Past events: tool.*, safety.* and lease.* come from the journal, all
-    others from the daily log in the state folder, which keeps seven days.
-    With --url they come from the newest 1000 entries of that server's
-    journal, which has tool.*, safety.* and lease.* only.
+    Past events: tool.*, safety.* and lease.* come from the journal, all others
+    from the daily log in the state folder, which keeps seven days. With --url
+    they come from the newest 1000 entries of that server's journal, which has
+    tool.*, safety.* and lease.* only.
 
     --follow also shows new events: all of them while the state folder has a
-    server, else tool.*, safety.* and lease.* only. After a lost connection
+    server, otherwise tool.*, safety.* and lease.* only. After a lost connection
     the list continues behind the last event.
     """
     from msgspec.structs import replace
@@ -107,11 +111,11 @@ def events(  # noqa: PLR0917  typer names them all
 
 
 _CONSTANT: Final = frozenset(("scheduler.tick", "health.ok"))
-"""Events that come all the time while nothing happens."""
+"""Events that occur all the time while nothing happens."""
 
 
 def _types(patterns: list[str] | None, *, quiet: bool) -> frozenset[str] | None:
-    """Return the events that the patterns name, ``quiet`` without the constant ones; None for all."""
+    """Return the events that the patterns name, None for all. ``quiet`` leaves out the constant ones."""
     from callosum.corpus.events import CATALOGUE, select
 
     try:
@@ -133,7 +137,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _put(found: Iterable[ShownEvent], *, json: bool) -> int:
-    """Show events as they come; return how many there were."""
+    """Show events as they come. Return how many there were."""
     from callosum.cli import show
     from callosum.cli.eventline import line
     from callosum.cli.eventsource import DROPPED
@@ -157,7 +161,7 @@ def _put(found: Iterable[ShownEvent], *, json: bool) -> int:
 
 
 def _tell(text: str) -> None:
-    """Says something beside the events, to a person."""
+    """Print a message to a person, apart from the events."""
     from rich.console import Console
     from rich.text import Text
 

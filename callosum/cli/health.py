@@ -1,4 +1,4 @@
-"""What ``callosum doctor`` looks at, one small check each. A finding is a value; nothing is changed."""
+"""The checks of ``callosum doctor``. Each yields findings as values and changes nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 ROOM_LOW: Final = 100_000_000
-"""Free bytes on the disk below which a person should do something; at a tenth it is wrong."""
+"""Free bytes on the disk below which a person should act; below a tenth of it the check fails."""
 LOG_LARGE: Final = 128_000_000
-"""Bytes of the write-ahead log above which somebody keeps it from being folded in."""
+"""Bytes of the write-ahead log above which a process must be keeping it from being truncated."""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yield what is found in the settings' state folder, one finding after another."""
+    """Yield the findings about the settings' state folder, one after another."""
     yield _versions()
     yield Finding(
         "settings",
@@ -57,7 +57,7 @@ def _versions() -> Finding:
 
 
 def _namesake() -> Iterator[Finding]:
-    """Yield the unrelated package that is called ``callosum`` on PyPI and writes into the same folder."""
+    """Yield the finding that the unrelated PyPI package ``callosum`` writes into the same folder."""
     from importlib.metadata import distributions
 
     for found in distributions(name="callosum"):
@@ -85,7 +85,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield Finding("state folder", "wrong", f"{folder} is no folder", "Name another with --state or CALLOSUM_STATE.")
         return
     if is_read_only(folder):
-        return  # the check of the disk says so
+        return  # the check of the disk reports it
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding(
             "state folder", "wrong", f"{folder} cannot be written by you", f"Make it yours: chown {_user()} {folder}"
@@ -107,7 +107,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """Yield what holds content, unless the folder itself keeps others out."""
+    """Yield the files with content, unless the folder itself keeps other users out."""
     if not folder.stat().st_mode & 0o077:
         return
     if folder.stat().st_mode & 0o022:
@@ -224,7 +224,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 
 def _unproven(store: Store) -> Finding | None:
-    """Return what keeps the store from being written, if anything does."""
+    """Return the finding that the store cannot be written, if that is so."""
     try:
         store.prove()
     except StoreError as error:
@@ -277,7 +277,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
 
 
 def _connections(address: str, pool: Mapping[str, int] | None) -> Iterator[Finding]:
-    """Whether a server has enough connections to its store."""
+    """Yield a finding if a server has too few connections to its store."""
     if not pool:
         return
     advice = "More connections: ?pool=N in the store's URL, as far as the database allows for all servers together."

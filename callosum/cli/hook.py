@@ -1,4 +1,4 @@
-"""``callosum hook``: what a host with command hooks calls, where it is not the hook itself."""
+"""``callosum hook``: the hook of hosts with command hooks, for entries that call this command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Host = Annotated[str, typer.Argument(metavar="HOST", help=f"{one_of(WITH_HOOKS)}
 def hook(host: Host, state: State = None, namespace: Namespace = None, config: Config = None) -> None:
     """Answer one hook event of a host: its JSON on standard input, the answer on standard output.
 
-    Hosts are set up to call the hook in the state folder, which starts faster; this writes it anew and becomes it.
+    Hosts are set up to call the hook in the state folder, which starts faster.
+    This command writes that hook again and becomes it.
     """
     from callosum.hosts import remote
     from callosum.hosts.adapters import adapter_of

@@ -1,4 +1,4 @@
-"""``callosum install`` and ``callosum uninstall``: the gate in front of a host, and away from it."""
+"""``callosum install`` and ``callosum uninstall``: put the gate in front of a host, and remove it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_URL = [host.title for host in WITH_HOOKS.values() if host.asks_urls]
 
 
 def _begun(begun: str) -> list[str]:
-    """Complete the name of a host; nothing heavy is loaded for it."""
+    """Complete the name of a host without loading anything heavy."""
     return [host for host in _HOSTS if host.startswith(begun)]
 
 
@@ -33,14 +33,12 @@ Host = Annotated[
     str,
     typer.Argument(metavar="HOST", help=f"{one_of(_HOSTS)}.", autocompletion=_begun),
 ]
-File = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="The settings file, where it is not the usual one.")
-]
+File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Settings file, if it is not the usual one.")]
 Project = Annotated[
-    Path | None, typer.Option("--project", metavar="DIR", help="In the settings of this project, not in the user's.")
+    Path | None, typer.Option("--project", metavar="DIR", help="Use this project's settings instead of the user's.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change without changing anything.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Http = Annotated[
     str | None,
     typer.Option(
@@ -50,15 +48,15 @@ Http = Annotated[
     ),
 ]
 Url = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="Ask this server in place of a gate on this machine.")
+    str | None, typer.Option("--url", metavar="URL", help="Ask this server instead of a gate on this machine.")
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="Where the token for --url is; for your eyes only."),
+    typer.Option("--token-file", metavar="FILE", help="File with the token for --url; only you may read it."),
 ]
 CaCert = Annotated[
     Path | None,
-    typer.Option("--cacert", metavar="FILE", help="The certificates to believe in place of the system's."),
+    typer.Option("--cacert", metavar="FILE", help="Certificates to trust instead of the system's."),
 ]
 
 
@@ -72,7 +70,9 @@ def install(  # noqa: PLR0917  typer names them all
     cacert: CaCert = None,
     observe: Annotated[
         bool,
-        typer.Option("--observe", help="Stop nothing for 30 days; callosum report then shows what would have been."),
+        typer.Option(
+            "--observe", help="Stop nothing for 30 days; callosum report then shows what would have been stopped."
+        ),
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -80,7 +80,7 @@ def install(  # noqa: PLR0917  typer names them all
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
-    """Put the gate in front of a host: shows the change to its settings, asks, and writes it."""
+    """Put the gate in front of a host: show the change to its settings, ask, and write it."""
     from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
     from callosum.hosts.remote import remote_of
@@ -114,11 +114,11 @@ def install(  # noqa: PLR0917  typer names them all
 
 
 _OBSERVE = 30 * 86_400
-"""How long ``--observe`` has the gate observe, in seconds."""
+"""Seconds for which ``--observe`` makes the gate observe."""
 
 
 def _observe(settings: Settings) -> None:
-    """Have the gate stop nothing for 30 days, for every host of the state folder."""
+    """Make the gate stop nothing for 30 days, for every host of the state folder."""
     from callosum.cli import show
     from callosum.cli.options import open_gate
     from callosum.cli.person import login
@@ -133,7 +133,7 @@ def _observe(settings: Settings) -> None:
 
 
 def _planned(plan: Callable[[], InstallPlan]) -> InstallPlan:
-    """Return the plan; where the file cannot be changed by a program, show what a person has to put in."""
+    """Return the plan. If no program can change the file, show what a person has to add."""
     from callosum.hosts.files import NotPlainJson
 
     try:
@@ -154,7 +154,7 @@ def uninstall(
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
-    """Take the gate away from a host: its settings become what they were."""
+    """Remove the gate from a host: its settings become what they were."""
     from callosum.hosts import install as hosts
     from callosum.hosts.setup import InstallTarget
 
@@ -173,7 +173,7 @@ def _called(host: str, *, first: bool = False) -> str:
 
 
 def _agreed(plan: InstallPlan, *, dry_run: bool, yes: bool) -> bool:
-    """Show the plan; whether it is to be done."""
+    """Show the plan. Return True if it is to be carried out."""
     from callosum.cli import show
 
     for change in plan.changes:

@@ -1,4 +1,4 @@
-"""``callosum journal``: what was decided and how it ended, also what was rotated away."""
+"""``callosum journal``: show decisions and outcomes, including rotated ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _words(name: str, help: str, metavar: str) -> typer.models.OptionInfo:
 
 
 def journal(  # noqa: PLR0917  typer names them all
-    session: Annotated[str | None, _words("--session", "Only this session (* stands for anything).", "NAME")] = None,
+    session: Annotated[str | None, _words("--session", "Only this session (* matches anything).", "NAME")] = None,
     tool: Annotated[str | None, _words("--tool", "Only this tool (* stands for anything).", "NAME")] = None,
     key: Annotated[str | None, _words("--key", "Only what touches this key (* stands for anything).", "KEY")] = None,
     event: Annotated[str | None, _words("--event", "Only this event: intercept, complete, lapse, ...", "NAME")] = None,
@@ -37,31 +37,35 @@ def journal(  # noqa: PLR0917  typer names them all
     ] = None,
     tier: Annotated[
         int | None,
-        typer.Option("--tier", min=0, max=4, metavar="N", help="Only this tier or graver.", show_default=False),
+        typer.Option("--tier", min=0, max=4, metavar="N", help="Only this tier or higher.", show_default=False),
     ] = None,
-    since: Annotated[str | None, _words("--since", 'From then on: a time, or how long ago ("2h").', "TIME")] = None,
+    since: Annotated[str | None, _words("--since", 'Start here: a time, or how long ago ("2h").', "TIME")] = None,
     until: Annotated[str | None, _words("--until", "Up to then.", "TIME")] = None,
-    namespace: Annotated[str | None, _words("--namespace", "Only this namespace; without it all.", "NAME")] = None,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="The newest N; 0 means all.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    namespace: Annotated[str | None, _words("--namespace", "Only this namespace (default: all).", "NAME")] = None,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="Show the newest N; 0 shows all.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue with new entries until interrupted.")
+    ] = False,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FILE", help="Write all that fits as JSONL to a new file (.gz compresses)."),
+        typer.Option(
+            "--export", metavar="FILE", help="Write all matching entries as JSONL to a new file (.gz compresses)."
+        ),
     ] = None,
     rotate: Annotated[
         bool, typer.Option("--rotate", help="Move all entries that no decision needs into compressed segments now.")
     ] = False,
     entries: Annotated[
-        bool, typer.Option("--entries", help="A line for each entry: decisions, reports, renewals, each by itself.")
+        bool, typer.Option("--entries", help="One line per entry: decisions, reports and renewals separately.")
     ] = False,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the journal, oldest first: what was decided on each call and how it ended; exit code 1 if nothing fits.
+    """Show the journal, oldest first: each call's decision and outcome; exit code 1 if nothing matches.
 
     A call is one line. With --json, --follow and --entries each entry of the
-    journal is by itself.
+    journal is shown separately.
     """
     from callosum.cli import show
     from callosum.cli.times import moment
@@ -164,20 +168,20 @@ def _follow(book: Journal, wanted: EntryFilter, after: int, *, json: bool) -> No
             _print(((entry, None),), heading=False)
 
 
-# The journal has no end, so its lines are not a table of rich, which must see them all first.
+# The journal has no end, so its lines are not a rich table, which needs all rows first.
 
 
 _COLUMNS = (("time", 19), ("session", 16), ("event", 9), ("tier", 4), ("answer", 21), ("tool", 20))
-"""Name and least width of each column before the keys."""
+"""Name and minimum width of each column before the keys."""
 _HELD = 1000
-"""Number of lines that wait for the end of their call."""
+"""Number of lines that wait for the outcome of their call."""
 
 _Line = tuple["Entry", "Entry | None"]
-"""An entry, and the one that tells how its call ended."""
+"""An entry, and the entry with its call's outcome."""
 
 
 def _calls(entries: Iterable[Entry]) -> Iterator[_Line]:
-    """Yield entries in their order, the end of a call with its decision where that is near."""
+    """Yield entries in their order, with a call's outcome beside its decision if it is near."""
     from callosum.journal import ENDS
     from callosum.model import Event
 
@@ -194,7 +198,7 @@ def _calls(entries: Iterable[Entry]) -> Iterator[_Line]:
 
 
 def _print(lines: Iterable[_Line], *, heading: bool) -> tuple[int, int]:
-    """Print lines as they come; return how many there were and the place of the last entry."""
+    """Print lines as they come. Return how many there were and the position of the last entry."""
     from callosum.cli import show
 
     console = show.console()
@@ -212,7 +216,7 @@ def _print(lines: Iterable[_Line], *, heading: bool) -> tuple[int, int]:
 
 
 def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[RenderableType]:
-    """Return an entry as one line, or, where that is longer than ``width``, with a line of its own for each key."""
+    """Return an entry as one line, or, if that is longer than ``width``, with a separate line for each key."""
     from rich.text import Text
 
     from callosum.cli import show
@@ -256,7 +260,7 @@ def _cells(entry: Entry, ended: Entry | None) -> tuple[Text, ...]:
 
 
 def _answer(entry: Entry, ended: Entry | None) -> Text:
-    """Return what was decided and how it ended: ``allow, done in 1.2 s``."""
+    """Return the decision and the outcome: ``allow, done in 1.2 s``."""
     from callosum.cli import show
 
     if entry.verdict is None:
@@ -270,7 +274,7 @@ def _answer(entry: Entry, ended: Entry | None) -> Text:
 
 
 def _what(entry: Entry) -> str:
-    """Return what a call does, and what a person had asked its session for."""
+    """Return what a call does, and what a person had asked its session to do."""
     from callosum.journal import shown_keys
     from callosum.model import MAX_SUMMARY, Event
     from callosum.policy.summary import journalled_call_of, shown, summary_of
@@ -283,7 +287,7 @@ def _what(entry: Entry) -> str:
 
 
 def reason_of(entry: Entry) -> str:
-    """Return the reason of an entry's verdict: its conflicts with their sessions, else its warning or its note."""
+    """Return the reason for an entry's verdict: its conflicts with their sessions, or its warning or note."""
     found = [one for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
     reasons = dict.fromkeys(f"{one.get('kind', '')}: {one.get('instance', '')}" for one in found)
     if reasons:

@@ -1,4 +1,4 @@
-"""``callosum mcp``: a server of MCP with the gate before its tools, or the gate itself as a server of MCP."""
+"""``callosum mcp``: an MCP server with the gate in front of its tools, or the gate itself as an MCP server."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from callosum.cli.options import Config, Namespace, State, settings_of
 def mcp(  # noqa: PLR0917  typer names them all
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND ARGS...", help="The server to wrap, as its host would start it."),
+        typer.Argument(metavar="-- COMMAND ARGS...", help="Command of the server to wrap, as its host would start it."),
     ] = None,
     url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="The server to wrap, by its address (Streamable HTTP).")
+        str | None, typer.Option("--url", metavar="URL", help="Address of the server to wrap (Streamable HTTP).")
     ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option(
             "--header",
             metavar="'NAME: VALUE'",
-            help="Sent with each request to --url; ${VAR} in it is read from the environment.",
+            help="Header for each request to --url; ${VAR} is read from the environment.",
         ),
     ] = None,
     header_env: Annotated[
         list[str] | None,
         typer.Option(
-            "--header-env", metavar="NAME=VARIABLE", help="A header whose value is an environment variable's."
+            "--header-env", metavar="NAME=VARIABLE", help="Header whose value comes from an environment variable."
         ),
     ] = None,
     transport: Annotated[
         str | None,
         typer.Option(
-            "--transport", metavar="TYPE", help="How --url is spoken: http or, of 2024, sse (default: as it answers)."
+            "--transport",
+            metavar="TYPE",
+            help="Transport of --url: http, or sse from 2024 (default: whichever it answers).",
         ),
     ] = None,
     name: Annotated[
         str,
-        typer.Option(
-            "--name", metavar="NAME", help="The server's name in those of its tools (default: what it says itself)."
-        ),
+        typer.Option("--name", metavar="NAME", help="Server name in its tools' names (default: the name it reports)."),
     ] = "",
     instance: Annotated[
-        str | None, typer.Option("--instance", metavar="NAME", help="Who acts (default: CALLOSUM_INSTANCE).")
+        str | None, typer.Option("--instance", metavar="NAME", help="Instance that acts (default: CALLOSUM_INSTANCE).")
     ] = None,
     session: Annotated[
         str | None,
-        typer.Option("--session", metavar="NAME", help="Which session of it (default: the host's process)."),
+        typer.Option("--session", metavar="NAME", help="Session that acts (default: the host's process)."),
     ] = None,
     gate: Annotated[
         str | None,
-        typer.Option("--gate", metavar="URL", help="The gate to ask (default: CALLOSUM_URL, else a local one)."),
+        typer.Option("--gate", metavar="URL", help="Gate to ask (default: CALLOSUM_URL, otherwise a local one)."),
     ] = None,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
-    """Wrap a server of MCP: same tools, same answers, every call through the gate.
+    """Wrap an MCP server: same tools, same answers, every call through the gate.
 
-    Without a server to wrap: serve tools by which an agent asks what the
-    others do, who holds what, and takes, awaits and releases leases.
+    Without a server to wrap, serve tools with which an agent asks what the
+    others do and who holds what, and takes, awaits and releases leases.
     """
     from callosum.errors import ConfigError
     from callosum.hosts.mcp.headers import OLD, TRANSPORTS, read_headers

@@ -1,4 +1,4 @@
-"""``callosum merges``: writes that ran merged with another session's changes, and how to undo them."""
+"""``callosum merges``: list writes that ran merged with another session's changes, and undo them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from callosum.merging.merge_store import MergeRecord, MergeStore
     from callosum.settings import Settings
 
-app = typer.Typer(help="Writes that were merged with another session's changes.", epilog=EPILOG)
+app = typer.Typer(
+    help="List writes that were merged with another session's changes, and restore their texts.", epilog=EPILOG
+)
 
-Id = Annotated[int, typer.Argument(metavar="ID", help="The merge's id, which the session was told.")]
+Id = Annotated[int, typer.Argument(metavar="ID", help="Id of the merge, as the session was notified.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -80,10 +82,11 @@ def show_(id: Id, state: State = None, config: Config = None, json: Json = False
 def undo(
     id: Id,
     to: Annotated[
-        str, typer.Option("--to", metavar="WHICH", help="before (the merge), proposal, or merge again.")
+        str,
+        typer.Option("--to", metavar="WHICH", help="Which text to restore: before (the merge), proposal, or merge."),
     ] = "before",
     force: Annotated[
-        bool, typer.Option("--force", help="Also where the file holds something else by now, which is lost.")
+        bool, typer.Option("--force", help="Restore even if the file has changed since; that change is lost.")
     ] = False,
     state: State = None,
     config: Config = None,

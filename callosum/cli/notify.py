@@ -1,8 +1,7 @@
-"""Running the user's command for what waits for a person.
+"""Run the user's command for what waits for a person.
 
-The command is a list of words and is started as it stands: nothing that an agent wrote is ever part of
-it, and no shell reads it. The facts go in on standard input (JSON) and as ``CALLOSUM_CALL_*`` in the
-environment.
+The command is a list of words and is started unchanged: nothing that an agent wrote is ever part of it, and no shell
+reads it. The facts are passed on standard input (JSON) and as ``CALLOSUM_CALL_*`` in the environment.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ from callosum.cli.text import clean
 logger = logging.getLogger("callosum")
 
 TIMEOUT: Final = 30.0
-"""How long the command may take, in seconds, before it is ended."""
+"""Seconds after which the command is ended."""
 _FACTS: Final = ("event", "id", "short", "instance", "tool", "tier", "key", "rule", "warning")
 
 
 class ApprovalNotifier:
     """Runs ``command`` once for each ``send``, one after another, in a thread of its own.
 
-    A command that fails is told to ``complain`` with a sentence, and harms nothing. Close it to let
-    what was sent finish.
+    If a command fails, ``complain`` gets a sentence and nothing else happens. ``close`` lets what was sent finish.
     """
 
     def __init__(self, command: Sequence[str], complain: Callable[[str], None]) -> None:
@@ -42,7 +40,7 @@ class ApprovalNotifier:
             self._thread.start()
 
     def send(self, facts: Mapping[str, Any]) -> None:
-        """Has the command run for these facts."""
+        """Run the command for these facts."""
         if self._command:
             self._facts.put(facts)
 
@@ -60,7 +58,7 @@ class ApprovalNotifier:
 
 
 def run(command: Sequence[str], facts: Mapping[str, Any]) -> str | None:
-    """Run the command for these facts; return what went wrong in a sentence, None if nothing did."""
+    """Run the command for these facts. Return what went wrong in a sentence, None if nothing did."""
     shown = clean(command[0], 100)
     try:
         done = subprocess.run(  # noqa: S603  the user's own command, and nothing of a call in it
@@ -80,5 +78,5 @@ def run(command: Sequence[str], facts: Mapping[str, Any]) -> str | None:
 
 
 def environment(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the facts as variables, each one harmless line."""
+    """Return the facts as variables, each one escaped line."""
     return {f"CALLOSUM_CALL_{name.upper()}": clean(str(facts.get(name) or ""), 1000) for name in _FACTS}

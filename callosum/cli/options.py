@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 State = Annotated[
     Path | None,
-    typer.Option("--state", metavar="DIR", help="The state folder (or CALLOSUM_STATE).", show_default=False),
+    typer.Option("--state", metavar="DIR", help="State folder (or CALLOSUM_STATE).", show_default=False),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", metavar="NAME", help="Whose calls: those who share a memory."),
+    typer.Option("--namespace", metavar="NAME", help="Namespace: the group of sessions that see each other."),
 ]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The callosum.toml to read.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (callosum.toml) to read.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
-"""The proof of a person for commands: that of the library (``callosum.person``), and a terminal.
+"""Prove that a person runs a command: the library's proof (``callosum.person``), and a terminal.
 
-A command that a person types has a terminal as standard input and output, and as its controlling one.
+A command that a person types has a terminal as standard input and output, and as its controlling terminal.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def replay(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Recorded calls as JSONL.", show_default=False)
     ],
-    sessions: Annotated[int, typer.Option("--sessions", "-s", min=1, max=256, help="How many session processes.")] = 8,
+    sessions: Annotated[int, typer.Option("--sessions", "-s", min=1, max=256, help="Number of session processes.")] = 8,
     pause: Annotated[
         bool, typer.Option("--pause", help="Pause on warnings as hosts do; each session then repeats once to confirm.")
     ] = False,
@@ -40,8 +40,9 @@ def replay(
 ) -> None:
     """Send recorded calls through the gate as concurrent sessions, and report what it said.
 
-    No tool is run: a call that may run is reported with its recorded outcome. Tasks are spread over the
-    sessions. Without --state the gate's own state is thrown away afterwards. Broken lines are counted.
+    No tool is run: a call that may run is reported with its recorded outcome.
+    Tasks are spread over the sessions. Without --state the gate's own state is
+    thrown away afterwards. Broken lines are counted.
     """
     import tempfile
     from contextlib import nullcontext

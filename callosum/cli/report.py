@@ -1,4 +1,4 @@
-"""``callosum report``: what the gate stopped, or would have stopped while it only observed."""
+"""``callosum report``: show what the gate stopped, or would have stopped while it only observed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 _PAUSED: Final = ("confirm", "ask")
 _STOPPED: Final = (*_PAUSED, "block")
 _KEPT: Final = 2000
-"""Number of stopped calls that are listed at most, the newest."""
+"""Maximum number of stopped calls that are listed, the newest."""
 _NAMES: Final = {"confirm": "pause", "ask": "ask", "block": "block"}
 
 
 def report(
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("7d").')
+        str, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("7d").')
     ] = "30d",
     last: Annotated[
-        int, typer.Option("--last", "-n", min=0, metavar="N", help="List the newest N; 0 means 2,000.")
+        int, typer.Option("--last", "-n", min=0, metavar="N", help="List the newest N; 0 lists 2,000.")
     ] = 50,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")
     ] = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Count the calls that were stopped, or would have been while the gate only observed, and list them.
+    """Count and list the calls that were stopped, or would have been stopped while the gate only observed.
 
     Exit code 1 if no call is recorded for this time.
     """
@@ -74,7 +74,7 @@ def report(
 
 
 def _answer(entry: Entry) -> tuple[str, bool]:
-    """Return what the gate would have answered if it had not only observed, and whether it only observed."""
+    """Return the verdict that the gate would have enforced, and whether it only observed."""
     observed = entry.body.get("observed")
     return (observed, True) if isinstance(observed, str) else (str(entry.verdict or ""), False)
 

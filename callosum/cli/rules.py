@@ -1,4 +1,4 @@
-"""``callosum rules``: whether a rules file can be used, and what the journal says of the rules."""
+"""``callosum rules``: check a rules file, and show what the journal says about the rules."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from callosum.retrospect import Suggestion
     from callosum.rules import RuleSet
-app = typer.Typer(help="The rules by which calls are judged.", no_args_is_help=True, epilog=EPILOG)
+app = typer.Typer(help="The rules that classify calls.", no_args_is_help=True, epilog=EPILOG)
 
 
 @app.command(epilog=EPILOG)
 def check(
     file: Annotated[
-        Path | None, typer.Argument(help="The rules file; by default the one in force.", show_default=False)
+        Path | None, typer.Argument(help="Rules file (default: the one in force).", show_default=False)
     ] = None,
     state: State = None,
     config: Config = None,
@@ -71,26 +71,25 @@ def check(
         show.put(show.table("In this order, first match wins", (">#", "name", ">tier", "tools", "keys"), rows))
 
 
-Since = Annotated[
-    str, typer.Option("--since", metavar="TIME", help='What happened from then on: a time, or how long ago ("30d").')
-]
-Only = Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")]
+Since = Annotated[str, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("30d").')]
+Only = Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")]
 
 
 @app.command(epilog=EPILOG)
 def suggest(
     since: Since = "30d",
     least: Annotated[
-        int, typer.Option("--min", min=2, metavar="N", help="How often a pause must have been confirmed.")
+        int, typer.Option("--min", min=2, metavar="N", help="Number of times a pause must have been confirmed.")
     ] = 5,
     namespace: Only = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Propose narrower rules from what was always confirmed or approved; exit code 1 if there is none.
+    """Propose narrower rules from calls that were always confirmed or approved; exit code 1 if there is none.
 
-    Nothing is changed: read what is proposed, and paste it into your rules if it is right.
+    Nothing is changed: read the proposals, and paste those that are right into
+    your rules.
     """
     from callosum.cli import show
     from callosum.cli.text import clean
@@ -142,12 +141,12 @@ def _print(found: list[Suggestion], path: str, *, there: bool) -> None:
     show.line(f"Nothing was changed. To use a proposal put it {where}; then `callosum rules check`.", "bold")
 
 
-# --- standing approvals -----------------------------------------------------------------------------
+# --- Standing approvals -----------------------------------------------------------------------------
 
 
 @app.command(epilog=EPILOG)
 def approvals(state: State = None, config: Config = None, json: Json = False) -> None:
-    """List the standing approvals, which the console's Approve similar calls gives; exit code 1 if there is none."""
+    """List the standing approvals ("Approve similar calls" in the console); exit code 1 if there is none."""
     import time
 
     from callosum import standing
@@ -182,7 +181,7 @@ def approvals(state: State = None, config: Config = None, json: Json = False) ->
 
 @app.command(epilog=EPILOG)
 def revoke(
-    id: Annotated[int, typer.Argument(metavar="ID", help="The id that callosum rules approvals shows.")],
+    id: Annotated[int, typer.Argument(metavar="ID", help="Id that callosum rules approvals shows.")],
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
@@ -203,7 +202,7 @@ def revoke(
         show.line(f"Revoked: the rules alone decide calls of {clean(found.tool, 60)} again.", "green")
 
 
-# --- gaps ---------------------------------------------------------------------------------------------
+# --- Gaps ---------------------------------------------------------------------------------------------
 
 
 @app.command(epilog=EPILOG)
@@ -214,7 +213,7 @@ def gaps(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show where the rules see little: calls without keys, unnamed tools, keys nobody shares; exit code 1 if nowhere.
+    """Show where the rules see little: calls without keys, unnamed tools, unshared keys; exit code 1 if nowhere.
 
     Nothing is changed.
     """
@@ -235,22 +234,22 @@ def gaps(
         raise typer.Exit(NO)
 
 
-# --- try ----------------------------------------------------------------------------------------------
+# --- Try ----------------------------------------------------------------------------------------------
 
 
 @app.command("try", epilog=EPILOG)
 def try_(
-    file: Annotated[Path, typer.Argument(help="The rules file to try in place of the one in force.")],
+    file: Annotated[Path, typer.Argument(help="Rules file to try instead of the one in force.")],
     since: Since = "7d",
     most: Annotated[
-        int, typer.Option("--most", min=1, max=1_000_000, metavar="N", help="Play at most the newest N calls.")
+        int, typer.Option("--most", min=1, max=1_000_000, metavar="N", help="Replay at most the newest N calls.")
     ] = 20_000,
     namespace: Only = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what a changed rules file would have decided over the recorded calls; exit code 1 if nothing else.
+    """Show what a changed rules file would have decided on the recorded calls; exit code 1 if nothing differs.
 
     Nothing is changed, and no tool is run.
     """
@@ -269,7 +268,7 @@ def try_(
     old = _rules_of(current if current.exists() else None, protected, options)
     new = _rules_of(file, protected, options)
     start = moment(since, "--since")
-    wanted = EntryFilter(namespace=namespace, since=max(0, start - DAY))  # what the first calls were compared with
+    wanted = EntryFilter(namespace=namespace, since=max(0, start - DAY))  # what the first calls are compared with
     with open_gate(settings) as gate:
         book = Journal(gate.store, settings.state)
         found = try_rules(lambda: book.read(wanted), old, new, since=start, most=most)
@@ -282,7 +281,7 @@ def try_(
 
 
 def _rules_of(path: Path | None, protected: dict[str, str], options: dict[str, Any]) -> RuleSet:
-    """Return the rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
+    """Return the rules of a file, then the default ones. Raises ``ConfigError`` naming the file and the place."""
     from callosum.rules import RuleSet
 
     if path is None:

@@ -1,4 +1,4 @@
-"""``callosum search``: what was done about something, in the journal and in the pages of memory."""
+"""``callosum search``: find what was done about something, in the journal and in the pages of memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MATCH: Final = "bold cyan"
 
 
 class Words(TyperCommand):
-    """A command among whose arguments ``-staging`` is a word to leave out, and no row of short options."""
+    """A command whose arguments may include ``-staging``, a word to leave out, which is not a row of short options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put such words behind all options. One that is an option's name with a dash too few is refused."""
+        """Put such words behind all options. Refuse one that is an option's name with a missing dash."""
         end = args.index("--") if "--" in args else len(args)
         long = {name for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}
         for arg in args[:end]:
@@ -60,22 +60,22 @@ def search(
     ],
     session: Annotated[
         str | None,
-        typer.Option("--session", metavar="NAME", help="Only this session's entries (* stands for anything)."),
+        typer.Option("--session", metavar="NAME", help="Only this session's entries (* matches anything)."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("2h").')
+        str | None, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").')
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's entries; without it all.")
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's entries (default: all).")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="The best N.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Show the best N.")] = 20,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Find words in the journal, also what was rotated away, and in the pages of memory: best first.
+    """Find words in the journal, including rotated entries, and in the pages of memory; best match first.
 
-    Exit code 1 if nothing fits.
+    Exit code 1 if nothing matches.
     """
     from callosum.cli import show
     from callosum.cli.times import moment
@@ -85,7 +85,7 @@ def search(
 
     settings = settings_of(state, namespace, config)
     words = " ".join(query)
-    match_of(words)  # what cannot be asked for is said before anything is opened
+    match_of(words)  # an invalid query is reported before anything is opened
     start = moment(since, "--since") if since else None
     if not exists(settings):
         if not json:
@@ -121,7 +121,7 @@ def _open_store(settings: Settings) -> tuple[Store, StoreError | None]:
 
 
 def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
-    """Indexes what is new, a bounded amount of it; says if the index stays behind, for ``fault`` or another reason.
+    """Index what is new, up to a limit. Say so if the index stays behind, because of ``fault`` or another reason.
 
     Raises ``StoreError`` if nothing can be indexed and nothing was.
     """
@@ -139,7 +139,7 @@ def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
     if fault is not None and not upto:
         raise fault
     why = "the journal is long; search again for the next part" if fault is None else clean(str(fault), 500)
-    # On standard error, so that a program reads hits alone.
+    # On standard error, so that a program reads only hits.
     sys.stderr.write(f"callosum: the index ends at {clock(upto / 1_000_000)}: {why}\n")
     sys.stderr.flush()
 
@@ -157,7 +157,7 @@ def _print(found: Sequence[SearchHit], *, more: bool) -> None:
         if text.plain:
             if console.is_terminal:
                 console.print(Padding(text, (0, 0, 0, 4), expand=False))
-            else:  # a line is a line
+            else:  # a line stays one line
                 console.print(Text("    ").append_text(text), soft_wrap=True)
     show.line()
     count = "One hit" if len(found) == 1 else f"{len(found)} hits"
@@ -165,7 +165,7 @@ def _print(found: Sequence[SearchHit], *, more: bool) -> None:
 
 
 def _head(hit: SearchHit) -> Text:
-    """When, who, what and where."""
+    """Return time, session, event and key."""
     from rich.text import Text
 
     from callosum.cli.times import clock
@@ -189,7 +189,7 @@ def _head(hit: SearchHit) -> Text:
 
 
 def _answer(hit: SearchHit) -> Text:
-    """How an entry was answered; what sort of entry it is where that says more."""
+    """Return how an entry was decided, or the sort of the entry if that says more."""
     from rich.text import Text
 
     from callosum.cli import show
@@ -201,7 +201,7 @@ def _answer(hit: SearchHit) -> Text:
 
 
 def _marked(hit: SearchHit, field: str, limit: int) -> Text:
-    """Return a field's text with what matched in it, harmless and cut to ``limit``."""
+    """Return a field's text with the matches marked, escaped and cut to ``limit``."""
     from rich.text import Text
 
     made, place = Text(), 0
@@ -216,7 +216,7 @@ def _marked(hit: SearchHit, field: str, limit: int) -> Text:
 
 
 def _harmless(text: str, limit: int) -> str:
-    """One harmless line that keeps the room at its ends, for it is a piece of a longer one."""
+    """Return one escaped line that keeps the spaces at its ends, because it is part of a longer line."""
     from callosum.cli.text import clean
 
     inside = clean(text, limit)

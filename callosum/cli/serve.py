@@ -23,26 +23,31 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 START_SECONDS = 15.0
-"""How long a server in the background may take until it answers."""
+"""Seconds within which a server in the background must answer."""
 STOP_SECONDS = 30.0
-"""How long servers are waited for that were told to stop, after what they go on answering (``--drain``)."""
+"""Seconds to wait for servers that were told to stop, after the time in which they still answer (``--drain``)."""
 
 
 def serve(  # noqa: PLR0917  typer names them all
     host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen (default 127.0.0.1).")
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port (default 7700; 0 takes a free one).")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port to listen on (default 7700; 0 takes a free one).")
+    ] = None,
     socket: Annotated[
-        Path | None, typer.Option("--socket", metavar="PATH", help="A Unix socket in place of host and port.")
+        Path | None, typer.Option("--socket", metavar="PATH", help="Unix socket instead of host and port.")
     ] = None,
     background: Annotated[
-        bool, typer.Option("--background", help="Start it and return; `callosum stop` ends it.")
+        bool, typer.Option("--background", help="Start it and return; `callosum stop` stops it.")
     ] = False,
     idle: Annotated[
         float | None,
         typer.Option(
-            "--idle", metavar="SECONDS", min=1, help="End when nobody has asked for so long and nothing is open."
+            "--idle",
+            metavar="SECONDS",
+            min=1,
+            help="Seconds without a request, and with nothing open, after which it stops.",
         ),
     ] = None,
     drain: Annotated[
@@ -52,35 +57,37 @@ def serve(  # noqa: PLR0917  typer names them all
             metavar="SECONDS",
             min=0,
             max=600,
-            help="Once told to stop, go on answering for so long with a red /health, so that a balancer sees it.",
+            help="Seconds to keep answering with a failing /health after a stop request, so that a balancer notices.",
         ),
     ] = 0.0,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key (PEM).")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines reach it without TLS (something in front encrypts).")
+        bool, typer.Option("--insecure", help="Let other machines connect without TLS (a proxy in front encrypts).")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name clients call it by.")
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Additional host name that clients use.")
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option("--allow-origin", metavar="ORIGIN", help="A further origin of web pages that may use it."),
+        typer.Option("--allow-origin", metavar="ORIGIN", help="Additional origin of web pages that may use it."),
     ] = None,
     console: Annotated[
         str | None,
         typer.Option(
             "--console",
             metavar="URL",
-            help="Serve the console at this address, to people with a token.",
+            help="Serve the console at this address to people with a token.",
             show_default=False,
         ),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="The store that servers share, as in postgresql://db/agents."),
+        typer.Option("--store", metavar="URL", help="Store that servers share, such as postgresql://db/agents."),
     ] = None,
     state: State = None,
     config: Config = None,
@@ -160,7 +167,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings among the variables: a person starts this server, and says by them how."""
+    """Return the settings among the variables: the person who starts this server sets them."""
     return {name: value for name, value in environ.items() if name.startswith("CALLOSUM_")}
 
 
@@ -198,7 +205,7 @@ def _in_background(settings: Settings) -> None:
 
 
 def stop(state: State = None, config: Config = None, json: Json = False) -> None:
-    """Stop the servers of this state folder; they answer what they have taken first."""
+    """Stop the servers of this state folder. They first answer the requests they have accepted."""
     from callosum.cli import show
 
     found, left, patience = end(settings_of(state, None, config))
@@ -219,7 +226,7 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
 
 
 def end(settings: Settings) -> tuple[list[RunningServer], list[RunningServer], float]:
-    """Stop the servers of a state folder; return them, those that still answer, and the longest wait in seconds."""
+    """Stop the servers of a state folder. Return them, those that still answer, and the longest wait in seconds."""
     import signal
 
     from callosum.process import alive

@@ -1,4 +1,4 @@
-"""``callosum status`` and ``callosum leases``: what is going on."""
+"""``callosum status`` and ``callosum leases``: show the current state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only this cont
 def status(
     key: Key = None, state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False
 ) -> None:
-    """Show leases, what waits, what is unknown, and what was done lately."""
+    """Show leases, pending approvals, unknown outcomes and recent actions."""
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.cli.times import clock, since

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 def stdio(
     approver: Annotated[
         bool,
-        typer.Option("--approver", help="For a person's own program: take approve, deny and forced release too."),
+        typer.Option("--approver", help="For a person's own program: also accept approve, deny and forced release."),
     ] = False,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
-    """Answer JSON-RPC 2.0 on standard input and output, one message a line, until the input ends."""
+    """Answer JSON-RPC 2.0 on standard input and output, one message per line, until the input ends."""
     import logging
     import os
     import signal
@@ -31,17 +31,19 @@ def stdio(
 
     logging.basicConfig(format="callosum: %(message)s")
     out = os.dup(1)
-    os.dup2(2, 1)  # whatever else prints, the answers stay alone
+    os.dup2(2, 1)  # whatever else prints, only answers go to standard output
     settings = settings_of(state, namespace, config)
     gate = LocalGate(settings=settings)
     if approver:
         from callosum.person import refuse_agents
 
-        refuse_agents(gate.store, "only a person's own program may be given --approver")  # no terminal to ask for here
+        refuse_agents(
+            gate.store, "only a person's own program may be given --approver"
+        )  # there is no terminal to ask at here
     channel = Pipes(0, out)
 
     def stop(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)  # who asks twice is not kept waiting
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
         channel.stop()
 
     signal.signal(signal.SIGTERM, stop)

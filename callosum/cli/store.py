@@ -1,4 +1,4 @@
-"""``callosum store``: look a store over, bring its tables to this version, copy it into another one."""
+"""``callosum store``: check a store, migrate its tables to this version, copy it into another one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Url = Annotated[
 ]
 _SECRETS: Final = (re.compile(r"://[^/?#]*?:([^/?#]*)@"), re.compile(r"[?&](?:ssl)?password=([^&#]+)"))
 _EVERY: Final = 0.2
-"""How often progress is shown, in seconds."""
+"""Seconds between two updates of the progress."""
 
 
 @app.command(epilog=EPILOG)
 def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
-    """Look a store over without changing it; exit code 1 if something is wrong, or nothing is there."""
+    """Check a store without changing it; exit code 1 if something is wrong, or if there is no store."""
     from callosum.cli import show
     from callosum.stores import store_copy
     from callosum.stores.base import different_keys
@@ -82,15 +82,16 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
 @app.command(epilog=EPILOG)
 def migrate(
     url: Url = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a store's tables, or bring them to this version, before the new servers start.
+    """Create a store's tables, or migrate them to this version, before the new servers start.
 
-    However many do it at once, it is done once. Servers of the version before can go on working. A server does the
-    same when it starts; after this command it need not, and its database role needs no right to create.
+    If several processes migrate at once, it happens once. Servers of the
+    previous version can continue. A server does the same when it starts; after
+    this command it need not, and its database role needs no right to create.
     """
     from callosum.cli import show
     from callosum.stores.versions import migrate, version_of
@@ -118,9 +119,10 @@ def copy(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Copy all that a gate needs to go on, and verify it. Run again, it goes on where it was interrupted.
+    """Copy everything a gate needs, and verify it. Run it again to continue an interrupted copy.
 
-    Exit code 1 if the two are not the same in the end because gates still write to FROM: stop them and run it again.
+    Exit code 1 if the stores still differ because gates write to FROM: stop
+    them and run it again.
     """
     from callosum.cli import show
     from callosum.stores import store_copy
@@ -150,10 +152,11 @@ def copy(
 
 @app.command(epilog=EPILOG)
 def accept(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
-    """Take a store that was replaced, or that lost what it acknowledged, as it is. Only a person can.
+    """Accept a store that was replaced, or that lost what it acknowledged, as it is. Only a person can.
 
-    Until then calls of tiers 3 and 4 are refused. Look first at what the sessions did that the store no longer knows:
-    their leases are gone, and what they did can be allowed once more.
+    Until then calls of tiers 3 and 4 are refused. First check what the sessions
+    did that the store no longer knows: their leases are gone, and what they did
+    can be allowed once more.
     """
     from callosum.cli import show
     from callosum.cli.person import require_person
@@ -173,14 +176,15 @@ def accept(url: Url = None, state: State = None, config: Config = None, json: Js
 
 @app.command(epilog=EPILOG)
 def restore(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="A saved SQLite database of a gate.")],
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="Saved SQLite database of a gate.")],
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Put a saved SQLite database in the place of the store, and accept it. Stop all gates first.
+    """Replace the store by a saved SQLite database, and accept it. Stop all gates first.
 
-    The database that was there is kept beside it, under a name that ends in .before-restore.
+    The previous database is kept beside it, under a name that ends in
+    .before-restore.
     """
     from callosum.cli import show
     from callosum.person import refuse_agents
@@ -201,7 +205,7 @@ def restore(
         show.line(f"Restored from {backup}: {entries} entries.", "green")
 
 
-# --- the store that is meant --------------------------------------------------------------------------
+# --- Choosing the store -------------------------------------------------------------------------------
 
 
 def _settings(url: str | None, state: Path | None, config: Path | None) -> Settings:
@@ -209,7 +213,7 @@ def _settings(url: str | None, state: Path | None, config: Path | None) -> Setti
 
 
 def _url(given: str) -> str:
-    """Return the URL that is meant: a password need not stand on the command line, where others see it."""
+    """Return the URL of the store. A password need not be on the command line, where others see it."""
     if given.startswith("env:"):
         name = given.removeprefix("env:")
         found = os.environ.get(name, "")
@@ -225,7 +229,7 @@ def _url(given: str) -> str:
 
 @contextmanager
 def _unseen(*given: str | None) -> Iterator[None]:
-    """Take passwords out of what an error says of a URL; drivers quote what they cannot read."""
+    """Remove passwords from what an error says about a URL, because drivers quote what they cannot read."""
     try:
         yield
     except CallosumError as error:
@@ -249,7 +253,7 @@ def _secrets(*given: str | None) -> set[str]:
     return found | {unquote(secret) for secret in found}
 
 
-# --- what is said ---------------------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------------------
 
 
 def _lacking(version: Version) -> str:
@@ -293,7 +297,7 @@ def _tell(copied: CopyResult, names: tuple[str, str], segments: int) -> None:
 
 
 class _Progress:
-    """One line of standard error that tells how far a copy is, on a terminal."""
+    """One line on standard error, on a terminal, with the progress of a copy."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()

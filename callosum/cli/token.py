@@ -1,4 +1,4 @@
-"""``callosum token``: who may speak to the server."""
+"""``callosum token``: manage the tokens of the server's clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The tokens of the server's clients.", no_args_is_help=True, epilog=EPILOG)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name, which the journal shows.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, as the journal shows it.")]
 
 
 @app.command(epilog=EPILOG)
@@ -29,21 +29,23 @@ def add(
     ] = "actor",
     instance: Annotated[
         str | None,
-        typer.Option("--instance", metavar="NAME", help="The only instance it may speak for.", show_default=False),
+        typer.Option("--instance", metavar="NAME", help="The only instance the token may act for.", show_default=False),
     ] = None,
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", metavar="NAME", help="The only namespaces it works in.", show_default=False),
+        typer.Option(
+            "--namespace", metavar="NAME", help="The only namespaces the token is valid in.", show_default=False
+        ),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="TIME", help='When it ends, as in "12h", "30d".', show_default=False),
+        typer.Option("--expires", metavar="TIME", help='Lifetime, such as "12h", "30d".', show_default=False),
     ] = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a token and print it, this once; an approver's only for a person at a terminal."""
+    """Create a token and print it, this once. An approver's token requires a person at a terminal."""
     from callosum.cli.times import seconds
     from callosum.errors import ConfigError
     from callosum.server.tokens import Role
@@ -63,7 +65,7 @@ def add(
 
 @app.command("list", epilog=EPILOG)
 def list_(state: State = None, config: Config = None, json: Json = False) -> None:
-    """List the tokens, without their secrets, which are kept nowhere."""
+    """List the tokens without their secrets, which are stored nowhere."""
     from callosum.cli import show
     from callosum.cli.times import clock, until
 
@@ -92,7 +94,7 @@ def list_(state: State = None, config: Config = None, json: Json = False) -> Non
 
 @app.command(epilog=EPILOG)
 def remove(name: Name, state: State = None, config: Config = None, json: Json = False) -> None:
-    """End a token; the server refuses it from then on, without a restart."""
+    """Remove a token. The server refuses it from then on, without a restart."""
     from callosum.cli import show
     from callosum.cli.text import clean
 
@@ -109,7 +111,7 @@ def remove(name: Name, state: State = None, config: Config = None, json: Json = 
 def rotate(
     name: Name,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="TIME", help='How long the old secret goes on, as in "10m", "1h".')
+        str, typer.Option("--grace", metavar="TIME", help='How long the old secret stays valid, such as "10m", "1h".')
     ] = "0",
     state: State = None,
     config: Config = None,
@@ -135,7 +137,7 @@ def _tokens(settings: Settings) -> Tokens:
 
 
 def _of(tokens: Tokens, name: str) -> Token:
-    """Return the token of this name; where there is none, the command ends with a "no"."""
+    """Return the token with this name. If there is none, exit with an error."""
     for token in tokens.list():
         if token.name == name:
             return token
@@ -144,7 +146,7 @@ def _of(tokens: Tokens, name: str) -> Token:
 
 
 def _require_person(settings: Settings) -> None:
-    """With an approver's token an agent could say yes to itself."""
+    """Require a person, because with an approver's token an agent could approve its own calls."""
     from callosum.cli.person import require_person
 
     with open_gate(settings) as gate:
@@ -164,7 +166,7 @@ def _facts(token: Token) -> dict[str, Any]:
 
 
 def _hand_over(secret: str, token: Token, *, json: bool) -> None:
-    """Print the secret alone on standard output and what to know about it on standard error."""
+    """Print the secret alone on standard output, and what to know about it on standard error."""
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.cli.times import clock

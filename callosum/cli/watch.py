@@ -1,4 +1,4 @@
-"""``callosum watch``: sessions, pauses and what waits for a person, live, with y and n on the spot."""
+"""``callosum watch``: show sessions, pauses and what waits for a person, live; answer with y and n."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def watch(
         typer.Option(
             "--notify",
             metavar="CMD",
-            help="Run this for each new question or block, without a shell; facts: JSON on its input, CALLOSUM_CALL_*.",
+            help="Run for each new question or block, without a shell; gets JSON on its input and CALLOSUM_CALL_*.",
             show_default=False,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.05, max=60, metavar="SECONDS", help="How often to look.")
+        float, typer.Option("--every", min=0.05, max=60, metavar="SECONDS", help="Seconds between two updates.")
     ] = 0.5,
     state: State = None,
     namespace: Namespace = None,
@@ -117,11 +117,11 @@ def _live(
             if complaints:
                 said = complaints.pop(0)
             ids = list(scene.waiting)
-            # the choice stays on its call when others come and go, so that a key never meets another
+            # the choice stays on its call when others come and go, so that a key press never answers another call
             if id in scene.waiting:
                 chosen = ids.index(id)
             elif id and len(ids) > 0:
-                chosen = None  # it is gone: the next is answered only once it was chosen
+                chosen = None  # it is gone, so the next call must be chosen before it is answered
             else:
                 chosen = 0 if ids else None
             live.update(_view(scene, chosen, said, why if not person else None), refresh=True)
@@ -207,7 +207,7 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
 
 
 def _params(one: PendingCall) -> RenderableType:
-    """Return what the call would do: that is what a person answers for."""
+    """Return what the call would do, because that is what a person approves."""
     import msgspec
 
     from callosum.cli import show
