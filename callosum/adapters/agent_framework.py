@@ -32,7 +32,7 @@ from agent_framework.exceptions import UserInputRequiredException
 from msgspec import to_builtins
 from pydantic_core import to_jsonable_python
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused, identity_of
 from callosum.gate import Gate
 
 _LOOKED_BACK = 80
@@ -143,11 +143,11 @@ class _FunctionCall(Attempt[Any]):
     def __init__(self, context: FunctionInvocationContext, *, asks: bool) -> None:
         self._context, self._asks = context, asks
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         context, tool = self._context, self._context.function
         given = context.arguments
         arguments = given if isinstance(given, Mapping) else given.model_dump()
-        return Seen(
+        return FrameworkCall(
             tool=tool.name,
             params=to_jsonable_python(dict(arguments), fallback=str, serialize_unknown=True),
             call_id=context.metadata.get("call_id"),

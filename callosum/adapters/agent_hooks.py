@@ -38,7 +38,16 @@ from agent_hooks import ALLOW, AgentContext, Decision, Evidence, InterceptionPoi
 from msgspec import json
 from msgspec.structs import replace
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, identity_of
+from callosum.adapters.core import (
+    Adapter,
+    Attempt,
+    FrameworkCall,
+    KeptResult,
+    Options,
+    Refused,
+    RunningCall,
+    identity_of,
+)
 from callosum.errors import CallosumError
 from callosum.gate import Gate, LocalGate, Standby
 from callosum.guards import outcome_of_error
@@ -114,8 +123,8 @@ class CallosumInterceptor:
         begun = await self._adapter.abegin(_ToolCall(seen))
         session.made.append(identity_of(seen.turn, seen.call_id) or "")
         del session.made[:-_MOST_CALLS]
-        if not isinstance(begun, Running):
-            verdict = _repeated(begun) if isinstance(begun, Kept) else self._refusal(begun)
+        if not isinstance(begun, RunningCall):
+            verdict = _repeated(begun) if isinstance(begun, KeptResult) else self._refusal(begun)
             session.told[call["id"]] = str(verdict.message)
             while len(session.told) > _MOST_CALLS:
                 session.told.popitem(last=False)
@@ -149,7 +158,7 @@ class CallosumInterceptor:
         else:
             await running.aend(result["value"])
 
-    def _enter(self, seen: Seen, error: Exception | None) -> None:
+    def _enter(self, seen: FrameworkCall, error: Exception | None) -> None:
         """Enter a call that ran although the gate did not open it, as another call than the refused one."""
         gate, call = self._adapter.gate, self._adapter.call_of(seen)
         if not isinstance(gate, Standby):
@@ -208,12 +217,12 @@ class _Session:
         self.turn = ""
         self.made: list[str] = []
         self.read: tuple[str, ...] | None = None
-        self.running: dict[str, Running[Any]] = {}
+        self.running: dict[str, RunningCall[Any]] = {}
         self.told: OrderedDict[str, str] = OrderedDict()
 
-    def seen(self, call: Mapping[str, Any]) -> Seen:
+    def seen(self, call: Mapping[str, Any]) -> FrameworkCall:
         """Return a call as the gate should see it."""
-        return Seen(
+        return FrameworkCall(
             tool=call["name"],
             params=call["args"],
             call_id=call.get("id"),
@@ -224,17 +233,17 @@ class _Session:
 
 
 class _ToolCall(Attempt[Any]):
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: FrameworkCall) -> None:
         self._seen = seen
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         return self._seen
 
     def warned(self, result: Any, _sentence: str) -> Any:
         return result  # the verdict already carried the warning
 
 
-def _repeated(kept: Kept[Any]) -> Verdict:
+def _repeated(kept: KeptResult[Any]) -> Verdict:
     said = f"[Callosum] This very call was carried out before and does not run again. It returned: {kept.result}"
     return Verdict.deny(reason="callosum:repeated", message=said)
 

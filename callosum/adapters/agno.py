@@ -24,7 +24,17 @@ from typing import Any, TypeAlias, Unpack
 from agno.exceptions import RunCancelledException
 from agno.tools.function import FunctionCall, FunctionExecutionResult
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Noted, Options, Refused, Running, Seen, turn_of
+from callosum.adapters.core import (
+    Adapter,
+    Attempt,
+    FrameworkCall,
+    KeptResult,
+    Noted,
+    Options,
+    Refused,
+    RunningCall,
+    turn_of,
+)
 from callosum.gate import Gate
 
 Result: TypeAlias = FunctionExecutionResult
@@ -43,7 +53,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     def execute(self: FunctionCall) -> Result:
         attempt = _Call(self)
         begun = adapter.begin(attempt)
-        if not isinstance(begun, Running):
+        if not isinstance(begun, RunningCall):
             return attempt.answered(begun)
         try:
             with attempt.running(begun):
@@ -59,7 +69,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     async def aexecute(self: FunctionCall) -> Result:
         attempt = _Call(self)
         begun = await adapter.abegin(attempt)
-        if not isinstance(begun, Running):
+        if not isinstance(begun, RunningCall):
             return attempt.answered(begun)
         try:
             with attempt.running(begun):
@@ -85,11 +95,11 @@ class _Call(Attempt[Result]):
     def __init__(self, call: FunctionCall) -> None:
         self._call, self._noted = call, Noted()
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         call, function = self._call, self._call.function
         context = function._run_context  # noqa: SLF001 - where Agno says what a call belongs to
         turn, read = turn_of(getattr(context, "messages", None) or [], _calls, call.call_id)
-        return Seen(
+        return FrameworkCall(
             tool=function.name,
             params=dict(call.arguments or {}),
             call_id=call.call_id,
@@ -119,7 +129,7 @@ class _Call(Attempt[Result]):
     def raised(self) -> BaseException | None:
         return None if self._noted.error is None else _known(self._noted.error)
 
-    def answered(self, begun: Refused | Kept[Result]) -> Result:
+    def answered(self, begun: Refused | KeptResult[Result]) -> Result:
         """Return what the model reads if the tool does not run."""
         result = begun.said(self)
         self._call.result = result.result
@@ -131,7 +141,7 @@ class _Call(Attempt[Result]):
         return result
 
     @contextmanager
-    def running(self, begun: Running[Result]) -> Iterator[None]:
+    def running(self, begun: RunningCall[Result]) -> Iterator[None]:
         """Run the tool with the params that the gate put in place of its arguments, and record what it raises."""
         call, function = self._call, self._call.function
         if begun.params is not None:
@@ -164,7 +174,7 @@ def _noting(run: Callable[..., Any], noted: Noted) -> Callable[..., Any]:
     return called
 
 
-def _taken(results: Iterator[Any], begun: Running[Result]) -> Iterator[Any]:
+def _taken(results: Iterator[Any], begun: RunningCall[Result]) -> Iterator[Any]:
     try:
         yield from results
     except BaseException as error:
@@ -173,7 +183,7 @@ def _taken(results: Iterator[Any], begun: Running[Result]) -> Iterator[Any]:
     begun.end(FunctionExecutionResult(status="success"))
 
 
-async def _ataken(results: AsyncIterator[Any], begun: Running[Result]) -> AsyncIterator[Any]:
+async def _ataken(results: AsyncIterator[Any], begun: RunningCall[Result]) -> AsyncIterator[Any]:
     try:
         async for one in results:
             yield one

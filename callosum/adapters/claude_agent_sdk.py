@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, KeptResult, Options, Refused, RunningCall
 from callosum.gate import Gate
 
 Payload: TypeAlias = Mapping[str, Any]
@@ -66,8 +66,8 @@ class _Hooks:
     def __init__(self, gate: Gate, options: Options) -> None:
         self._adapter = Adapter(gate, **options)
         self._timeout = options.get("wait", 0) + _SPARE_SECONDS
-        self._open: dict[tuple[_Actor, str], Running[Answer]] = {}
-        self._agents: dict[_Actor, Running[Answer]] = {}
+        self._open: dict[tuple[_Actor, str], RunningCall[Answer]] = {}
+        self._agents: dict[_Actor, RunningCall[Answer]] = {}
         """The calls that started a sub-agent in the background, by that sub-agent."""
         self._read: OrderedDict[_Actor, deque[str]] = OrderedDict()
         self._connections: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
@@ -96,7 +96,7 @@ class _Hooks:
         begun = await self._adapter.abegin(attempt)
         if isinstance(begun, Refused):
             return _denial(begun.sentence)
-        if isinstance(begun, Kept):
+        if isinstance(begun, KeptResult):
             return _denial(f"[Callosum] This call is already done: {begun.result.get('response')}")
         self._open[actor, id] = begun
         if begun.params is None:
@@ -192,10 +192,10 @@ class _ToolCall(Attempt[Answer]):
     def __init__(self, payload: Payload, id: str, read: tuple[str, ...]) -> None:
         self._payload, self._id, self._read = payload, id, read
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         payload = self._payload
         session, agent = _actor_of(payload)
-        return Seen(
+        return FrameworkCall(
             tool=str(payload["tool_name"]),
             params=payload["tool_input"],
             call_id=self._id,

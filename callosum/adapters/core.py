@@ -108,7 +108,7 @@ def _around() -> _Acting | None:
     return acting
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class FrameworkCall(Struct, frozen=True, kw_only=True):
     """A call as its framework describes it.
 
     ``params`` are those the model supplied, without what the framework injects. ``call_id`` is the framework's id, and
@@ -192,7 +192,7 @@ class Refused(Struct, frozen=True):
         return attempt.refused(self)
 
 
-class Kept(Struct, Generic[R], frozen=True):
+class KeptResult(Struct, Generic[R], frozen=True):
     """The result of a call that has run and is now repeated."""
 
     result: R
@@ -238,7 +238,7 @@ class Attempt(Generic[R]):
     handoffs: ClassVar[tuple[type[BaseException], ...]] = ()
     """Exceptions that the framework raises out of a tool whose work continues elsewhere, with an unreported end."""
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         """Return the call as the gate should see it."""
         raise NotImplementedError
 
@@ -283,7 +283,7 @@ class Adapter:
         """The decisions that refused calls, by session and their sentences."""
         self._guard = threading.Lock()
 
-    def call_of(self, seen: Seen) -> Call:
+    def call_of(self, seen: FrameworkCall) -> Call:
         """Return the call to ask the gate about.
 
         It pauses: the model reads most warnings in place of a result, and confirms by repeating the call.
@@ -326,7 +326,7 @@ class Adapter:
         longer kept.
         """
         running = self.begin(attempt)
-        if not isinstance(running, Running):
+        if not isinstance(running, RunningCall):
             return running.said(attempt)
         with running:
             return running.finished(tool(running.params))
@@ -334,32 +334,34 @@ class Adapter:
     async def arun(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], Awaitable[R]]) -> R:
         """Do the same as ``run``, for a tool that is awaited."""
         running = await self.abegin(attempt)
-        if not isinstance(running, Running):
+        if not isinstance(running, RunningCall):
             return running.said(attempt)
         async with running:
             return running.finished(await tool(running.params))
 
-    def begin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
+    def begin(self, attempt: Attempt[R]) -> RunningCall[R] | Refused | KeptResult[R]:
         """Ask the gate about a call: the first half of ``run``, for a framework that runs the tool itself.
 
         A call that runs must be ended: with ``end`` and its result, or with ``fail`` and what the tool raised.
         """
         return _at_once(self._begun(attempt, _enter_in_this_thread, _in_this_thread))
 
-    async def abegin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
+    async def abegin(self, attempt: Attempt[R]) -> RunningCall[R] | Refused | KeptResult[R]:
         """Do the same as ``begin`` without blocking the event loop."""
         return await self._begun(attempt, guard.__aenter__, asyncio.to_thread)
 
-    def answer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
+    def answer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> RunningCall[R] | Refused | KeptResult[R]:
         """Record a person's answer to a question, and ask the gate about its call again."""
         return _at_once(self._entered(attempt, self._answered(no, agreed=agreed), _enter_in_this_thread))
 
-    async def aanswer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
+    async def aanswer(
+        self, attempt: Attempt[R], no: Refused, *, agreed: bool
+    ) -> RunningCall[R] | Refused | KeptResult[R]:
         """As ``answer``; the event loop does not wait for the gate."""
         call = await asyncio.to_thread(partial(self._answered, no, agreed=agreed))
         return await self._entered(attempt, call, guard.__aenter__)
 
-    async def _begun(self, attempt: Attempt[R], enter: _Enter, do: _Do) -> Running[R] | Refused | Kept[R]:
+    async def _begun(self, attempt: Attempt[R], enter: _Enter, do: _Do) -> RunningCall[R] | Refused | KeptResult[R]:
         begun = await self._entered(attempt, self.call_of(attempt.seen()), enter)
         if not isinstance(begun, Refused) or not begun.asks:
             return begun
@@ -369,13 +371,15 @@ class Adapter:
         call = await do(partial(self._answered, begun, agreed=agreed))
         return await self._entered(attempt, call, enter)
 
-    async def _entered(self, attempt: Attempt[R], call: Call, enter: _Enter) -> Running[R] | Refused | Kept[R]:
+    async def _entered(
+        self, attempt: Attempt[R], call: Call, enter: _Enter
+    ) -> RunningCall[R] | Refused | KeptResult[R]:
         try:
-            return Running(self, attempt, await enter(guard(self.gate, call, warned=_later)), call)
+            return RunningCall(self, attempt, await enter(guard(self.gate, call, warned=_later)), call)
         except CallosumError as no:
             return self._refused(call, no)
 
-    async def verdict(self, seen: Seen) -> Verdict | None:
+    async def verdict(self, seen: FrameworkCall) -> Verdict | None:
         """Return the gate's verdict on a call before its framework runs it; None if no gate is reachable.
 
         This decides the call: ``arun`` gets the same answer.
@@ -386,7 +390,7 @@ class Adapter:
             return None
         return decision.verdict
 
-    def _newest(self, seen: Seen, session: str) -> int | None:
+    def _newest(self, seen: FrameworkCall, session: str) -> int | None:
         """Return the newest refusal that the model has read; 0 for none, None if the framework does not know."""
         with self._guard:
             if seen.read is not None:
@@ -405,12 +409,12 @@ class Adapter:
         answer(no.decision.id, by="host", channel=HOST, namespace=self._namespace)
         return replace(no.call, call_id=f"{no.call.call_id or no.decision.id}:answered")
 
-    def _refused(self, call: Call, no: CallosumError) -> Refused | Kept[Any]:
+    def _refused(self, call: Call, no: CallosumError) -> Refused | KeptResult[Any]:
         decision = no.decision if isinstance(no, Blocked) else None
         if decision is not None:
             with self._guard:
                 if isinstance(no, Repeated) and decision.state is State.DONE and decision.id in self._kept:
-                    return Kept(self._kept[decision.id])
+                    return KeptResult(self._kept[decision.id])
                 session = call.session or ""
                 if call.call_id is not None:
                     _put(self._told, (session, call.call_id), decision.id)
@@ -424,7 +428,7 @@ class Adapter:
                 _put(self._kept, decision.id, result)
 
 
-class Running(Generic[R]):
+class RunningCall(Generic[R]):
     """A call that the gate lets run. ``params`` replace the call's own; None leaves them.
 
     Used as a context manager, the call ends with the block.

@@ -31,7 +31,7 @@ from crewai.hooks import (
 from crewai.tools import BaseTool
 from crewai.tools.structured_tool import CrewStructuredTool
 
-from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Running, Seen
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, RunningCall
 from callosum.gate import Gate
 
 logger = logging.getLogger("callosum")
@@ -51,12 +51,12 @@ class _Hooks:
     def __init__(self, gate: Gate, options: Options, *, host_approvals: bool) -> None:
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
-        self._calls: dict[int, tuple[Mapping[str, Any], Running[str] | str]] = {}
+        self._calls: dict[int, tuple[Mapping[str, Any], RunningCall[str] | str]] = {}
 
     def before(self, context: ToolCallHookContext) -> bool | None:
         """Ask the gate about a call; False keeps it from running."""
         try:
-            begun: Running[str] | str = self._begun(context)
+            begun: RunningCall[str] | str = self._begun(context)
         except Exception as error:  # otherwise CrewAI would run the tool
             logger.exception("%s is refused: the gate failed", context.tool_name)
             begun = f"[Callosum] The call was not run: the gate failed ({type(error).__name__})."
@@ -80,11 +80,11 @@ class _Hooks:
             return None
         return read if read != result else None
 
-    def _begun(self, context: ToolCallHookContext) -> Running[str] | str:
+    def _begun(self, context: ToolCallHookContext) -> RunningCall[str] | str:
         attempt = _ToolCall(context, asks=self._host_approvals)
         begun = self._adapter.begin(attempt)
         _noted.set(attempt.noted)
-        if not isinstance(begun, Running):
+        if not isinstance(begun, RunningCall):
             return begun.said(attempt)
         if begun.params is not None:
             context.tool_input.clear()
@@ -96,12 +96,12 @@ class _ToolCall(Attempt[str]):
     def __init__(self, context: ToolCallHookContext, *, asks: bool) -> None:
         self._context, self._asks, self.noted = context, asks, Noted()
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         context, tool = self._context, self._context.tool
         schema = None
         with suppress(Exception):  # a schema that JSON cannot hold is of no use
             schema = tool.args_schema.model_json_schema()
-        return Seen(
+        return FrameworkCall(
             tool=context.tool_name,
             params=dict(context.tool_input),
             texts=_read(context),

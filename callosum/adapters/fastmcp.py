@@ -27,7 +27,7 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, InputRequiredResult, TextContent
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Running, Seen, hints_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused, RunningCall, hints_of
 from callosum.adapters.lost import Lost
 from callosum.elicitation import FIELD, INPUT_SECONDS, MOST, agreed, form
 from callosum.gate import Gate
@@ -74,7 +74,9 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         self._lost: Lost[ToolResult] = Lost(lambda result: len(result.model_dump_json()))
         self._nonce, self._count = os.urandom(6).hex(), itertools.count(1)
         self._questions: OrderedDict[str, tuple[_Same, str]] = OrderedDict()
-        self._waiting: OrderedDict[tuple[_Same, str], tuple[Running[ToolResult], asyncio.TimerHandle]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[_Same, str], tuple[RunningCall[ToolResult], asyncio.TimerHandle]] = (
+            OrderedDict()
+        )
 
     async def on_call_tool(self, context: Context, call_next: Next) -> ToolResult:
         """Run one call under the gate."""
@@ -88,7 +90,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
 
     async def _gated(self, context: Context, call_next: Next, call: _ToolCall, began: Any = lambda: None) -> ToolResult:
         running = self._resumed(call) or await self._adapter.abegin(call)
-        if not isinstance(running, Running):
+        if not isinstance(running, RunningCall):
             if isinstance(running, Refused) and running.asks and call.shows_forms:
                 return self._question(call, running)
             return running.said(call)
@@ -130,7 +132,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
                 call.shows_forms = False  # the person has already been asked
         return call
 
-    def _wait(self, call: _ToolCall, state: str | None, running: Running[ToolResult]) -> None:
+    def _wait(self, call: _ToolCall, state: str | None, running: RunningCall[ToolResult]) -> None:
         """Keep a call open whose tool has asked the client for input. The client repeats the call with it."""
         key = call.same, state or ""
         loop = asyncio.get_running_loop()
@@ -144,7 +146,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
                 one[1].cancel()
                 loop.run_in_executor(None, one[0].cancel)
 
-    def _resumed(self, call: _ToolCall) -> Running[ToolResult] | None:
+    def _resumed(self, call: _ToolCall) -> RunningCall[ToolResult] | None:
         """Return the open call that this call continues; None for a new one."""
         found = self._waiting.pop((call.same, call.state), None) if call.comes_back else None
         if found is None:
@@ -191,9 +193,9 @@ class _ToolCall(Attempt[ToolResult]):
         self.shows_forms = False
         self.answer: bool | None = None
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         trace = {one: self.meta[one] for one in TRACE if isinstance(self.meta.get(one), str)}
-        return Seen(
+        return FrameworkCall(
             tool=self.tool[:MAX_NAME],
             params=self.params,
             call_id=self.call_id,

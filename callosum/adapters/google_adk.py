@@ -22,7 +22,17 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools import AgentTool, BaseTool, ToolContext
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, turn_of
+from callosum.adapters.core import (
+    Adapter,
+    Attempt,
+    FrameworkCall,
+    KeptResult,
+    Options,
+    Refused,
+    RunningCall,
+    hints_of,
+    turn_of,
+)
 from callosum.gate import Gate
 
 _OWN = frozenset({"set_model_response", "transfer_to_agent"})
@@ -46,7 +56,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
         super().__init__(name="callosum")
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
-        self._running: dict[int, tuple[Any, Running[Any]]] = {}
+        self._running: dict[int, tuple[Any, RunningCall[Any]]] = {}
         """Running calls by tool context, which is the same before and after a tool."""
         self._asked: dict[tuple[str, str], None] = {}
         """Calls whose confirmation was requested, by session and id, because a tool may also request one itself."""
@@ -70,7 +80,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
                 tool_context.request_confirmation(hint=begun.sentence)
                 tool_context.actions.skip_summarization = True  # the model is not asked again before the person
             return attempt.refused(begun)
-        if isinstance(begun, Kept):
+        if isinstance(begun, KeptResult):
             return begun.result
         if begun.params is not None:
             tool_args.clear()
@@ -106,7 +116,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
         for key in over:
             await asyncio.to_thread(self._running.pop(key)[1].cancel)
 
-    def _ended(self, tool: BaseTool, tool_context: ToolContext) -> Running[Any] | None:
+    def _ended(self, tool: BaseTool, tool_context: ToolContext) -> RunningCall[Any] | None:
         if isinstance(tool, AgentTool):
             _nested.set(False)
         return self._running.pop(id(tool_context), (None, None))[1]
@@ -118,10 +128,10 @@ class _ToolCall(Attempt[Any]):
     ) -> None:
         self._tool, self._args, self._context, self._agreed = tool, args, context, agreed
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         tool, context = self._tool, self._context
         turn, read = turn_of(context.session.events, _calls, context.function_call_id)
-        return Seen(
+        return FrameworkCall(
             tool=tool.name,
             params=dict(self._args),
             call_id=context.function_call_id,

@@ -27,7 +27,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of, turn_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, identity_of, turn_of
 from callosum.gate import Gate
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -176,13 +176,13 @@ class _ToolCall(Attempt[Result]):
         """Return the identity by which a repeated call is recognised."""
         return identity_of(self._turn, self._request.tool_call["id"])
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         request = self._request
         call, tool = request.tool_call, request.tool
         config = (request.runtime.config if request.runtime is not None else None) or {}
         thread, run = config.get("configurable", {}).get("thread_id"), config.get("run_id")
         metadata = tool.metadata if tool is not None else None
-        return Seen(
+        return FrameworkCall(
             tool=call["name"],
             params=call["args"],
             call_id=call["id"],

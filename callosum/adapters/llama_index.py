@@ -29,7 +29,7 @@ from llama_index.core.tools import AsyncBaseTool, ToolOutput
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 from workflows.runtime.types.results import StepWorkerStateContextVar, WaitingForEvent
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, KeptResult, Options, Refused, RunningCall
 from callosum.gate import Gate
 
 CallTool: TypeAlias = Callable[[Any, Context, AsyncBaseTool, dict[str, Any]], Awaitable[ToolOutput]]
@@ -79,7 +79,7 @@ def _seams(
         begun = await adapter.abegin(attempt)
         if asks and isinstance(begun, Refused) and begun.asks and attempt.identity is not None:
             begun = await _asked(ctx, adapter, attempt, begun)
-        if not isinstance(begun, Running):
+        if not isinstance(begun, RunningCall):
             return begun.said(attempt)
         async with begun:
             result = await run_tool(self, ctx, tool, tool_input if begun.params is None else dict(begun.params))
@@ -97,7 +97,7 @@ def _seams(
 class _Call(Attempt[ToolOutput]):
     interrupts: ClassVar[tuple[type[BaseException], ...]] = (WaitingForEvent,)
 
-    def __init__(self, what: Seen) -> None:
+    def __init__(self, what: FrameworkCall) -> None:
         self._what = what
         self.error: BaseException | None = None
 
@@ -106,7 +106,7 @@ class _Call(Attempt[ToolOutput]):
         """What makes the call the same when its step runs again; None where nothing tells."""
         return f"{self._what.turn}:{self._what.call_id}" if self._what.call_id else None
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         return self._what
 
     def refused(self, no: Refused) -> ToolOutput:
@@ -138,7 +138,7 @@ class _Call(Attempt[ToolOutput]):
 
 async def _asked(
     ctx: Context, adapter: Adapter, attempt: _Call, no: Refused
-) -> Running[ToolOutput] | Refused | Kept[ToolOutput]:
+) -> RunningCall[ToolOutput] | Refused | KeptResult[ToolOutput]:
     """Send the question as an event of the run. The first time, the step ends here; it runs again later."""
     call = attempt.identity
     question = InputRequiredEvent(prefix=no.sentence, call=call, tool=no.call.tool, args=dict(no.call.params))
@@ -153,13 +153,13 @@ async def _asked(
     return await adapter.aanswer(attempt, no, agreed=agreed)
 
 
-async def _seen(ctx: Context, tool: AsyncBaseTool, tool_input: Mapping[str, Any]) -> Seen:
+async def _seen(ctx: Context, tool: AsyncBaseTool, tool_input: Mapping[str, Any]) -> FrameworkCall:
     run, turn = await ctx.store.get(_RUN, default=None), await ctx.store.get("num_iterations", default=0)
     memory = await ctx.store.get("memory", default=None)
     schema = None
     with suppress(Exception):  # a schema that cannot be written as JSON helps nobody
         schema = tool.metadata.get_parameters_dict()
-    return Seen(
+    return FrameworkCall(
         tool=tool.metadata.get_name(),
         params=dict(tool_input),
         call_id=_call_id(tool_input) if run is not None else None,  # of itself an id may come again

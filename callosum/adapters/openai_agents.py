@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from agents import Agent, ApplyPatchTool, FunctionTool, Handoff, LocalShellTool, ShellTool, default_tool_error_function
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
 
-from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, identity_of
 from callosum.errors import ConfigError
 from callosum.gate import Gate
 from callosum.model import Verdict
@@ -106,7 +106,9 @@ class _Turn(NamedTuple):
     read: tuple[str, ...] | None = None
     made: list[str] | None = None
 
-    def seen(self, name: str, params: Mapping[str, Any], call_id: str | None, context: Any, tool: Any = None) -> Seen:
+    def seen(
+        self, name: str, params: Mapping[str, Any], call_id: str | None, context: Any, tool: Any = None
+    ) -> FrameworkCall:
         """Return a call of this turn. With ``made`` the call is recorded."""
         config = getattr(context, "run_config", None)
         turn = _turn_of(context, params)
@@ -114,7 +116,7 @@ class _Turn(NamedTuple):
         if self.made is not None and identity is not None:
             self.made.append(identity)
             del self.made[:-_LOOKED_BACK]
-        return Seen(
+        return FrameworkCall(
             tool=name,
             params=params,
             call_id=call_id,
@@ -176,7 +178,7 @@ class _Invoke:
 
         return await self._turn.adapter.arun(attempt, tool)
 
-    def _is_answered(self, context: Any, seen: Seen) -> bool:
+    def _is_answered(self, context: Any, seen: FrameworkCall) -> bool:
         """Return True if a person said yes to the gate's question about this call. Other approvals do not count.
 
         These are answers to the tool's own question, and permanent approvals.
@@ -201,9 +203,9 @@ class _Invoke:
 class _Call(Attempt[Any]):
     """A call of any of the SDK's tools. The gate's answer is expressed as text."""
 
-    what: Seen
+    what: FrameworkCall
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         return self.what
 
     def refused(self, no: Refused) -> Any:
@@ -214,7 +216,7 @@ class _Call(Attempt[Any]):
 
 
 class _FunctionCall(_Call):
-    def __init__(self, what: Seen, *, approved: bool | None) -> None:
+    def __init__(self, what: FrameworkCall, *, approved: bool | None) -> None:
         super().__init__(what)
         self._approved = approved
         self.noted = Noted()

@@ -25,7 +25,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, T
 from pydantic_ai.messages import ModelResponse, ToolReturn
 from pydantic_core import to_jsonable_python
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, turn_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused, turn_of
 from callosum.gate import Gate, LocalGate
 
 
@@ -127,9 +127,9 @@ class _ToolCall(Attempt[Any]):
     ) -> None:
         self._capability, self._ctx, self._call, self._tool, self._args = capability, ctx, call, tool_def, args
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         turn, read = turn_of(self._ctx.messages, _calls, self._call.tool_call_id)
-        return Seen(
+        return FrameworkCall(
             tool=self._call.tool_name,
             params=self._params(),
             call_id=self._call.tool_call_id,

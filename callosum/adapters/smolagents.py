@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from smolagents import CodeAgent, FinalAnswerTool, MultiStepAgent, Tool, local_python_executor
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused
 from callosum.errors import Blocked, GateUnavailable
 from callosum.gate import Gate
 
@@ -58,7 +58,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
         if isinstance(self, FinalAnswerTool):
             return _tool_call(self, *args, **kwargs)
         given = {name: value for name, value in kwargs.items() if name != _OWN}
-        seen = Seen(
+        seen = FrameworkCall(
             tool=self.name,
             params=_params(self, args, given),
             texts=_read(),
@@ -76,7 +76,9 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     @functools.wraps(_agent_call)
     def call_agent(self: MultiStepAgent, task: str, **kwargs: Any) -> Any:
         given = {"task": task, **kwargs}
-        seen = Seen(tool=self.name or type(self).__name__, params=given, texts=_read(), description=self.description)
+        seen = FrameworkCall(
+            tool=self.name or type(self).__name__, params=given, texts=_read(), description=self.description
+        )
         step = _step.get()
         try:
             return adapter.run(_Call(seen), lambda params: _agent_call(self, **(given if params is None else params)))
@@ -116,10 +118,10 @@ class _Carrying(ThreadPoolExecutor):
 
 
 class _Call(Attempt[Any]):
-    def __init__(self, what: Seen) -> None:
+    def __init__(self, what: FrameworkCall) -> None:
         self._what = what
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         return self._what
 
     def refused(self, no: Refused) -> Any:

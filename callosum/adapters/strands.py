@@ -22,7 +22,17 @@ from strands.hooks import AfterInvocationEvent, AfterToolCallEvent, AfterToolsEv
 from strands.interventions import Confirm, Deny, Guide, InterventionHandler, Proceed, Transform
 from strands.interventions.actions import default_evaluate
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, turn_of
+from callosum.adapters.core import (
+    Adapter,
+    Attempt,
+    FrameworkCall,
+    KeptResult,
+    Options,
+    Refused,
+    RunningCall,
+    hints_of,
+    turn_of,
+)
 from callosum.gate import Gate
 from callosum.model import Verdict
 
@@ -47,7 +57,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
     def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
-        self._calls: dict[tuple[int, str], Running[Result] | Kept[Result]] = {}
+        self._calls: dict[tuple[int, str], RunningCall[Result] | KeptResult[Result]] = {}
         """What the end of a call needs, by the agent and the call's id."""
         self._background: set[tuple[int, str]] = set()
         self._heard: WeakSet[Any] = WeakSet()
@@ -67,7 +77,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
         begun = self._calls.pop(name, None)
         if begun is None:
             return Proceed()
-        if isinstance(begun, Kept):
+        if isinstance(begun, KeptResult):
             return _becomes({**begun.result, "toolUseId": event.tool_use["toolUseId"]})
         if event.cancel_message is not None:  # another intervention or hook cancelled it
             await asyncio.to_thread(begun.cancel)
@@ -82,7 +92,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
         return Proceed()
 
     def _action(
-        self, event: BeforeToolCallEvent, attempt: _ToolCall, begun: Running[Result] | Refused | Kept[Result]
+        self, event: BeforeToolCallEvent, attempt: _ToolCall, begun: RunningCall[Result] | Refused | KeptResult[Result]
     ) -> Action:
         if isinstance(begun, Refused):
             if begun.asks and self._host_approvals:
@@ -90,7 +100,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
             verdict = begun.decision.verdict if begun.decision is not None else None
             return Guide(begun.sentence) if verdict is Verdict.CONFIRM else Deny(begun.sentence)
         self._calls[_name(event)] = begun
-        if isinstance(begun, Kept):
+        if isinstance(begun, KeptResult):
             return Deny("[Callosum] already done")  # replaces the tool; its result becomes the kept one
         if begun.params is None:
             return Proceed()
@@ -134,7 +144,7 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
         interrupted = event.result is not None and event.result.stop_reason == "interrupt"
         for name in [name for name in list(self._calls) if name[0] == id(event.agent) and name not in self._background]:
             begun = self._calls.pop(name)
-            if not isinstance(begun, Running):
+            if not isinstance(begun, RunningCall):
                 continue
             if interrupted:  # the tool runs again from its beginning
                 await asyncio.to_thread(begun.cancel)
@@ -146,14 +156,14 @@ class _ToolCall(Attempt[Result]):
     def __init__(self, event: BeforeToolCallEvent) -> None:
         self._event = event
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         event = self._event
         use, tool, agent = event.tool_use, event.selected_tool, event.agent
         spec: Mapping[str, Any] = tool.tool_spec if tool is not None else {}
         params = use["input"] if isinstance(use["input"], Mapping) else {"input": use["input"]}
         turn, read = turn_of(agent.messages, _calls, use["toolUseId"])
         schema = spec.get("inputSchema", {})
-        return Seen(
+        return FrameworkCall(
             tool=use["name"],
             params={name: value for name, value in params.items() if value is not agent},
             call_id=use["toolUseId"],

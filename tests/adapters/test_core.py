@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from callosum import LocalGate
-from callosum.adapters.core import Adapter, Attempt, Noted, Refused, Seen, turn_of
+from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Refused, turn_of
 from callosum.model import Outcome
 from callosum.process import own_session
 from callosum.settings import Settings
@@ -22,9 +22,9 @@ MAIL = {"to": "alice@example.com", "subject": "Invoice", "body": "Dear Alice, th
 
 class Mail(Attempt[str]):
     def __init__(self, thread: str, call_id: str, read: tuple[str, ...] = ()) -> None:
-        self._seen = Seen(tool="send_email", params=MAIL, call_id=call_id, read=read, thread=thread)
+        self._seen = FrameworkCall(tool="send_email", params=MAIL, call_id=call_id, read=read, thread=thread)
 
-    def seen(self) -> Seen:
+    def seen(self) -> FrameworkCall:
         return self._seen
 
     def refused(self, no: Refused) -> str:
@@ -132,7 +132,9 @@ def test_the_session_is_the_option_then_the_conversation_then_that_of_the_call_a
     gate: LocalGate,
 ) -> None:
     def session(thread: str | None = None, **options: Any) -> tuple[str | None, str | None]:
-        call = Adapter(gate, instance="mira", **options).call_of(Seen(tool="t", params={}, thread=thread, run="r1"))
+        call = Adapter(gate, instance="mira", **options).call_of(
+            FrameworkCall(tool="t", params={}, thread=thread, run="r1")
+        )
         return call.session, call.parent
 
     assert session("chat", session="mine") == ("mine", None)
