@@ -75,7 +75,7 @@ def test_catalogue_matches_the_original_and_new_fields_come_last() -> None:
     assert all(list(kind.__struct_encode_fields__[-len(BASE) :]) == BASE for kind in CATALOGUE.values())
 
 
-def test_every_event_says_what_it_is_and_who_emits_it() -> None:
+def test_every_event_is_described_with_its_emitter() -> None:
     for kind in CATALOGUE.values():
         assert kind.__doc__
         assert kind.region

@@ -378,7 +378,7 @@ def test_purpose_contains_no_secret(host: Hooked) -> None:
 
 
 @pytest.mark.parametrize(("source", "told"), [("compact", True), ("resume", False)])
-def test_compacted_session_is_told_its_own_open_actions(host: Hooked, source: str, told: bool) -> None:
+def test_compacted_session_is_shown_its_own_open_actions(host: Hooked, source: str, told: bool) -> None:
     host.send(claude_code, call("PreToolUse"))
     printed = host.send(claude_code, event("SessionStart", source=source))
     said = printed["hookSpecificOutput"]["additionalContext"]

@@ -182,7 +182,9 @@ def test_at_tier_3_several_may_hold(world: World) -> None:
     (3, 23 * 3600, WARN), (3, 25 * 3600, ALLOW),
     (4, 23 * 3600, BLOCK), (4, 25 * 3600, ALLOW),
 ])  # fmt: skip
-def test_the_same_content_looks_back(world: World, tier: int, seconds: int, verdict: Verdict) -> None:
+def test_same_content_is_a_duplicate_within_the_window_of_its_tier(
+    world: World, tier: int, seconds: int, verdict: Verdict
+) -> None:
     world.do("doug", f"send{tier}", ON, params=TEXT)
     world.after(seconds)
     decision = world.ask("mira", f"send{tier}", ON, params=TEXT)
@@ -206,7 +208,7 @@ def test_another_number_is_another_content(world: World) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "seen"), [(6 * 86_400, True), (8 * 86_400, False)])
-def test_the_same_origin_looks_back_seven_days(world: World, seconds: int, seen: bool) -> None:
+def test_same_origin_is_a_duplicate_within_seven_days(world: World, seconds: int, seen: bool) -> None:
     world.do("doug", "send3", ON, params=TEXT, origin="webhook-17")
     world.after(seconds)
     decision = world.ask("mira", "send3", ON, params=OTHER, origin="webhook-17")

@@ -228,7 +228,7 @@ def judged(row: dict[str, Any]) -> Any:
     )
 
 
-def test_reads_and_writes_of_real_catalogues_are_told_apart() -> None:
+def test_reads_and_writes_of_real_catalogues_are_distinguished() -> None:
     labelled = [row for row in rows("tools.jsonl") if row["effect"]]
     right = sum(judged(row).effect == row["effect"] for row in labelled)
     assert right / len(labelled) >= 0.94
