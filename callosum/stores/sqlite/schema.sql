@@ -1,5 +1,5 @@
--- One row an entry, never changed but for the life of the action that it opened (state, ended,
--- expires, approved, call). seq is the entry's moment in microseconds.
+-- One row per entry. Only the columns about the life of the action that it opened change (state, ended,
+-- expires, approved, call). seq is the entry's time in microseconds.
 create table journal(
     seq integer primary key,
     event text not null,
@@ -27,8 +27,8 @@ create table journal(
 create index journal_call on journal(call) where call is not null;
 create index journal_unreported on journal(session, seq) where call is null and ended = 0;
 
--- What each session knows of a key, and its newest action there. changed: when that last changed it.
--- crowd: 1 for the marks of a key with many of them, which has a mark of nobody (session '') too.
+-- Each session's marks on a key, and its newest action there. changed: when that action last changed the key.
+-- crowd: 1 for the marks of a key with many of them; such a key also has a mark of no session ('').
 create table mark(
     key text not null,
     session text not null,
@@ -43,7 +43,7 @@ create table mark(
 ) strict, without rowid;
 create index mark_crowd on mark(key, changed) where crowd = 1;
 
--- Open leases, waiters and questions (open = 1) and unknown outcomes (open = 0), a row a key.
+-- Open leases, waiters and questions (open = 1) and unknown outcomes (open = 0), one row per key.
 create table live(
     key text not null,
     open int not null,
@@ -51,7 +51,7 @@ create table live(
     primary key(key, open, id)
 ) strict, without rowid;
 
--- Digests of acts that happen again when they are repeated, of their origin and their stance.
+-- Digests of actions that take effect again when repeated, of their origin and of their stance.
 create table print(
     key text not null,
     print blob not null,
@@ -59,7 +59,7 @@ create table print(
     primary key(key, print, id)
 ) strict, without rowid;
 
--- Keys that cover others: trees (ending in /) and the part of a facet up to its bar.
+-- Keys that cover others: trees (ending in /), and the part of a facet up to its bar.
 create table cover(key text primary key) strict, without rowid;
 
 create table session(
@@ -69,5 +69,5 @@ create table session(
     continues text
 ) strict, without rowid;
 
--- observe: until when the gate only observes. params:<id>: what a question would run.
+-- observe: the time until which the gate only observes. params:<id>: the params that an approved question runs with.
 create table meta(name text primary key, value) without rowid;

@@ -1,10 +1,10 @@
--- All that the SQLite store asks and writes, beside the pragmas with which it opens the file and takes turns.
--- schema.sql describes the tables; statements.py says where the numbers come from.
+-- Every statement of the SQLite store, except the pragmas and transactions of connection.py.
+-- schema.sql describes the tables; statements.py fills in the numbers.
 
 -- ======== A step's view: view.py =====================================================================
 
--- The earlier answer for this call, and what is nearly always empty, in one statement: how many keys and digests
--- are asked for differs.
+-- One statement asks for the earlier decision on this call and for everything that is nearly always empty. It is built
+-- from these parts, because the number of keys and digests varies.
 -- name: earlier
 select seq from journal where call = ?1 order by seq desc limit 1
 -- name: any_cover
@@ -18,8 +18,8 @@ select max(seq) from journal
 -- name: covering
 select key from cover where key in (select value from json_each(?))
 
--- The marks on a key, with each session's newest action there. The session's own is not looked up: alone on its key,
--- its id is all that matters. What is open is left out where a crowd holds it.
+-- The marks on a key, with each session's newest action there. The session's own action is not looked up: if it is
+-- alone on its key, only the action's id matters. The closed variants leave out open actions, which a crowd holds.
 -- name: theirs
 select {mark}, {action}, m.changed from mark m left join journal j on j.seq = m.acted and m.session <> ?2
 -- name: closed
@@ -28,7 +28,7 @@ and not exists (select 1 from live l where l.key = m.key and l.open = 1 and l.id
 {theirs} where m.key = ?1 limit {most_marks}
 -- name: closed_marks
 {theirs} {closed} where m.key = ?1 limit {most_marks}
--- Of a crowded key. Sessions that only looked stand last, so that an answer with room left has all there are.
+-- The marks on a crowded key. Sessions that only read come last, so a result below the limit holds all that changed it.
 -- name: crowd_marks
 {theirs} where m.key = ?1 and m.crowd = 1 order by m.changed desc limit ?3
 -- name: closed_crowd_marks
@@ -44,7 +44,7 @@ select 1 from mark where key = ? limit 1
 -- name: own_mark
 select {mark}, {action} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?
 
--- What is open on a key, and the newest of what is unknown.
+-- The open actions on a key, and the newest of those with an unknown outcome.
 -- name: live
 select {action} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1
 union all select * from (select {action} from live l join journal j on j.seq = l.id
@@ -59,7 +59,7 @@ select {action} from json_each(?) i cross join journal j on j.seq = i.value
 -- name: by_id
 select {action} from journal j where j.seq = ?
 
--- Below a tree: what is live, what others did last, and what they changed after this session looked.
+-- Below a tree: live actions, the newest actions of other sessions, and their changes after this session's read.
 -- name: live_below
 select l.key, {action} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ?
 order by l.open desc, l.id desc limit 1000
@@ -90,8 +90,8 @@ where length(j.body) <= {most_body}
 -- name: bodies_of_namespace
 {bodies} and j.namespace = ?2
 
--- What a report without an id can be about. Hosts with call ids report by id; for the others' sake there is a bounded
--- look over the rest, and over what became unknown without a key, which is not among the live.
+-- The actions that a report without an id can mean. Hosts with call ids report by id. For the other hosts, a bounded
+-- search covers the rest, and actions without a key that became unknown, which are not among the live ones.
 -- name: unreported
 select {action} from journal j indexed by journal_unreported where session = ? and call is null and ended = 0
 and seq > ? and namespace = ? and state in ('open', 'done')
@@ -111,7 +111,7 @@ where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open
 select l.key, j.session, j.state, j.expires from live l cross join journal j on j.seq = l.id
 where l.open = 1 and j.namespace = ? and j.state = 'open' and j.session in (select value from json_each(?))
 
--- Others' acts of the same content and its own apart, so that many of its own cannot hide another's.
+-- Actions with the same content: other sessions' and this session's apart, so that many of its own hide no other.
 -- name: twins
 select p.key, {action} from print p join journal j on j.seq = p.id where p.key = ?1 and p.print in ({{prints}})
 and (j.session = ?2) = ?3 and j.state in {acted_states} order by p.id desc limit 8
@@ -128,10 +128,10 @@ select key from cover limit {most_covers}
 -- name: add_entry
 insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, outcome, key, keys, body, content)
 values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
--- An entry about an action: tool, tier and keys are the action's.
+-- An entry about an action, with the action's tool, tier and keys.
 -- name: add_note
 insert into journal(seq, event, namespace, session, action, outcome, body) values(?, ?, ?, ?, ?, ?, ?)
--- What few actions have is left out where it is missing: sqlite3 is slow to bind null.
+-- Columns that few actions fill have a statement of their own, because sqlite3 is slow to bind null.
 -- name: add_action
 insert into journal(seq, action, event, namespace, session, tool, tier, verdict, rule, key, keys, body, call,
 state, expires, content, ended, approved) values(?1, ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)
@@ -162,7 +162,7 @@ insert into mark(key, session, read, told, kind, note, acted, changed, crowd) va
 on conflict(key, session) do update set read = excluded.read, told = excluded.told, kind = excluded.kind,
 note = excluded.note, acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed),
 crowd = max(excluded.crowd, crowd)
--- Of one who is alone on a key and only acts there, which is what most calls do.
+-- For a session that is alone on a key and only acts there, as most calls do.
 -- name: set_acted
 update mark set acted = ?, changed = max(changed, ?) where key = ? and session = ?
 -- name: set_changed
@@ -180,7 +180,7 @@ update journal set state = ?, ended = ?, expires = coalesce(?, expires), approve
 -- name: drop_live
 delete from live where open = ? and id = ? and key in ({{}})
 
--- What failed or was cancelled is nobody's latest, and a read that failed was none.
+-- A failed or cancelled action is not its session's newest, and a failed read leaves no read mark.
 -- name: keys
 select keys from journal where seq = ?
 -- name: life
@@ -190,19 +190,19 @@ update mark set read = ? where key = ? and session = ? and read > ? and read <= 
 -- name: take_back_act
 update mark set acted = ?, changed = ? where key = ? and session = ? and acted = ?
 
--- ======== What others do and did: neighbours.py ==========================================================
+-- ======== Other sessions' actions, for a brief: neighbours.py ============================================
 
--- Without the content, which only the gate compares. Parameters by name, for mine is asked for in many places.
+-- An action without its content, which only the gate compares. Parameters have names, because mine is used often.
 -- name: bare
 {whose}, null, j.extra, j.approved
 -- name: mine
 (select value from json_each(:mine))
--- Which of the keys have a live action, and which a mark of somebody else; a crowded key has one of nobody.
+-- The keys that have a live action or another session's mark. A crowded key also has a mark of session ''.
 -- name: which
 select k.value, exists(select 1 from live where key = k.value),
 exists(select 1 from mark where key = k.value and session not in {mine}),
 exists(select 1 from mark where key = k.value and session = '') from json_each(:names) k
--- The few that are told are chosen by the marks alone: each look into the journal may be one at the disk.
+-- The few actions of a brief are chosen by the marks alone, because each read of the journal may go to the disk.
 -- name: acts
 select {bare} from (select acted, changed from mark where key = :key and acted is not null
 and session not in {mine} order by changed desc limit {nearby}) m cross join journal j on j.seq = m.acted
@@ -221,7 +221,7 @@ join journal j on j.seq = m.acted
 -- name: live_acts_below
 select l.key, {bare} from (select key, id from live where key >= :low and key < :high limit {below}) l
 join journal j on j.seq = l.id where j.session not in {mine} order by j.seq desc limit {shown_below}
--- The condition that keeps a look to the newest entries.
+-- The condition that limits a search to the newest entries.
 -- name: within
 j.seq > ifnull((select seq from journal order by seq desc limit 1 offset :within), 0)
 -- name: late_below
@@ -268,7 +268,7 @@ and (:session is null or j.session = :session) and (:key is null or coalesce(j.k
 {entries_where} order by j.seq desc limit :limit
 -- name: entries_by_ids
 {entries} where j.seq in (select value from json_each(?)) order by j.seq
--- May be farewells: records.is_farewell says which are.
+-- Entries that may be farewells; records.is_farewell decides.
 -- name: farewells
 {entries} where {within} and j.event = 'host' and instr(j.body, '"summary":') > 0 and j.namespace = :space
 order by j.seq desc
@@ -284,7 +284,7 @@ select page_count, freelist_count, page_size from pragma_page_count, pragma_free
 select count(*), max(seq) from journal
 -- name: count_live
 select count(distinct id) from live
--- A look at every table.
+-- Reads from every table.
 -- name: prove
 select (select 1 from journal limit 1), (select 1 from mark limit 1), (select 1 from live limit 1),
 (select 1 from print limit 1), (select 1 from cover limit 1), (select 1 from session limit 1), ({newest})
@@ -301,10 +301,10 @@ select (select value from meta where name = 'clock'), exists(select 1 from live 
 
 -- ======== Upkeep: store.py ===========================================================================
 
--- The moment of an action as evidence: its report's; without one, that at which it can no longer be running.
+-- The time that an action counts from: its report's or, without a report, when it can no longer be running.
 -- name: dated
 max(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))
--- A mark's session as the table of sessions has it: there the namespace is in front of the name, here of the key.
+-- A mark's session as the session table names it: there the namespace precedes the session, in a mark the key.
 -- name: session_of_mark
 case when instr(m.key, char(31)) and instr(m.key, '{default}' || char(31)) <> 1
 then substr(m.key, 1, instr(m.key, char(31))) || m.session
@@ -314,11 +314,11 @@ when instr(m.session, char(31)) then '{default}' || char(31) || m.session else m
 left join session s on s.name = {session_of_mark} left join journal j on j.seq = m.acted
 -- name: changed
 max(m.changed, coalesce({dated}, 0))
--- When the session last called, as far as that matters to what is kept of its mark.
+-- The time of the session's last call, as far as it decides how long its mark is kept.
 -- name: last
 max(m.read, coalesce(s.seen, 0), {changed})
 
--- What an entry's row says of whether it may leave; the rest is in the marks on its keys.
+-- What an entry's row shows about whether it may be deleted; the marks on its keys decide the rest.
 -- name: says
 select j.seq, case when j.call is not null or j.state in {live_states}
 or a.call is not null or a.state in {live_states} then {stays} when j.state is null then {leaves}
@@ -349,7 +349,7 @@ insert into meta values(?, ?) on conflict(name) do update set value = excluded.v
 select seq, call is not null from journal where seq > ? and seq < ? order by seq limit ?
 -- name: forget_call
 update journal set call = null where seq = ?
--- Those whose entry has left are old too.
+-- Digests whose entry was deleted are old too.
 -- name: prints
 select key, print, id, case when id >= ?1 then 0 else coalesce(
 (select {dated} < ?1 and j.state not in {live_states} from journal j where j.seq = id), 1) end
@@ -375,9 +375,9 @@ select 1 from session where seen < ? limit 1
 -- name: forget_sessions
 delete from session where seen < ?
 
--- ======== Carried elsewhere: export.py ================================================================
+-- ======== Export and copy: export.py ==================================================================
 
--- One session may have no name: a person who does not say who it is.
+-- One session may have no name: a person who gave none.
 -- name: sessions
 select name, seen, parent, continues from session where name >= ? and name is not ? order by name limit ?
 -- name: reads

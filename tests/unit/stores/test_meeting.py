@@ -1,4 +1,4 @@
-"""What a decision costs that meets open leases of other sessions, in steps of the interpreter."""
+"""The cost, in interpreter steps, of a decision that meets open leases of other sessions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STORES: dict[str, Make] = {
 
 
 class Meeting:
-    """A session that replies in a thread in which so many others have an open lease."""
+    """A session that replies in a thread in which a number of other sessions have an open lease."""
 
     def __init__(self, gate: LocalGate, leases: int) -> None:
         self.gate = gate
         self._replies = 0
         for number in range(leases):
             assert gate.intercept(self._reply(f"other-{number}")).proceed
-        for _ in range(10):  # what is known of the thread is known by then
+        for _ in range(10):  # fills the caches for the thread
             self.reply()
 
     def _reply(self, who: str) -> Call:
@@ -41,7 +41,7 @@ class Meeting:
         return Call(who, "message", params, call_id=f"call-{self._replies}")
 
     def reply(self) -> tuple[Decision, int]:
-        """Reply, and return the decision with the steps that it took."""
+        """Reply, and return the decision and the number of steps it took."""
         call = self._reply("mira")
         with counting() as steps:
             decision = self.gate.intercept(call)
@@ -53,7 +53,7 @@ class Meeting:
 def test_a_decision_that_meets_fifteen_leases_costs_little_more_than_one_that_meets_one(
     store: str, tmp_path: Path
 ) -> None:
-    """Both while the session is told of them and once it knows; and next to one that meets none."""
+    """The limit holds before and after the session was notified of them, and against a decision that meets none."""
     told: dict[int, int] = {}
     known: dict[int, int] = {}
     for leases in (0, 1, LEASES):

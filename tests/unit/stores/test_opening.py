@@ -1,4 +1,4 @@
-"""Which store a URL names, and what is said of one that cannot be used."""
+"""The store that a URL names, and the error for a URL that cannot be used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callosum.stores.postgres.connections import POOL, address_of
 from callosum.stores.sqlite import SqliteStore
 
 
-def test_without_a_url_it_is_the_file_in_the_state_folder(tmp_path: Path) -> None:
+def test_store_without_a_url_is_the_file_in_the_state_folder(tmp_path: Path) -> None:
     settings = Settings(state=tmp_path)
     assert not exists(settings)
     store = open_store(settings)
@@ -29,16 +29,16 @@ def test_without_a_url_it_is_the_file_in_the_state_folder(tmp_path: Path) -> Non
     ("url", "path"),
     [("sqlite:///other.db", "/state/other.db"), ("sqlite:////var/a%20b.db", "/var/a b.db"), ("", "/state/gate.db")],
 )
-def test_a_sqlite_url_names_a_file(url: str, path: str) -> None:
+def test_sqlite_url_names_a_file(url: str, path: str) -> None:
     assert file_of(Settings(state=Path("/state"), store=url)) == Path(path)
 
 
-def test_a_store_in_memory(tmp_path: Path) -> None:
+def test_memory_url_opens_a_store_in_memory(tmp_path: Path) -> None:
     assert isinstance(open_store(Settings(state=tmp_path, store="memory:")), MemoryStore)
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("mysql://db/agents", "no store for mysql: URLs"),
         ("sqlite://host/file", "expected sqlite:///"),
@@ -54,20 +54,20 @@ def test_a_store_in_memory(tmp_path: Path) -> None:
         ("postgresql://db/agents?pooler=transaction&direct=db", "direct: expected host:port"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_unusable_url_raises_an_error_that_says_why(tmp_path: Path, url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         open_store(Settings(state=tmp_path, store=url))
 
 
-def test_the_setting_is_a_url(tmp_path: Path) -> None:
+def test_store_setting_is_a_url(tmp_path: Path) -> None:
     found = load({"state": tmp_path}, {"CALLOSUM_STORE": "postgresql://db/agents"}, tmp_path)
     assert found.store == "postgresql://db/agents"
     with pytest.raises(ConfigError, match="--store: expected a URL"):
         load({"state": tmp_path, "store": "agents"}, {}, tmp_path)
 
 
-def test_what_of_a_url_is_libpqs_and_what_is_ours() -> None:
-    """And a password is never shown."""
+def test_url_options_are_split_between_libpq_and_callosum() -> None:
+    """The password never appears in the store's name for messages."""
     address = address_of("postgresql://gate:secret@db:5433/agents?schema=own&sslmode=require&host=/run/x")
     assert (address.schema, address.pool) == ("own", POOL)
     assert "sslmode=require" in address.conninfo
@@ -79,8 +79,8 @@ def test_what_of_a_url_is_libpqs_and_what_is_ours() -> None:
 @pytest.mark.parametrize(
     ("direct", "host"), [("db.internal:5433", "db.internal"), ("[::1]:5433", "::1"), ("/run/pg:5433", "/run/pg")]
 )
-def test_the_way_past_a_pooler_differs_in_its_place_only(direct: str, host: str) -> None:
+def test_direct_url_differs_from_the_pooler_only_in_host_and_port(direct: str, host: str) -> None:
     found = address_of(f"postgresql://gate@pooler:6432/agents?sslmode=require&pooler=transaction&direct={direct}")
     assert conninfo_to_dict(found.conninfo)["host"] == "pooler"
-    past = conninfo_to_dict(found.direct)
-    assert past == {"user": "gate", "dbname": "agents", "sslmode": "require", "host": host, "port": "5433"}
+    direct_parts = conninfo_to_dict(found.direct)
+    assert direct_parts == {"user": "gate", "dbname": "agents", "sslmode": "require", "host": host, "port": "5433"}

@@ -1,4 +1,4 @@
-"""A database file that is removed while it is in use: who notices leaves it, and takes all other threads along."""
+"""A database file that is removed while in use: the first thread that notices makes all threads leave it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from callosum.model import Call
 from callosum.stores.sqlite import connection
 
 NOW, NEVER = 0.0, 1e9
-"""How soon a thread looks again for itself."""
+"""Seconds between a thread's own checks that the file is still there."""
 
 
 @pytest.fixture
 def other() -> Iterator[ThreadPoolExecutor]:
-    """A thread beside the test's own, always the same one."""
+    """Yield a second thread, always the same one."""
     with ThreadPoolExecutor(1) as threads:
         yield threads
 
@@ -32,7 +32,7 @@ def remove(state: Path) -> None:
         file.unlink()
 
 
-def test_what_one_thread_notices_no_other_writes_past(
+def test_no_thread_writes_after_another_noticed_the_replaced_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: ThreadPoolExecutor
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_EVERY", NEVER)
@@ -47,7 +47,9 @@ def test_what_one_thread_notices_no_other_writes_past(
         assert [entry.seq for entry in gate.entries()] == [noticed, after]
 
 
-def test_who_only_reads_notices_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: ThreadPoolExecutor) -> None:
+def test_reader_notices_the_replaced_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: ThreadPoolExecutor
+) -> None:
     monkeypatch.setattr(connection, "LOOK_EVERY", NOW)
     with LocalGate(tmp_path) as gate, LocalGate(tmp_path) as reader:
         wrote(gate, "/a")
@@ -57,7 +59,7 @@ def test_who_only_reads_notices_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert [entry.seq for entry in other.submit(reader.entries).result()] == [noticed]
 
 
-def test_what_a_thread_had_open_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_to_the_replaced_file_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LOOK_EVERY", NOW)
 
     def held() -> int:

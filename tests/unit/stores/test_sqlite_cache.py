@@ -1,4 +1,4 @@
-"""What a connection knows is not asked for again, and is forgotten once it may have changed."""
+"""A connection does not read cached facts again, and forgets them once they may have changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gate_of(folder: Path) -> LocalGate:
 
 
 def looks(gate: LocalGate, seen: Seen) -> None:
-    """Collects the statements of this thread's connection that read the marks of a key, or an action."""
+    """Collect this thread's statements that read the marks of a key, or an action."""
     assert isinstance(gate.store, SqliteStore)
 
     def note(sql: str) -> None:
@@ -50,7 +50,7 @@ def write(gate: LocalGate, instance: str, text: str, path: str = "/notes.md") ->
     return decision.id
 
 
-def test_who_is_alone_does_not_read_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_only_writer_does_not_read_back_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, _ = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
     seen: Seen = []
@@ -60,17 +60,17 @@ def test_who_is_alone_does_not_read_what_it_wrote(pair: tuple[LocalGate, LocalGa
     assert seen == []
 
 
-def test_what_another_connection_committed_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_commit_of_another_connection_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
     seen: Seen = []
     looks(gate, seen)
     write(other, "mira", "elsewhere", "/other.md")
     gate.complete("mira", id=write(gate, "mira", "two"))
-    assert len(seen) == 1, "the marks of the key; the action was opened since"
+    assert len(seen) == 1, "only the marks of the key: this connection opened the action since"
 
 
-def test_a_change_by_another_process_is_stale_for_who_was_alone(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_change_by_another_process_is_stale_for_the_former_only_writer(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
     other.complete("doug", id=write(other, "doug", "two"))
@@ -79,18 +79,18 @@ def test_a_change_by_another_process_is_stale_for_who_was_alone(pair: tuple[Loca
 
 
 def covers(gate: LocalGate) -> set[str] | None:
-    """The trees and facets in use, as this thread's connection knows them."""
+    """Return the trees and facets in use that this thread's connection has cached."""
     assert isinstance(gate.store, SqliteStore)
     return gate.store._connections._here.link.known.covers
 
 
 def undisturbed(gate: LocalGate) -> None:
-    """So many calls that the connection knows the covers."""
+    """Make enough calls for the connection to cache the covers."""
     for number in range(CALM + 1):
         write(gate, "mira", str(number), f"/{number}.md")
 
 
-def test_covers_are_not_asked_for_by_who_is_left_alone(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_only_writer_does_not_query_covers(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     asked: Seen = []
     assert isinstance(gate.store, SqliteStore)
@@ -106,7 +106,7 @@ def test_covers_are_not_asked_for_by_who_is_left_alone(pair: tuple[LocalGate, Lo
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_tree_that_comes_into_use_is_seen_from_what_lies_in_it(
+def test_tree_that_comes_into_use_is_found_from_keys_inside_it(
     pair: tuple[LocalGate, LocalGate], *, elsewhere: bool
 ) -> None:
     gate, other = pair
@@ -129,7 +129,7 @@ def test_covers_in_use_are_bounded() -> None:
     assert known.covers is None
 
 
-def test_a_report_that_another_process_made_first_stands(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_first_report_by_another_process_is_kept(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     id = write(gate, "mira", "one")
     assert other.complete("mira", id=id, outcome="failed").ok
@@ -138,14 +138,14 @@ def test_a_report_that_another_process_made_first_stands(pair: tuple[LocalGate, 
     assert report.state is State.FAILED
 
 
-def test_a_second_report_is_told_so_by_who_made_the_first(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_second_report_by_the_same_process_gets_a_note(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, _ = pair
     id = write(gate, "mira", "one")
     assert gate.complete("mira", id=id).ok
     assert gate.complete("mira", id=id).note
 
 
-def test_two_sessions_of_one_process_see_one_another(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_two_sessions_of_one_process_conflict_with_each_other(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, _ = pair
     first = write(gate, "mira", "one")
     second = write(gate, "doug", "two", "/other.md")
@@ -158,7 +158,7 @@ def test_two_sessions_of_one_process_see_one_another(pair: tuple[LocalGate, Loca
     assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
 
 
-def test_an_act_that_was_taken_back_is_nobodys_newest(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_action_that_was_taken_back_is_not_the_newest(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, other = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
     gate.complete("mira", id=write(gate, "mira", "two"), outcome="failed")
@@ -170,7 +170,7 @@ def test_an_act_that_was_taken_back_is_nobodys_newest(pair: tuple[LocalGate, Loc
     assert texts == ["one"], "both that failed were taken back, one after the other"
 
 
-def test_what_another_thread_committed_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_commit_of_another_thread_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, _ = pair
     gate.complete("mira", id=write(gate, "mira", "one"))
     thread = threading.Thread(target=lambda: gate.complete("doug", id=write(gate, "doug", "two")))
@@ -189,13 +189,13 @@ def opens(view: View) -> Change:
     return Change((entry,), Opening(State.DONE, view.now + 1000))
 
 
-def test_what_was_undone_is_not_known(tmp_path: Path) -> None:
-    """A batch that cannot be stored leaves nothing, also not in what the connection knows."""
+def test_cache_forgets_what_was_rolled_back(tmp_path: Path) -> None:
+    """A batch that cannot be stored leaves nothing behind, not even in the connection's cache."""
     store = SqliteStore(tmp_path / "gate.db")
     shown: list[View] = []
 
     def fails(_: View) -> Change:
-        broken = Entry(Event.HOST, "mira", body={"what": object()})  # no JSON can be made of it
+        broken = Entry(Event.HOST, "mira", body={"what": object()})  # cannot be encoded as JSON
         return Change((broken,))
 
     def look(view: View) -> Change:
@@ -228,7 +228,7 @@ def _action(id: int) -> object:
         (lambda known, n: known.add_action(_action(n)), "opened", MOST_ACTIONS),
     ],
 )
-def test_what_is_known_is_bounded(fill: Callable[[ConnectionCache, int], None], count: str, most: int) -> None:
+def test_cache_is_bounded(fill: Callable[[ConnectionCache, int], None], count: str, most: int) -> None:
     known = ConnectionCache()
     for number in range(1, 2 * most + 10):
         fill(known, number)
@@ -264,14 +264,14 @@ FACET, WHOLE, OTHER = "doc:plan|review", "doc:plan", "doc:draft"
 
 
 def at_rest(gate: LocalGate) -> StoreScript:
-    """Return a script whose session mira has acted on a facet often enough for that to be known."""
+    """Return a script whose session mira has acted on a facet often enough for the cache to hold it."""
     script = StoreScript(gate.store)
     for _ in range(CALM + 2):
         script.end("mira", script.act("mira", OTHER, FACET, state=State.OPEN))
     return script
 
 
-def test_who_is_alone_on_a_facet_does_not_read_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
+def test_only_writer_on_a_facet_does_not_read_back_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
     script = at_rest(pair[0])
     seen: Seen = []
     looks(pair[0], seen)
@@ -281,7 +281,7 @@ def test_who_is_alone_on_a_facet_does_not_read_what_it_wrote(pair: tuple[LocalGa
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("lock", [False, True])
-def test_an_action_on_the_whole_is_seen_by_who_was_alone_on_a_facet(
+def test_action_on_the_whole_is_found_by_the_former_only_writer_on_a_facet(
     pair: tuple[LocalGate, LocalGate], *, lock: bool, elsewhere: bool
 ) -> None:
     script = at_rest(pair[0])

@@ -1,4 +1,4 @@
-"""The statements of the SQL stores: each is used, and what is used is there."""
+"""The statements of the SQL stores: each is used, and each that is used exists."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GAPS = {"values {}": "values (?, ?, ?)", "({})": "(?)", "({prints})": "(?4)"}
 
 
 def _code(folder: Path) -> str:
-    """The modules of a folder, and those in which the SQL stores say what both do."""
+    """Return the code of a folder's modules and of those that the SQL stores share."""
     return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), FOLDER / "sql_neighbours.py"))
 
 
 def _said(folder: Path) -> set[str]:
-    """All words in quotation marks in modules, and all parts of statements in ``.sql`` files."""
+    """Return all quoted words in modules, and all parts of statements in ``.sql`` files."""
     parts = "\n".join(file.read_text("utf-8") for file in folder.glob("*.sql"))
     return {*re.findall(r'"(\w+)"', _code(folder)), *re.findall(r"{(\w+)}", parts)}
 
@@ -41,7 +41,7 @@ def _said(folder: Path) -> set[str]:
     ],
 )
 def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:
-    # Conditions are named with the word of what they are for; two statements are told apart by an ending.
+    # A condition's name contains the word for its use; an ending distinguishes two statements.
     named = {*_said(folder), *(f"{name}_all" for name in _said(folder))}
     assert found.keys() - named == set()
 
@@ -75,7 +75,7 @@ def test_statements_of_sqlite_can_be_run() -> None:
 
 
 def _prepared(connection: sqlite3.Connection, text: str) -> None:
-    """Have SQLite make a program of a statement, whatever its parameters."""
+    """Have SQLite compile a statement with any parameters."""
     names = re.findall(r"(?<!:):([a-z]\w*)", text)
     count = 0
     for number in re.findall(r"\?(\d*)", text):
@@ -84,6 +84,6 @@ def _prepared(connection: sqlite3.Connection, text: str) -> None:
     connection.execute(f"explain {text}", params)
 
 
-def test_part_of_which_nothing_is_known_is_an_error() -> None:
+def test_unknown_part_of_a_statement_is_an_error() -> None:
     with pytest.raises(KeyError, match="most_marks"):
         load("callosum.stores.sqlite", "statements.sql", PARTS)

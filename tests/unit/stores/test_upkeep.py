@@ -1,4 +1,4 @@
-"""Upkeep of a file that others write to: it looks before it takes their turn."""
+"""Upkeep of a file that others write to: it reads first and locks the file only to delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callosum.model import DAY, Call
 from callosum.stores.sqlite import SqliteStore, connection
 
 
-def test_where_nothing_is_to_be_forgotten_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upkeep_with_nothing_to_delete_does_not_lock_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
     with LocalGate(tmp_path) as gate:
         for number in range(20):
@@ -23,7 +23,7 @@ def test_where_nothing_is_to_be_forgotten_nobody_waits(tmp_path: Path, monkeypat
     other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None)
     other.execute("begin immediate")
     assert store.maintain(store.now() - DAY) == 0
-    with pytest.raises(StoreUnavailable):  # the control: what is old does need the file
+    with pytest.raises(StoreUnavailable):  # the control: deleting old data does need the lock
         store.maintain(store.now() + DAY)
     other.execute("rollback")
     assert store.maintain(store.now() + DAY) > 0
