@@ -110,7 +110,7 @@ class RedisCache:
 def with_own_changes(data: ViewData, changes: KnowledgeByKey, records: Mapping[int, Record]) -> ViewData:
     """Return view data with this process's own changes merged in, without what belongs to a single call."""
     knowledge = {**data.knowledge, **changes}
-    needed = {int(action.id) for record in knowledge.values() for action in record.acts}
+    needed = {int(action.id) for record in knowledge.values() for action in record.actions}
     all_records = {**data.records, **records}
     needed_records = {id: record for id, record in all_records.items() if id in needed or record.action.state in LIVE}
     return replace(data, knowledge=knowledge, records=needed_records, earlier=None, answer=b"", unreported=[])

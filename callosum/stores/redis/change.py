@@ -298,8 +298,8 @@ class ChangeWriter:
             self._command("ZADD", space.key("sk", session), 0, name)
             if covering := covers(name):
                 self._command("SADD", space.key("cov"), *covering)
-        had_actions = before is not None and bool(before.acts)
-        if knowledge.acts:
+        had_actions = before is not None and bool(before.actions)
+        if knowledge.actions:
             changed = knowledge.changed
             if late or not had_actions:
                 self._command("ZADD", space.key("names"), 0, name)

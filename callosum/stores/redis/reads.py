@@ -203,4 +203,4 @@ class RedisReads:
 
 
 def _seen_at(knowledge: KeyKnowledge) -> int:
-    return max(knowledge.read, int(knowledge.acts[0].id) if knowledge.acts else 0)
+    return max(knowledge.read, int(knowledge.actions[0].id) if knowledge.actions else 0)

@@ -129,7 +129,7 @@ def record_of(id: int, namespace: str, blob: bytes) -> Record:
 
 
 def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> bytes:
-    """Encode a record. In front stand session, keys and superseded actions, for ``read_view.lua``."""
+    """Encode a record. Session, keys and superseded actions come first, for ``read_view.lua``."""
     action = record.action
     supersedes = tuple([own(other) for other in action.supersedes])
     host = action.host
@@ -186,10 +186,10 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
     notified_before_kind: int = 0
     pauses: tuple[int, ...] = ()
     reads: tuple[tuple[int, str], ...] = ()
-    acts: tuple[KeyAction, ...] = ()
+    actions: tuple[KeyAction, ...] = ()
 
     @classmethod
-    def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], acts: tuple[KeyAction, ...]) -> KeyKnowledge:
+    def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], actions: tuple[KeyAction, ...]) -> KeyKnowledge:
         """Combine a mark with the session's reads and actions."""
         return cls(
             mark.read,
@@ -202,7 +202,7 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
             mark.notified_before_kind,
             mark.pauses,
             reads,
-            acts,
+            actions,
         )
 
     @property
@@ -223,44 +223,46 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
     def marked(self, mark: Mark, by: str) -> KeyKnowledge:
         """Return a copy with another mark. ``by``: the action that read, sixteen zeros if none did."""
         reads = (*self.reads, (mark.read, by))[-_READS:] if mark.read > self.read else self.reads
-        return KeyKnowledge.of(mark, reads, self.acts)
+        return KeyKnowledge.of(mark, reads, self.actions)
 
-    def acted(self, act: KeyAction) -> KeyKnowledge:
+    def acted(self, action: KeyAction) -> KeyKnowledge:
         """Return a copy with a new newest action. Actions that it makes irrelevant for good are dropped."""
-        kept: list[KeyAction] = [act]
-        for older in self.acts:
-            if not any(newer.settled and newer.covers(older) for newer in kept):
-                kept.append(older)
-        return replace(self, acts=tuple(kept[:KEPT]))
+        kept_actions: list[KeyAction] = [action]
+        for older in self.actions:
+            if not any(newer.settled and newer.covers(older) for newer in kept_actions):
+                kept_actions.append(older)
+        return replace(self, actions=tuple(kept_actions[:KEPT]))
 
-    def reported(self, act: KeyAction) -> KeyKnowledge:
+    def reported(self, action: KeyAction) -> KeyKnowledge:
         """Return a copy with an action's report. A dropped action returns unless a newer one makes it irrelevant."""
-        if any(one.id == act.id for one in self.acts):
-            acts = [act if one.id == act.id else one for one in self.acts]
-        elif any(one.id > act.id and one.settled and one.covers(act) for one in self.acts):
+        if any(known.id == action.id for known in self.actions):
+            actions = [action if known.id == action.id else known for known in self.actions]
+        elif any(known.id > action.id and known.settled and known.covers(action) for known in self.actions):
             return self
         else:
-            acts = sorted((*self.acts, act), key=lambda one: one.id, reverse=True)
-        return replace(self, acts=tuple(acts[:KEPT]))
+            actions = sorted((*self.actions, action), key=lambda known: known.id, reverse=True)
+        return replace(self, actions=tuple(actions[:KEPT]))
 
     def without(self, id: str) -> KeyKnowledge:
         """Return a copy without a failed or cancelled action and its reads."""
         reads = tuple([read for read in self.reads if read[1] != id])
         read = self.read if reads == self.reads else max((read[0] for read in reads), default=0)
-        return replace(self, read=read, reads=reads, acts=tuple([act for act in self.acts if act.id != id]))
+        return replace(
+            self, read=read, reads=reads, actions=tuple([action for action in self.actions if action.id != id])
+        )
 
     @property
     def changed(self) -> str:
         """Return the moment at which the session last changed the key, ``""`` if it did not."""
-        return max((act.changed for act in self.acts), default="")
+        return max((action.changed for action in self.actions), default="")
 
     def blob(self) -> bytes:
-        """Encode this. In front stand the relevant actions and the last read, for the scripts."""
-        shown: list[KeyAction] = []
-        for act in self.acts:
-            if not any(newer.covers(act) for newer in shown):
-                shown.append(act)
-        return f"{','.join(act.id for act in shown)};{self.read};".encode() + encode(self)
+        """Encode this. The relevant actions and the last read come first, for the scripts."""
+        relevant: list[KeyAction] = []
+        for action in self.actions:
+            if not any(newer.covers(action) for newer in relevant):
+                relevant.append(action)
+        return f"{','.join(action.id for action in relevant)};{self.read};".encode() + encode(self)
 
 
 _known: Final = msgspec.msgpack.Decoder(KeyKnowledge).decode
