@@ -14,9 +14,9 @@ from callosum.stores.records import TAKEN_BACK, Record, happened
 from callosum.stores.redis.names import (
     QUEUE,
     NamespaceKeys,
-    changed_by,
-    known_by,
-    learnt_by,
+    knowledge_of,
+    names_of_change,
+    names_of_learning,
     of_action,
     of_call,
     of_kin,
@@ -160,7 +160,7 @@ class ChangeWriter:
             self._set_knowledge(
                 key.name, session, knowledge.acted(KeyAction(digits, action.tier, key.mode.value, digits))
             )
-            self.changed.update(changed_by(key.name))
+            self.changed.update(names_of_change(key.name))
             self._add_prints(digits, record, key)
 
     def _add_prints(self, digits: str, record: Record, key: Key) -> None:
@@ -191,7 +191,7 @@ class ChangeWriter:
         if commitment is not None and commitment.thing:
             names.append(commitment.thing)
         for name in names:
-            self.changed.update(changed_by(name))
+            self.changed.update(names_of_change(name))
             self._add_commitment(digits, after, name)
 
     def _record_before(self, id: int) -> Record:
@@ -222,7 +222,7 @@ class ChangeWriter:
         if action.ended and state_before is not State.OPEN:
             self._command("ZREM", self.space.key("u", action.session), digits)
         for key in action.keys:
-            self.changed.update(changed_by(key.name))
+            self.changed.update(names_of_change(key.name))
             if takes_back(before, settle):
                 self._undo(digits, before, key)
             elif state is State.DONE and action.ended and happened(action) and key.mode is not Mode.READ:
@@ -260,7 +260,7 @@ class ChangeWriter:
         for key in keys:
             self._command("ZADD", space.key("n" if state is State.UNKNOWN else "l", key.name), digits, digits)
             self._command("ZADD", space.key("live"), 0, key.name)
-            self.changed.update(changed_by(key.name))
+            self.changed.update(names_of_change(key.name))
         if state is State.QUEUED:
             self._command("ZADD", space.key("q"), digits, digits)
             self.changed.add(QUEUE)
@@ -289,8 +289,8 @@ class ChangeWriter:
     def _write_knowledge(self, name: str, session: str, knowledge: KeyKnowledge) -> None:
         space, before = self.space, self.data.knowledge.get((name, session))
         self._command("HSET", space.key("m", name), session, text_of(knowledge.blob()))
-        self.changed.update(learnt_by(name, session))
-        self.depends.add(known_by(name, session))
+        self.changed.update(names_of_learning(name, session))
+        self.depends.add(knowledge_of(name, session))
         late = (name, session) in self.late
         if late:
             self._command("ZADD", space.key("seen"), "NX", self.own(self.first), session)

@@ -26,9 +26,9 @@ _SYNC: Final = 5_000
 """Milliseconds that the server may take to write a batch to disk."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
 _OWN: Final = ("prefix", "durability", "replicas", "cluster", "pool", "password_file")
-_SINCE: Final = (7, 2)
+_WAITAOF_SINCE: Final = (7, 2)
 """First server version with WAITAOF, by which a client waits until its writes are on disk."""
-_AWAY: Final = (
+_UNAVAILABLE: Final = (
     faults.ConnectionError,
     faults.TimeoutError,
     faults.ReadOnlyError,
@@ -84,8 +84,8 @@ class RedisConnection:
     """
 
     def __init__(self, url: str) -> None:
-        self.url, own = _parted(url)
-        self.place = _shown(url)
+        self.url, own = _split_url(url)
+        self.place = _without_secrets(url)
         self.prefix = own.get("prefix", PREFIX)
         self.replicas = _number(own, "replicas", 0, least=0)
         self.limit = _number(own, "pool", CONNECTIONS, least=2)
@@ -98,7 +98,7 @@ class RedisConnection:
         self._syncs = False
         self._identity = f"{self.prefix}:{IDENTITY}"
         self._identified: bytes | None = None
-        self._doubts = 0
+        self._replacements = 0
         self._secret = _password(own["password_file"]) if "password_file" in own else None
         with self.explained():
             try:
@@ -107,7 +107,7 @@ class RedisConnection:
                 raise ConfigError(
                     f"the URL of the store has a parameter that cannot be used: {error}", "store"
                 ) from error
-            self._greet()
+            self._check_servers()
 
     def _connect(self) -> Any:
         # RESP 2 can express every answer of the scripts, and redis-py parses it in fewer steps.
@@ -126,23 +126,23 @@ class RedisConnection:
 
     def identify(self) -> str:
         """Return the id of the store. Create it if there is none."""
-        found = self.client.get(self._identity)
-        if found is None:
+        identity = self.client.get(self._identity)
+        if identity is None:
             self.client.set(self._identity, new_identity(), nx=True)
-            found = self.client.get(self._identity)
-        self._identified = found
-        return str(found.decode())
+            identity = self.client.get(self._identity)
+        self._identified = identity
+        return str(identity.decode())
 
     @property
     def epoch(self) -> int:
         """Return a number that changes whenever the server may have been replaced or may hold other data."""
-        return self._doubts if self.cluster else self._doubts + self.client.connection_pool.made
+        return self._replacements if self.cluster else self._replacements + self.client.connection_pool.made
 
     def pool(self) -> Pool:
         """Return figures on this process's connections; for a cluster, on those to all its servers together."""
         if not self.cluster:
-            lines: LimitedPool = self.client.connection_pool
-            return lines.state()
+            pool: LimitedPool = self.client.connection_pool
+            return pool.state()
         nodes = [node.redis_connection for node in self.client.get_nodes() if node.redis_connection is not None]
         pools = [node.connection_pool for node in nodes]
         idle = sum(len(pool._available_connections) for pool in pools)  # noqa: SLF001 - there is no public attribute
@@ -160,17 +160,17 @@ class RedisConnection:
             return [self.client]
         return [self.client.get_redis_connection(node) for node in self.client.get_primaries()]
 
-    def _greet(self) -> None:
+    def _check_servers(self) -> None:
         """Check the server's settings, and that the keys have this schema version."""
         for server in self._servers():
-            self._weigh(server)
+            self._check_server(server)
         name = f"{self.prefix}:schema"
         self.client.set(name, SCHEMA, nx=True)
-        found = self.client.get(name)
-        if found != str(SCHEMA).encode():
-            raise StoreError(f"{self.place} holds schema {found!r} under {name}; this version reads {SCHEMA}")
+        schema = self.client.get(name)
+        if schema != str(SCHEMA).encode():
+            raise StoreError(f"{self.place} holds schema {schema!r} under {name}; this version reads {SCHEMA}")
 
-    def _weigh(self, server: Any) -> None:
+    def _check_server(self, server: Any) -> None:
         info = server.info()
         version = str(info.get("valkey_version") or info.get("redis_version", "0"))
         self.engine = f"{'Valkey' if 'valkey_version' in info else 'Redis'} {version}"
@@ -183,23 +183,23 @@ class RedisConnection:
                 f"the server may evict leases (maxmemory-policy {policy}); set maxmemory-policy noeviction", "store"
             )
         logs = config.get("appendonly", "yes" if info.get("aof_enabled") else "no") == "yes"
-        how = config.get("appendfsync", "unknown")
-        can_wait = tuple(int(part) for part in version.split(".")[:2]) >= _SINCE
-        if logs and how == "always":
+        fsync = config.get("appendfsync", "unknown")
+        can_wait = tuple(int(part) for part in version.split(".")[:2]) >= _WAITAOF_SINCE
+        if logs and fsync == "always":
             return
-        lost = (
-            f"appendfsync {how}: a power cut takes the last second or more"
+        loss = (
+            f"appendfsync {fsync}: a power cut takes the last second or more"
             if logs
             else "appendonly no: a stop takes all"
         )
         if self.durability == "server":
-            self.warnings.append(f"what was allowed at tiers 3 and 4 may be forgotten ({lost})")
+            self.warnings.append(f"what was allowed at tiers 3 and 4 may be forgotten ({loss})")
             _logger.warning("%s: %s", self.place, self.warnings[-1])
-        elif logs and how == "everysec" and can_wait and not self.cluster:
+        elif logs and fsync == "everysec" and can_wait and not self.cluster:
             self._syncs = True  # with any other appendfsync WAITAOF waits for a sync that never happens
         else:
             raise ConfigError(
-                f"the server cannot keep what tiers 3 and 4 need ({lost}). Set appendonly yes and appendfsync always"
+                f"the server cannot keep what tiers 3 and 4 need ({loss}). Set appendonly yes and appendfsync always"
                 f"{'' if self.cluster else ' (everysec will do from version 7.2 on)'}; or accept the loss "
                 "with ?durability=server",
                 "store",
@@ -226,20 +226,20 @@ class RedisConnection:
             return self.run(script, clock, *args)
         if not (self._syncs or self.replicas):
             answer, identity = self._exchange(script, clock, args, ("GET", self._identity))
-            self._doubt(identity)
+            self._compare_identity(identity)
             return answer
         wait = ("WAITAOF", 1, self.replicas, _SYNC) if self._syncs else ("WAIT", self.replicas, _SYNC)
         answer, identity, waited = self._exchange(script, clock, args, ("GET", self._identity), wait)
-        self._doubt(identity)
+        self._compare_identity(identity)
         local, others = waited if self._syncs else (1, waited)
         if int(local) < 1 or int(others) < self.replicas:
             raise NotDurable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s", answer)
         return answer
 
-    def _doubt(self, identity: bytes | None) -> None:
+    def _compare_identity(self, identity: bytes | None) -> None:
         """Compare the store id in an answer: all data may be lost although no connection was."""
         if self._identified is not None and identity != self._identified:
-            self._doubts += 1
+            self._replacements += 1
 
     def _exchange(
         self, script: Script, clock: str, args: tuple[bytes | str | int, ...], *more: tuple[str | int, ...]
@@ -253,10 +253,10 @@ class RedisConnection:
         with bounded() as until:
             connection = pool.get_connection()
             try:
-                answers = self._sent(connection, until, script, clock, args, more)
+                answers = self._send(connection, until, script, clock, args, more)
                 if isinstance(answers[0], faults.NoScriptError):
                     # The script may have run before the server lost it.
-                    answers = self._sent(connection, until, script, clock, args, more, again=1)
+                    answers = self._send(connection, until, script, clock, args, more, again=1)
             finally:
                 pool.release(connection)
         for answer in answers:
@@ -264,7 +264,7 @@ class RedisConnection:
                 raise answer
         return answers
 
-    def _sent(
+    def _send(
         self,
         connection: Any,
         until: float,
@@ -280,7 +280,7 @@ class RedisConnection:
         """
         pause = 0.0
         while True:
-            if connection._sock is None:  # noqa: SLF001 - the driver's own look costs a multiple
+            if connection._sock is None:  # noqa: SLF001 - the driver's own check costs several times as much
                 try:
                     connection.connect()
                 except (faults.ConnectionError, faults.TimeoutError) as error:
@@ -321,9 +321,9 @@ class RedisConnection:
         if isinstance(error, PoolExhausted):
             return StoreUnavailable(f"{self.place}: {error}")
         if isinstance(error, faults.MaxConnectionsError):
-            told = f"all {self.limit} connections to a server of the cluster are in use"
-            return StoreUnavailable(f"{self.place}: {told}; allow more with pool=N in the store's URL")
-        refused = isinstance(error, faults.ResponseError) and not isinstance(error, _AWAY)
+            reason = f"all {self.limit} connections to a server of the cluster are in use"
+            return StoreUnavailable(f"{self.place}: {reason}; allow more with pool=N in the store's URL")
+        refused = isinstance(error, faults.ResponseError) and not isinstance(error, _UNAVAILABLE)
         if refused and not any(word in str(error) for word in _BUSY):
             return StoreError(f"{self.place} refuses: {error}")
         return StoreUnavailable(f"{self.place} cannot be used now: {error}")
@@ -336,10 +336,10 @@ class RedisConnection:
 def _config(server: Any) -> dict[str, str]:
     """Return the settings that matter; empty if the server hides them, as managed servers do."""
     try:
-        found = server.config_get("append*", "maxmemory-policy")
+        settings = server.config_get("append*", "maxmemory-policy")
     except faults.ResponseError:
         return {}
-    return {_text(name): _text(value) for name, value in found.items()}
+    return {_text(name): _text(value) for name, value in settings.items()}
 
 
 def _packed(words: tuple[bytes | str | int, ...]) -> bytes:
@@ -382,7 +382,7 @@ def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _parted(url: str) -> tuple[str, dict[str, str]]:
+def _split_url(url: str) -> tuple[str, dict[str, str]]:
     """Return the URL for redis-py, and Callosum's own parameters of its query."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
@@ -393,7 +393,7 @@ def _parted(url: str) -> tuple[str, dict[str, str]]:
     return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], query=rest)), own
 
 
-def _shown(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """Return the URL without its password and its query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

@@ -58,10 +58,10 @@ class RedisJournal:
             if namespace is None:
                 horizon = self.server_time() - LATE if self._link.cluster else self._last()
             for space in self._spaces.all(namespace):
-                until, some = self.page(space, after, limit, session, key, newest=newest)
+                until, chunk = self.page(space, after, limit, session, key, newest=newest)
                 if namespace is None and self._link.cluster:
                     horizon = min(horizon, until)
-                found += some
+                found += chunk
         found = sorted((entry for entry in found if entry.seq <= horizon), key=lambda entry: entry.seq)
         if newest:
             return found[-limit:]
@@ -84,7 +84,7 @@ class RedisJournal:
         size = limit if session is None and key is None else max(limit, PAGE)
         while len(found) < limit:
             now, last, rows = self._spaces.run(
-                TAIL, space, self._spaces.given(), low, high, size, "1" if newest else "0"
+                TAIL, space, self._spaces.now_or_empty(), low, high, size, "1" if newest else "0"
             )
             horizon = horizon or max(int(last), int(now) - LATE)
             entries = [entry_of(id, fields) for id, fields in rows]

@@ -43,43 +43,46 @@ def _written(namespace: str) -> str:
 
 def names_of_view(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
     """Return the names that a view of these keys depends on, for the first of ``sessions`` and those it continues."""
-    found: set[str] = set()
-    who = list(sessions)
-    me = who[0]
+    names: set[str] = set()
+    all_sessions = list(sessions)
+    own = all_sessions[0]
     for key in keys:
         name = key.name
-        over = above(name)
-        found.add(name)
-        found.update(over)
+        covering = above(name)
+        names.add(name)
+        names.update(covering)
         # What a session knows of a tree, or of the key that a facet belongs to, it also knows of the key itself.
-        found.update([known_by(tree, me) for tree in over if tree[-1] == "/"])
+        names.update([knowledge_of(tree, own) for tree in covering if tree[-1] == "/"])
         if name[-1:] == "/":
-            found.add(name + "\0")
-            found.add(known_by(name + "\0", me))
+            names.add(name + "\0")
+            names.add(knowledge_of(name + "\0", own))
         if "|" in name:
             whole = name[: name.index("|")]
-            found.add(whole)
-            found.add(known_by(whole, me))
-        found.update([known_by(name, session) for session in who])
-    return found
+            names.add(whole)
+            names.add(knowledge_of(whole, own))
+        names.update([knowledge_of(name, session) for session in all_sessions])
+    return names
 
 
-def learnt_by(name: str, session: str) -> list[str]:
+def names_of_learning(name: str, session: str) -> list[str]:
     """Return the names that change when a session learns of a key: the key's own, and those of the trees above."""
-    return [known_by(name, session), *(known_by(tree + "\0", session) for tree in above(name) if tree[-1] == "/")]
+    return [
+        knowledge_of(name, session),
+        *(knowledge_of(tree + "\0", session) for tree in above(name) if tree[-1] == "/"),
+    ]
 
 
 @lru_cache(4096)
-def changed_by(name: str) -> tuple[str, ...]:
+def names_of_change(name: str) -> tuple[str, ...]:
     """Return the names that change with a key: its own, those of the trees above, and that of its parent's facets."""
-    found = [name]
-    found += [tree + "\0" for tree in above(name) if tree[-1] == "/"]
+    names = [name]
+    names += [tree + "\0" for tree in above(name) if tree[-1] == "/"]
     if "|" in name:
-        found.append(name[: name.index("|") + 1])
-    return tuple(found)
+        names.append(name[: name.index("|") + 1])
+    return tuple(names)
 
 
-def known_by(name: str, session: str) -> str:
+def knowledge_of(name: str, session: str) -> str:
     """Return the name for what a session knows of a key."""
     return f"{name}\0\0{session}"
 
@@ -104,7 +107,7 @@ def of_kin(session: str) -> str:
     return f"\1k{session}"
 
 
-# The scripts themselves use \1t: the moment until which a transaction may have a turn.
+# The scripts themselves use \1t: the moment until which a ticket may be valid.
 
 QUEUE: Final = "\1q"
 """The name for the namespace's queues."""

@@ -12,7 +12,7 @@ from redis import exceptions as faults
 from callosum.stores.notifications import Notifier
 from callosum.stores.redis.connection import RedisConnection
 
-_LOOK_UP: Final = 0.5
+_CHECK_STOP: Final = 0.5
 """Seconds after which the thread notices that it must stop."""
 _decode = msgspec.msgpack.Decoder(list[str]).decode
 
@@ -20,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(list[str]).decode
 def _decoded(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
     """Return the namespace and the keys on which an action ended.
 
-    The channel names the namespace; the message lists the changed names (``names.changed_by``), of which those
+    The channel names the namespace; the message lists the changed names (``names.names_of_change``), of which those
     without a marker character are keys.
     """
     written = channel.partition(b":{")[2].rpartition(b"}")[0]
@@ -47,7 +47,7 @@ class RedisNotifier(Notifier):
         with self._link.client.pubsub() as messages:
             messages.psubscribe(self._pattern)
             while not stop.is_set():
-                message = messages.get_message(timeout=_LOOK_UP)
+                message = messages.get_message(timeout=_CHECK_STOP)
                 if message is None:
                     continue
                 if message["type"] == "psubscribe":

@@ -132,7 +132,7 @@ class RedisReads:
             live=True,
         )
         with self._link.explained():
-            request = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [scope_fields(scope)]))
+            request = encode((space.tag, self._spaces.now_or_empty(), LATEST_SHOWN, [scope_fields(scope)]))
             _, _, answer = self._link.run(READ_VIEW, self._spaces.clock_of(space), request)
             fetched = RedisView(parse_view_data(answer, namespace), scope, 0, self._probe).fetched()
             actions = around(fetched, (key.name for key in scope.keys), own_sessions)

@@ -15,13 +15,13 @@ class Namespaces:
     def __init__(self, link: RedisConnection, clock: Clock | None) -> None:
         self.link = link
         self.clock = clock
-        self._known: dict[str, NamespaceKeys] = {}
+        self._spaces: dict[str, NamespaceKeys] = {}
 
     def of(self, namespace: str) -> NamespaceKeys:
         """Return the Redis keys of a namespace."""
-        space = self._known.get(namespace)
+        space = self._spaces.get(namespace)
         if space is None:
-            space = self._known[namespace] = NamespaceKeys(self.link.prefix, namespace)
+            space = self._spaces[namespace] = NamespaceKeys(self.link.prefix, namespace)
         return space
 
     def all(self, namespace: str | None = None) -> list[NamespaceKeys]:
@@ -35,7 +35,7 @@ class Namespaces:
         """Return the Redis key of the last moment used: one for all namespaces; in a Redis Cluster one for each."""
         return space.key("clock") if self.link.cluster else f"{self.link.prefix}:clock"
 
-    def given(self) -> str:
+    def now_or_empty(self) -> str:
         """Return the current moment as the scripts expect it: ``""`` for the server's clock."""
         return str(self.clock()) if self.clock is not None else ""
 

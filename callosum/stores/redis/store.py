@@ -58,8 +58,8 @@ class RedisStore:
         self._observed: tuple[float, int] = (0.0, 0)
         self._gates = f"{self.link.prefix}:gates"
         if hasattr(os, "register_at_fork"):
-            mine = weakref.WeakMethod(self.transactions.forked)
-            os.register_at_fork(after_in_child=lambda: (method := mine()) and method())
+            forked = weakref.WeakMethod(self.transactions.forked)
+            os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
     def close(self) -> None:
         self._notifier.close()
@@ -97,13 +97,13 @@ class RedisStore:
             if not whole:
                 return HeldByStore(identity, True, 0, 0, 0)
             entry, newest = f"{receipt.entry:016d}", 0
-            here = False
+            has_entry = False
             for space in self.spaces.all():
-                here = here or bool(client.xrange(space.key("log"), entry, entry, 1))
+                has_entry = has_entry or bool(client.xrange(space.key("log"), entry, entry, 1))
                 last = client.xrevrange(space.key("log"), count=1)
                 newest = max(newest, int(last[0][0].partition(b"-")[0]) if last else 0)
             left, accepted = (int(client.get(self._fact(name)) or 0) for name in (LEFT, receipt.name))
-        return HeldByStore(identity, here, left, accepted, newest)
+        return HeldByStore(identity, has_entry, left, accepted, newest)
 
     def _keep(self, name: str, value: int) -> None:
         with self.link.explained():
@@ -223,7 +223,11 @@ class RedisStore:
             noted = self.link.client.hget(name, fingerprint)
             if noted is None or int(noted) < now - REGISTRATION_INTERVAL:
                 self.link.client.hset(name, fingerprint, now)
-                old = [gate for gate, at in self.link.client.hgetall(name).items() if int(at) < now - KEY_IN_USE]
+                old = [
+                    gate
+                    for gate, registered in self.link.client.hgetall(name).items()
+                    if int(registered) < now - KEY_IN_USE
+                ]
                 if old:
                     self.link.client.hdel(name, *old)
         return self._content_keys(now)
@@ -231,7 +235,7 @@ class RedisStore:
     def _content_keys(self, now: int) -> int:
         with self.link.explained():
             moments = self.link.client.hvals(self._gates)
-        return sum(1 for at in moments if int(at) > now - KEY_IN_USE)
+        return sum(1 for registered in moments if int(registered) > now - KEY_IN_USE)
 
     def size(self) -> int:
         client = self.link.client

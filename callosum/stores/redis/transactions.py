@@ -282,7 +282,7 @@ class Transactions:
 
     def _read_views(self, space: NamespaceKeys, requests: Sequence[Request]) -> _RoundData:
         request = encode(
-            (space.tag, self._spaces.given(), LATEST_SHOWN, [scope_fields(scope) for scope, _ in requests])
+            (space.tag, self._spaces.now_or_empty(), LATEST_SHOWN, [scope_fields(scope) for scope, _ in requests])
         )
         return self._parse(space, requests, self._link.run(READ_VIEW, self._spaces.clock_of(space), request))
 
@@ -400,7 +400,7 @@ class Transactions:
             cached_parts = (_TRUSTED if server_clock else 0, [parts for parts in uncached if parts is not None])
         if any(basis.cached and basis.cached_view is None for basis in data.bases):
             reread = text_of(
-                encode((self._spaces.given(), LATEST_SHOWN, [scope_fields(scope) for scope, _ in requests]))
+                encode((self._spaces.now_or_empty(), LATEST_SHOWN, [scope_fields(scope) for scope, _ in requests]))
             )
         request = (
             space.tag,

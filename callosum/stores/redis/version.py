@@ -7,17 +7,17 @@ from callosum.stores.redis.connection import SCHEMA, RedisConnection
 KNOWN = SCHEMA
 
 
-class _Look(RedisConnection):
+class _ReadOnlyConnection(RedisConnection):
     """A connection that writes nothing."""
 
-    def _greet(self) -> None:
+    def _check_servers(self) -> None:
         for server in self._servers():
-            self._weigh(server)
+            self._check_server(server)
 
 
 def found(url: str) -> int | None:
     """Return the stored schema version, None if nothing is stored. Raises the errors that opening the store raises."""
-    link = _Look(url)
+    link = _ReadOnlyConnection(url)
     try:
         with link.explained():
             version = link.client.get(f"{link.prefix}:schema")

@@ -11,7 +11,7 @@ import pytest
 from callosum.stores.notifications import Notifier
 from callosum.stores.postgres import notifications as postgres
 from callosum.stores.redis import notifications as redis
-from callosum.stores.redis.names import NamespaceKeys, changed_by, known_by, of_action
+from callosum.stores.redis.names import NamespaceKeys, knowledge_of, names_of_change, of_action
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 
@@ -35,7 +35,7 @@ def test_notification_of_another_version_may_concern_everything(notice: str) -> 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
 def test_redis_notification_names_namespace_and_keys(namespace: str) -> None:
     channel = NamespaceKeys("callosum", namespace).key("wake").encode()
-    names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
+    names = [name for key in KEYS for name in (*names_of_change(key), knowledge_of(key, "mira"), of_action(7))]
     assert redis._decoded(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
     assert redis._decoded(channel, b"1795352944361458") == (namespace, ())
 
