@@ -81,33 +81,33 @@ class PostgresExport(SqlExport):
         return [row for row in self.read(self.shared["written"], (after, PAGE)) if row[0] <= last]
 
     def reads(self, page: Sequence[Any]) -> rows.Reads:
-        found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        entries_of: dict[tuple[str, int], list[tuple[int, str]]] = {}
 
-        def ask(looks: Sequence[tuple[str, int]]) -> None:
-            found.update((look, []) for look in looks)
-            sessions, moments = [look[0] for look in looks], [look[1] for look in looks]
+        def fetch(pairs: Sequence[tuple[str, int]]) -> None:
+            entries_of.update((read, []) for read in pairs)
+            sessions, moments = [read[0] for read in pairs], [read[1] for read in pairs]
             for session, moment, seq, keys in self.read(SQL["reads"], (sessions, moments)):
-                found[session, moment].append((seq, keys))
+                entries_of[session, moment].append((seq, keys))
 
         def reads(session: str, moment: int) -> Sequence[tuple[int, str]]:
-            if (session, moment) not in found:
-                ask([(session, moment)])
-            return found[session, moment]
+            if (session, moment) not in entries_of:
+                fetch([(session, moment)])
+            return entries_of[session, moment]
 
         first = sorted({(row[1], row[2]) for row in page if row[2]})
         if first:
-            ask(first)
+            fetch(first)
         return reads
 
     def sessions(self, after: str) -> Iterator[Page]:
-        at = rows.place(after, "", "")
-        while page := self.read(SQL["sessions"], (*at, PAGE)):
-            at = page[-1][:2]
-            yield [rows.session_of(row[0], row[1], row[2:]) for row in page], rows.shown(at)
+        position = rows.place(after, "", "")
+        while page := self.read(SQL["sessions"], (*position, PAGE)):
+            position = page[-1][:2]
+            yield [rows.session_of(row[0], row[1], row[2:]) for row in page], rows.shown(position)
 
     def put_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
-        found = [(r.namespace, r.name, r.seen, r.parent or None, r.continues or None) for r in records]
-        many(SQL["put_session"], found)
+        values = [(r.namespace, r.name, r.seen, r.parent or None, r.continues or None) for r in records]
+        many(SQL["put_session"], values)
 
     def drop_sessions(self, many: Many, records: Sequence[SessionRecord]) -> None:
         names = [(record.namespace, record.name) for record in records]

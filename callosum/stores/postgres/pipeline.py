@@ -90,16 +90,16 @@ class PipelineConnection(psycopg.Connection[Any]):
 class PendingResult:
     """The result of one statement. Its rows are available once the pipeline was synced."""
 
-    __slots__ = ("_line", "_rows")
+    __slots__ = ("_pipeline", "_rows")
 
-    def __init__(self, line: Pipeline) -> None:
-        self._line = line
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._rows: list[tuple[Any, ...]] | None = None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows; sync the pipeline first if that was not done yet."""
         if self._rows is None:
-            self._line.sync()
+            self._pipeline.sync()
         return self._rows or []
 
     def fetchone(self) -> tuple[Any, ...] | None:

@@ -57,7 +57,7 @@ def migrate(connection: psycopg.Connection, schema: str) -> int:
         try:
             return _migrate(connection, schema)
         except _RACED as error:
-            if not left or (isinstance(error, psycopg.errors.DuplicateTable) and _ours(connection) is None):
+            if not left or (isinstance(error, psycopg.errors.DuplicateTable) and _version_row(connection) is None):
                 raise StoreError(
                     f"the schema {schema!r} holds tables that are not Callosum's: name another one with ?schema="
                 ) from error
@@ -65,9 +65,9 @@ def migrate(connection: psycopg.Connection, schema: str) -> int:
 
 
 def _migrate(connection: psycopg.Connection, schema: str) -> int:
-    found = _ours(connection)
-    if found is not None and found[0] >= SCHEMA:
-        return _checked(found, schema)
+    version_row = _version_row(connection)
+    if version_row is not None and version_row[0] >= SCHEMA:
+        return _checked(version_row, schema)
     with connection.transaction():
         connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         connection.execute(SQL["make_version"])
@@ -82,8 +82,8 @@ def _migrate(connection: psycopg.Connection, schema: str) -> int:
     return _checked((version, oldest), schema)
 
 
-def _checked(found: tuple[int, int], schema: str) -> int:
-    version, oldest = found
+def _checked(version_row: tuple[int, int], schema: str) -> int:
+    version, oldest = version_row
     if oldest > SCHEMA:
         raise StoreError(
             f"the schema {schema!r} is of version {version}, which needs a newer Callosum than this one, "
@@ -92,7 +92,7 @@ def _checked(found: tuple[int, int], schema: str) -> int:
     return version
 
 
-def _ours(connection: psycopg.Connection) -> tuple[int, int] | None:
+def _version_row(connection: psycopg.Connection) -> tuple[int, int] | None:
     try:
         row = connection.execute(SQL["version"], prepare=False).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
