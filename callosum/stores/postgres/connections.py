@@ -326,7 +326,7 @@ def _network(conninfo: str) -> dict[str, Any]:
     return {name: value for name, value in _NETWORK.items() if name not in given}
 
 
-def to_repeat(error: Exception) -> bool:
+def is_retryable(error: Exception) -> bool:
     """Return True if another transaction caused the error (a deadlock, a moment used twice), so a retry helps."""
     if not isinstance(error, psycopg.Error):
         return False
@@ -335,7 +335,7 @@ def to_repeat(error: Exception) -> bool:
     return error.sqlstate in _AGAIN
 
 
-def lost(error: Exception) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Return True if the connection was lost or none was available."""
     if isinstance(error, PoolTimeout):
         return True

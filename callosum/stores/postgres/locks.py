@@ -74,9 +74,9 @@ def merge_locks(many: Iterable[Locks]) -> Locks:
     return turns
 
 
-def would_wait(one: Locks, other: Locks) -> bool:
+def would_wait(first: Locks, second: Locks) -> bool:
     """Return True if one set of locks would wait for the other."""
-    return any(name in other and (alone or other[name]) for name, alone in one.items())
+    return any(name in second and (alone or second[name]) for name, alone in first.items())
 
 
 def lock_order(turns: Locks) -> Iterator[tuple[bool, list[str]]]:

@@ -282,7 +282,7 @@ def _other(value: Any) -> tuple[bytes, int]:
     if isinstance(value, int):
         return b"%d" % value, 0
     if isinstance(value, list):
-        kind = next((_KINDS.get(type(one)) for one in value if one is not None), None)
+        kind = next((_KINDS.get(type(element)) for element in value if element is not None), None)
         return (_ARRAYS[kind](value), 1) if kind else (b"{%s}" % b",".join([b"NULL"] * len(value)), 0)
     raise psycopg.DataError(f"a statement cannot take a parameter of type {type(value).__name__}")
 
@@ -301,7 +301,7 @@ def _array(oid: int, item: Callable[[Any], bytes]) -> Encoder:
     def encoder(value: Sequence[Any]) -> bytes:
         if not value:
             return empty
-        items = [_NULL if one is None else item(one) for one in value]
+        items = [_NULL if element is None else item(element) for element in value]
         return _HEAD(1, int(_NULL in items), oid, len(items), 1) + b"".join(items)
 
     return encoder
@@ -343,26 +343,26 @@ def _compiled(query: str) -> _Statement:
     arrays: list[Encoder | None] = []
     lock_order = 0
 
-    def place(found: re.Match[str]) -> str:
+    def number_placeholder(match: re.Match[str]) -> str:
         nonlocal lock_order
-        if found[0] == "%%":
+        if match[0] == "%%":
             return "%"
-        encoder = _ARRAYS[found[2]] if found[2] else None
-        name = found[1]
+        encoder = _ARRAYS[match[2]] if match[2] else None
+        name = match[1]
         if name is None:
             lock_order += 1
             arrays.append(encoder)
             number = lock_order
         elif name in names:
             number = names[name]
-            if found[2]:
+            if match[2]:
                 arrays[number - 1] = encoder
         else:
             number = names[name] = len(names) + 1
             arrays.append(encoder)
-        return f"${number}" + (f"::{found[2]}" if found[2] else "")
+        return f"${number}" + (f"::{match[2]}" if match[2] else "")
 
-    sql = _PLACE.sub(place, query)
+    sql = _PLACE.sub(number_placeholder, query)
     if names and lock_order:
         raise psycopg.ProgrammingError("parameters are either named or in order")
     statement = _Statement(

@@ -19,7 +19,7 @@ from callosum.stores.postgres.apply import settled
 from callosum.stores.postgres.view import OpenedAction, PostgresCache
 from callosum.stores.rows import as_json
 
-_RECALL: Final = 60.0
+_REPORTABLE: Final = 60.0
 """Seconds after opening for which an action is reported this way."""
 _AHEAD: Final = 5 * SECOND
 """Microseconds by which the server's moment may be later than expected."""
@@ -49,10 +49,10 @@ def predict(
 ) -> PredictedReport | None:
     """Return the report if it can be sent without reading a view, else None. ``clock`` replaces the server's clock."""
     action = opened.action
-    gone = int((time.monotonic() - opened.since) * SECOND)
-    first, latest = action.id + 1, (clock if clock is not None else action.id + gone) + _AHEAD
+    elapsed = int((time.monotonic() - opened.since) * SECOND)
+    first, latest = action.id + 1, (clock if clock is not None else action.id + elapsed) + _AHEAD
     kin = cache.sessions.get((scope.namespace, scope.session))
-    if gone > _RECALL * SECOND or kin is None or not (first >= kin[0] > latest - MINUTE):
+    if elapsed > _REPORTABLE * SECOND or kin is None or not (first >= kin[0] > latest - MINUTE):
         return None
     if not 0 <= latest - kin[1] < HOUR:
         return None  # the session must be recorded again

@@ -46,7 +46,14 @@ from callosum.stores.base import (
 )
 from callosum.stores.keys import bare, scoped
 from callosum.stores.postgres.apply import PostgresWriter, keys_of
-from callosum.stores.postgres.connections import PostgresConnections, address_of, explain, explained, lost, to_repeat
+from callosum.stores.postgres.connections import (
+    PostgresConnections,
+    address_of,
+    explain,
+    explained,
+    is_connection_lost,
+    is_retryable,
+)
 from callosum.stores.postgres.locks import Locks, lock_order, locks_of_scope, merge_locks, would_wait
 from callosum.stores.postgres.neighbours import PostgresNeighbours
 from callosum.stores.postgres.notifications import PostgresNotifier
@@ -226,7 +233,7 @@ class PostgresStore:
                         raise StoreUnavailable("the keys of a transaction change as fast as it runs") from again
                 except Exception as error:
                     self._cache.crowds.forget()
-                    if not to_repeat(error) or reruns >= _RERUNS:
+                    if not is_retryable(error) or reruns >= _RERUNS:
                         raise
                     progress.shift = random.randrange(1, 1000)  # noqa: S311 - it only spreads retries
                     time.sleep(random.uniform(0, min(0.001 * reruns, 0.05)))  # noqa: S311
@@ -242,7 +249,7 @@ class PostgresStore:
                 or not isinstance(cause, Exception)
             ):
                 raise
-            if not lost(cause):
+            if not is_connection_lost(cause):
                 raise  # the server refused, so nothing was committed
             text = f"{error}; the commit was sent and never confirmed"
             raise Unconfirmed(text, progress.unconfirmed.answers(0), reachable=False) from cause
@@ -419,7 +426,7 @@ class PostgresStore:
                 except (StoreError, RunAgain):
                     raise
                 except Exception as error:
-                    if not lost(error):
+                    if not is_connection_lost(error):
                         if type(error).__module__.startswith("psycopg"):
                             raise explain(error, self.address) from error
                         raise

@@ -365,8 +365,8 @@ class PostgresView:
             ((text,),) = self.pipeline.fetch(SQL["open_ids"], (name,))
             ids = _numbers(f"[{text or ''}]")
         crowd = self._crowds[key] = self.cache.crowds.take(name)
-        found, more = crowd.view(asker, ids, fetch, stamps)
-        for action in found:
+        in_view, more = crowd.view(asker, ids, fetch, stamps)
+        for action in in_view:
             row = rows.get(action.id)
             self._fetched.add(self._with_params(action, row[_MORE_AT]) if row is not None else action)
         if more:

@@ -20,7 +20,7 @@ def fetch(client: Any, space: NamespaceKeys, ids: Sequence[int]) -> dict[int, by
         for id in ids:
             pipe.xrange(space.key("log"), f"{id:016d}", f"{id:016d}", 1)
         rows = pipe.execute()
-    bodies = {id: answer_in(next(iter(found[0][1].values()))) for id, found in zip(ids, rows, strict=True) if found}
+    bodies = {id: answer_in(next(iter(row[0][1].values()))) for id, row in zip(ids, rows, strict=True) if row}
     return {id: body for id, body in bodies.items() if 0 < len(body) <= MAX_KEPT}
 
 
@@ -33,7 +33,7 @@ class BodyReader:
     def __init__(self, client: Any, space: NamespaceKeys) -> None:
         self._client = client
         self._space = space
-        self._known: dict[int, bytes] = {}
+        self._bodies: dict[int, bytes] = {}
         self._asked: set[int] = set()
         self._calls: dict[str, list[Action]] = {}
 
@@ -43,8 +43,8 @@ class BodyReader:
         if missing:
             self._asked.update(missing)
             with suppress(RedisError):
-                self._known.update(fetch(self._client, self._space, missing))
-        return {id: self._known[id] for id in ids if id in self._known}
+                self._bodies.update(fetch(self._client, self._space, missing))
+        return {id: self._bodies[id] for id in ids if id in self._bodies}
 
     def lately(self, session: str) -> list[Action]:
         """Return a session's newest calls."""

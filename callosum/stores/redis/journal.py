@@ -50,7 +50,7 @@ class RedisJournal:
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        found: list[Entry] = []
+        result: list[Entry] = []
         with self._link.explained():
             # A later entry gets a later moment, so everything up to here is complete. In a cluster, where each
             # namespace has its own clock, only somewhat older moments are complete, in new namespaces too.
@@ -61,13 +61,15 @@ class RedisJournal:
                 until, chunk = self.page(space, after, limit, session, key, newest=newest)
                 if namespace is None and self._link.cluster:
                     horizon = min(horizon, until)
-                found += chunk
-        found = sorted((entry for entry in found if entry.seq <= horizon), key=lambda entry: entry.seq)
+                result += chunk
+        result = sorted((entry for entry in result if entry.seq <= horizon), key=lambda entry: entry.seq)
         if newest:
-            return found[-limit:]
+            return result[-limit:]
         # In a cluster two namespaces may share a moment: a reader that continues after it must have seen both.
         return (
-            [entry for entry in found if entry.seq <= found[limit - 1].seq] if len(found) > limit > 0 else found[:limit]
+            [entry for entry in result if entry.seq <= result[limit - 1].seq]
+            if len(result) > limit > 0
+            else result[:limit]
         )
 
     def _last(self) -> int:
@@ -79,16 +81,16 @@ class RedisJournal:
     ) -> tuple[int, list[Entry]]:
         """Return entries of one namespace, and the moment up to which no further entry can appear in it."""
         low, high = (f"({after}" if after > 0 else "-"), "+"
-        found: list[Entry] = []
+        result: list[Entry] = []
         horizon = 0
         size = limit if session is None and key is None else max(limit, PAGE)
-        while len(found) < limit:
+        while len(result) < limit:
             now, last, rows = self._spaces.run(
                 TAIL, space, self._spaces.now_or_empty(), low, high, size, "1" if newest else "0"
             )
             horizon = horizon or max(int(last), int(now) - LATE)
             entries = [entry_of(id, fields) for id, fields in rows]
-            found += [
+            result += [
                 entry
                 for entry in entries
                 if session in (None, entry.session)
@@ -100,4 +102,4 @@ class RedisJournal:
                 high = f"({entries[-1].seq}"
             else:
                 low = f"({entries[-1].seq}"
-        return horizon, found[:limit]
+        return horizon, result[:limit]

@@ -99,33 +99,33 @@ _packed: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 def record_of(id: int, namespace: str, blob: bytes) -> Record:
     """Decode what ``blob_of`` wrote."""
-    one = _packed(memoryview(blob)[6 + int(blob[:6]) :])
-    first = one.keys[0] if one.keys else Key("")
+    packed = _packed(memoryview(blob)[6 + int(blob[:6]) :])
+    first = packed.keys[0] if packed.keys else Key("")
     action = Action(
         id,
         namespace,
-        one.session,
-        one.tool,
-        one.tier,
-        _STATES[one.state],
+        packed.session,
+        packed.tool,
+        packed.tier,
+        _STATES[packed.state],
         id,
-        one.ended,
-        one.expires,
-        one.limit,
-        one.run,
-        one.rule,
-        one.lock,
-        Host(*one.host) if one.host else None,
+        packed.ended,
+        packed.expires,
+        packed.limit,
+        packed.run,
+        packed.rule,
+        packed.lock,
+        Host(*packed.host) if packed.host else None,
         None,
-        _content_of(one.content),
-        one.keys,
+        _content_of(packed.content),
+        packed.keys,
         first.name,
         first.mode,
-        tuple([int(other) for other in one.supersedes]),
-        one.approved,
-        _VERDICTS[one.verdict],
+        tuple([int(other) for other in packed.supersedes]),
+        packed.approved,
+        _VERDICTS[packed.verdict],
     )
-    return Record(action, one.opened, one.call, one.prints, one.params, one.content)
+    return Record(action, packed.opened, packed.call, packed.prints, packed.params, packed.content)
 
 
 def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> bytes:

@@ -209,13 +209,13 @@ class RedisStore:
         delete: bool = False,
         only: Collection[int] | None = None,
     ) -> list[Entry]:
-        found = self._retention.take(until, horizon, limit, delete=delete, only=only)
-        if delete and found:
+        entries = self._retention.take(until, horizon, limit, delete=delete, only=only)
+        if delete and entries:
             with self.link.explained():
-                if found[-1].seq > int(self.link.client.get(self._fact(LEFT)) or 0):
-                    self._keep(LEFT, found[-1].seq)
+                if entries[-1].seq > int(self.link.client.get(self._fact(LEFT)) or 0):
+                    self._keep(LEFT, entries[-1].seq)
             return []
-        return found
+        return entries
 
     def register(self, fingerprint: str) -> int:
         name, now = self._gates, self.now()
