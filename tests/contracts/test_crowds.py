@@ -308,7 +308,7 @@ def test_batch_sees_its_own_changes(script: StoreScript, clock: ManualClock, see
     ends = [State.DONE, State.FAILED, State.CANCELLED, State.UNKNOWN]
     for number in range(40):
         checks: list[tuple[CallFacts, list[View], list[View], list[int], int]] = []
-        """The call, both views, the actions that earlier batches left open, and the number of earlier steps of this batch."""
+        """The call, both views, the actions left open by earlier batches, and the number of earlier steps in this batch."""
         opened: list[tuple[int, str]] = []
         for _ in range(chance.randint(2, 8)):
             key = chance.choice([KEY, KEY, BELOW])

@@ -205,8 +205,8 @@ class PostgresConnections:
         connection.execute("select set_config(%s, '', false)", (_PROBE,), prepare=False)
         if shared is not None and shared[0] == "shared":
             raise ConfigError(
-                "the pooler in front shares its connections between transactions: say so by ?pooler=transaction"
-                "&direct=host:port (the database's own address), or let it pool by session",
+                "the pooler shares its connections between transactions: add ?pooler=transaction&direct=host:port (the "
+                "database's own address) to the URL of the store, or let it pool by session",
                 at="store",
             )
 

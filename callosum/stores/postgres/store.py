@@ -230,7 +230,7 @@ class PostgresStore:
                     self._cache.crowds.forget()  # they may hold data of the run that was undone
                     progress.more |= again.names
                     if reruns >= _RERUNS:
-                        raise StoreUnavailable("the keys of a transaction change as fast as it runs") from again
+                        raise StoreUnavailable("other transactions kept changing the keys of this one") from again
                 except Exception as error:
                     self._cache.crowds.forget()
                     if not is_retryable(error) or reruns >= _RERUNS:
@@ -568,7 +568,7 @@ class PostgresStore:
             if not transactions:
                 return
             if time.monotonic() > until:
-                raise StoreUnavailable("a transaction on the journal does not come to its end")
+                raise StoreUnavailable(f"a transaction on the journal has not ended within {_TAIL_PATIENCE:.0f} s")
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
 

@@ -91,7 +91,7 @@ class RedisConnection:
         self.limit = _number(own, "pool", CONNECTIONS, least=2)
         self.durability = own.get("durability", "full")
         if self.durability not in ("full", "server"):
-            raise ConfigError("durability is full or server", "store")
+            raise ConfigError(f"durability: expected full or server, got {self.durability!r}", "store")
         self.cluster = own.get("cluster", "") == "true"
         self.warnings: list[str] = []
         self.engine = ""
@@ -104,9 +104,7 @@ class RedisConnection:
             try:
                 self.client: Any = self._connect()
             except (TypeError, ValueError) as error:  # the driver's way to refuse a parameter
-                raise ConfigError(
-                    f"the URL of the store has a parameter that cannot be used: {error}", "store"
-                ) from error
+                raise ConfigError(f"the URL of the store has an invalid parameter: {error}", "store") from error
             self._check_servers()
 
     def _connect(self) -> Any:
@@ -175,7 +173,7 @@ class RedisConnection:
         version = str(info.get("valkey_version") or info.get("redis_version", "0"))
         self.engine = f"{'Valkey' if 'valkey_version' in info else 'Redis'} {version}"
         if info.get("role") == "slave":
-            raise StoreUnavailable(f"{self.place} is a replica: name the primary")
+            raise StoreUnavailable(f"{self.place} is a replica: put the address of its primary in the URL of the store")
         config = _config(server)
         policy = config.get("maxmemory-policy", "noeviction")
         if info.get("maxmemory", 0) and policy.startswith("allkeys"):
@@ -188,19 +186,19 @@ class RedisConnection:
         if logs and fsync == "always":
             return
         loss = (
-            f"appendfsync {fsync}: a power cut takes the last second or more"
+            f"appendfsync {fsync}: a power failure loses the last second or more"
             if logs
-            else "appendonly no: a stop takes all"
+            else "appendonly no: a stop loses everything"
         )
         if self.durability == "server":
-            self.warnings.append(f"what was allowed at tiers 3 and 4 may be forgotten ({loss})")
+            self.warnings.append(f"decisions of tiers 3 and 4 may be lost ({loss})")
             _logger.warning("%s: %s", self.place, self.warnings[-1])
         elif logs and fsync == "everysec" and can_wait and not self.cluster:
             self._syncs = True  # with any other appendfsync WAITAOF waits for a sync that never happens
         else:
             raise ConfigError(
-                f"the server cannot keep what tiers 3 and 4 need ({loss}). Set appendonly yes and appendfsync always"
-                f"{'' if self.cluster else ' (everysec will do from version 7.2 on)'}; or accept the loss "
+                f"the server may lose decisions of tiers 3 and 4 ({loss}). Set appendonly yes and appendfsync always"
+                f"{'' if self.cluster else ' (everysec is enough from version 7.2 on)'}; or accept the loss "
                 "with ?durability=server",
                 "store",
             )
@@ -386,7 +384,10 @@ def _split_url(url: str) -> tuple[str, dict[str, str]]:
     """Return the URL for redis-py, and Callosum's own parameters of its query."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
-        raise ConfigError(f"{parts.scheme}:// is no Redis", "store")
+        raise ConfigError(
+            f"expected a URL that begins with {', '.join(f'{scheme}://' for scheme in _SCHEMES)}, got {parts.scheme}://",
+            "store",
+        )
     query = parse_qsl(parts.query)
     rest = urlencode([pair for pair in query if pair[0] not in _OWN])
     own = {name: value for name, value in query if name in _OWN}

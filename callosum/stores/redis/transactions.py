@@ -229,7 +229,9 @@ class Transactions:
             progress.retry_lock = self._again.setdefault(space.namespace, threading.Lock())
             progress.retry_lock.acquire()
         if time.monotonic() - progress.began > _PATIENCE:
-            raise StoreUnavailable(f"{self._link.place}: overtaken for {_PATIENCE:.0f} s")
+            raise StoreUnavailable(
+                f"{self._link.place}: other transactions kept changing what this one read for {_PATIENCE:.0f} s"
+            )
         if result.code == _CHANGED and progress.failed >= _OVERTAKEN:
             self._take_ticket(space, draft, progress)
         else:
