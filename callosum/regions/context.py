@@ -44,7 +44,7 @@ from callosum.policy.summary import NOTHING_JOURNALLED, journalled_call, shown, 
 from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
-from callosum.stores.base import Nearby, Store
+from callosum.stores.base import NearbyAction, Store
 from callosum.wire import MAX_KEYS, MAX_PATH
 
 _OWN_KEYS: Final = 32
@@ -359,14 +359,14 @@ class _BriefView:
         ]
         return sorted(lost, key=_begun, reverse=True)
 
-    def _unknown(self, nearby: Iterable[Nearby]) -> list[Action]:
+    def _unknown(self, nearby: Iterable[NearbyAction]) -> list[Action]:
         return [
             neighbour.action
             for neighbour in nearby
             if self._is_lost(neighbour.action) and self._is_news(neighbour.action)
         ]
 
-    def _done(self, nearby: Iterable[Nearby]) -> list[_ActionGroup]:
+    def _done(self, nearby: Iterable[NearbyAction]) -> list[_ActionGroup]:
         """Return finished actions that are new to the session. On keys it never read, only the last day counts."""
         fresh = [
             (neighbour.action, neighbour.action.key)
@@ -378,7 +378,7 @@ class _BriefView:
         ]
         return self._together(fresh)
 
-    def _merged(self, nearby: Iterable[Nearby]) -> list[MergeRecord]:
+    def _merged(self, nearby: Iterable[NearbyAction]) -> list[MergeRecord]:
         """Return writes that ran merged with this session's change, if it has not read the file since."""
         looked: dict[str, int] = {}
         for neighbour in nearby:

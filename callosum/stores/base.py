@@ -80,7 +80,7 @@ def different_keys(keys: int) -> str:
     )
 
 
-class Nearby(Struct, frozen=True, gc=False):
+class NearbyAction(Struct, frozen=True, gc=False):
     """What another session is doing or did on a key, and when the asking session last saw that key.
 
     ``action.key`` is the key through which the action was found. ``seen`` is the time of the asking session's last read
@@ -267,7 +267,7 @@ class Store(Protocol):
         """
         ...
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         """Return what sessions other than ``sessions`` are doing and did on these keys, newest change first.
 
         Each key stands for itself, the trees above it, the keys below it and its facets. For each of these the result

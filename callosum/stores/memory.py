@@ -42,7 +42,7 @@ from callosum.stores.base import (
     SEARCHED_ENTRIES,
     Ancestry,
     Clock,
-    Nearby,
+    NearbyAction,
     Probe,
     Request,
     StoreCheck,
@@ -174,13 +174,13 @@ class MemoryStore:
         with self._lock:
             return [self._shown(act) for act in self._held.touched(namespace, sessions, SEARCHED_ENTRIES)[:limit]]
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         with self._lock:
             looks = [
                 _Look(self._held, Scope(namespace, session), self._now(), self._probe) for session in sessions or ("",)
             ]
             found = around(looks[0].fetched(""), keys, sessions)
-            nearby = [Nearby(action, max(look.last_look(action.key) for look in looks)) for action in found]
+            nearby = [NearbyAction(action, max(look.last_look(action.key) for look in looks)) for action in found]
             return sorted(nearby, key=lambda one: -(one.action.ended or one.action.started))
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:

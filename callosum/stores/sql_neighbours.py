@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from callosum.model import Action
-from callosum.stores.base import SEARCHED_ENTRIES, Nearby, Probe
+from callosum.stores.base import SEARCHED_ENTRIES, NearbyAction, Probe
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.rows import ACTION_WIDTH, action_of
 
@@ -47,7 +47,7 @@ class SqlNeighbours:
         """Return live actions: all of the sessions' own, and others' from a tier up."""
         return [self._action(row, "") for row in self._rows("underway", floor=floor, limit=limit)]
 
-    def nearby(self, keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, keys: Sequence[str]) -> list[NearbyAction]:
         """Return what others are doing and did on keys."""
         asked = dict.fromkeys(scoped(self._namespace, key) for key in keys)
         related, below = self._related(asked)
@@ -58,7 +58,9 @@ class SqlNeighbours:
         looks = {action.id: self._with_trees(action.key) for action in self._found.values()}
         names = list(dict.fromkeys(name for group in looks.values() for name in group))
         seen = dict(self._rows("seen", names=names)) if names and self._mine else {}
-        found = [Nearby(action, max(seen.get(name, 0) for name in looks[action.id])) for action in self._found.values()]
+        found = [
+            NearbyAction(action, max(seen.get(name, 0) for name in looks[action.id])) for action in self._found.values()
+        ]
         found.sort(key=lambda one: -(one.action.ended or one.action.started))
         return found
 

@@ -42,7 +42,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.stores.base import MAX_LATELY, MAX_NEARBY_SESSIONS, Ancestry, Clock, Nearby, Probe, Store
+from callosum.stores.base import MAX_LATELY, MAX_NEARBY_SESSIONS, Ancestry, Clock, NearbyAction, Probe, Store
 from callosum.testing.clock import ManualClock
 from callosum.testing.script import LEASE, StoreScript, ids, unmarked
 
@@ -57,7 +57,7 @@ BELOW_SIZE = 600
 """Number of keys below a tree, more than a store may examine one by one."""
 
 
-def _ids(nearby: Iterable[Nearby]) -> list[int]:
+def _ids(nearby: Iterable[NearbyAction]) -> list[int]:
     return [found.action.id for found in nearby]
 
 

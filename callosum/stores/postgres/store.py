@@ -36,7 +36,7 @@ from callosum.stores.base import (
     SEARCHED_ENTRIES,
     Ancestry,
     Clock,
-    Nearby,
+    NearbyAction,
     OnEnded,
     Pool,
     Probe,
@@ -487,7 +487,7 @@ class PostgresStore:
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         return PostgresNeighbours(self._read, namespace, sessions, self._probe).touched(limit)
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         return PostgresNeighbours(self._read, namespace, sessions, self._probe).nearby(keys)
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:

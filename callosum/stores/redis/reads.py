@@ -7,7 +7,7 @@ from typing import Final
 
 from callosum.model import Action, Entry, Key, Scope, State
 from callosum.policy.commitments import COMMITTED, is_in_force
-from callosum.stores.base import SEARCHED_ENTRIES, Ancestry, Nearby, Probe
+from callosum.stores.base import SEARCHED_ENTRIES, Ancestry, NearbyAction, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, Record, is_farewell, probed
@@ -122,7 +122,7 @@ class RedisReads:
         marks = client.zrangebyscore(space.key("stones"), count - within, "+inf", 0, 1, withscores=True)
         return int(marks[0][0]) if marks else 0
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         space = self._spaces.of(namespace)
         own_sessions = tuple(sessions)
         scope = Scope(
@@ -137,7 +137,7 @@ class RedisReads:
             fetched = RedisView(parse_view_data(answer, namespace), scope, 0, self._probe).fetched()
             actions = around(fetched, (key.name for key in scope.keys), own_sessions)
             last_seen = self._last_seen(space, own_sessions, {action.key for action in actions})
-        result = [Nearby(action, last_seen.get(action.key, 0)) for action in actions]
+        result = [NearbyAction(action, last_seen.get(action.key, 0)) for action in actions]
         return sorted(result, key=lambda near: -(near.action.ended or near.action.started))
 
     def _last_seen(self, space: NamespaceKeys, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:

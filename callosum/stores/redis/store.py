@@ -16,7 +16,7 @@ from callosum.stores.base import (
     REGISTRATION_INTERVAL,
     Ancestry,
     Clock,
-    Nearby,
+    NearbyAction,
     OnEnded,
     Pool,
     Probe,
@@ -146,7 +146,7 @@ class RedisStore:
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         return self._reads.touched(namespace, sessions, limit)
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         return self._reads.nearby(namespace, sessions, keys)
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:

@@ -219,11 +219,11 @@ class SqliteWriter(Struct, gc=False):
     def _marks(self, moves: tuple[Move, ...], acted: int, writes: Sequence[tuple[str, Mark]]) -> None:
         """Write one row per key: what the session now knows and, for writes, its newest action."""
         namespace = self.scope.namespace
-        told = {scoped(namespace, move.key): move.mark for move in moves} if moves else {}
+        marks_by_name = {scoped(namespace, move.key): move.mark for move in moves} if moves else {}
         if acted:
             for name, mark in writes:
-                self._set_mark(name, told.pop(name, mark), acted, acted)
-        for name, mark in told.items():
+                self._set_mark(name, marks_by_name.pop(name, mark), acted, acted)
+        for name, mark in marks_by_name.items():
             self._set_mark(name, mark, None, 0)
 
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:

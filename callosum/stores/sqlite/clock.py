@@ -47,28 +47,30 @@ class AgreedClock:
             return
         with suppress(sqlite3.Error):  # a file that cannot be read or written now raises its own error later
             stored, leased, last = execute(SQL["clock"]).fetchone()
-            mine = time.time_ns() // 1000 - _boot()
-            theirs = _offset_of(stored, boot)
-            if theirs is not None and abs(mine - theirs) <= _TOLERANCE:
-                self._offset, self.apart = mine, 0
+            own_offset = time.time_ns() // 1000 - _boot()
+            stored_offset = _offset_of(stored, boot)
+            if stored_offset is not None and abs(own_offset - stored_offset) <= _TOLERANCE:
+                self._offset, self.apart = own_offset, 0
                 return
-            mine = self._machine(mine)
-            if theirs is None or (not leased and abs(mine - theirs) > _TOLERANCE and mine + _boot() > (last or 0)):
+            own_offset = self._machine(own_offset)
+            if stored_offset is None or (
+                not leased and abs(own_offset - stored_offset) > _TOLERANCE and own_offset + _boot() > (last or 0)
+            ):
                 now = _boot()
-                execute(SQL["set_fact"], ("clock", f"{boot} {mine + now} {now}"))
-                theirs = mine
-            self._offset, self.apart = theirs, time.time_ns() // 1000 - _boot() - theirs
+                execute(SQL["set_fact"], ("clock", f"{boot} {own_offset + now} {now}"))
+                stored_offset = own_offset
+            self._offset, self.apart = stored_offset, time.time_ns() // 1000 - _boot() - stored_offset
             if abs(self.apart) <= _TOLERANCE:
                 self.apart = 0
 
-    def _machine(self, mine: int) -> int:
+    def _machine(self, own_offset: int) -> int:
         """Return the machine's difference of wall and boot clock, if only this process's difference is wrong."""
         try:
             os.utime(self._probe)
             found = self._probe.stat().st_mtime_ns // 1000 - _boot()
         except OSError:
-            return mine
-        return found if abs(found - mine) > _TOLERANCE else mine
+            return own_offset
+        return found if abs(found - own_offset) > _TOLERANCE else own_offset
 
 
 def _boot() -> int:

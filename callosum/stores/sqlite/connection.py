@@ -64,9 +64,9 @@ _SETTLED: Final = 50_000_000
 """Nanoseconds after which a folder's next change surely has another time: file systems count in coarse steps."""
 _ASK_AGAIN: Final = 0.2
 """Seconds between two checks whether a changed store was accepted."""
-_LET_GO: Final = 1.0
+_CLOSE_WAIT: Final = 1.0
 """Seconds to wait until other threads stop using their connections, before a damaged log is put back."""
-_LET_GO_SOON: Final = 0.02
+_SHORT_CLOSE_WAIT: Final = 0.02
 """Seconds to wait for the same before a database is opened for writing."""
 _POLL_SYNC: Final = 0.0001
 _POLL_SOON: Final = 0.0005
@@ -379,7 +379,7 @@ class SqliteConnections:
         # The last connection to close moves the log into the database, holes included. So nothing may be left to move.
         # Afterwards the rest of the log is put back, and SQLite takes from it what is sound.
         left = watch.take()
-        self._close_idle(link, _LET_GO)
+        self._close_idle(link, _CLOSE_WAIT)
         if there:
             Path(log).write_bytes(left)
         return False
@@ -496,10 +496,10 @@ class SqliteConnections:
                 return
         try:
             found = os.pread(file, 2 * _PAIR.size, 0)
-            told, committed, done, synced = _PAIRS.unpack(found.ljust(2 * _PAIR.size, b"\0"))
+            noted_inode, committed, done, synced = _PAIRS.unpack(found.ljust(2 * _PAIR.size, b"\0"))
             if done != inode or synced < seq:
                 self._to_disk(link)
-                upto = committed if told == inode and committed > seq else seq
+                upto = committed if noted_inode == inode and committed > seq else seq
                 os.pwrite(file, _PAIR.pack(inode, upto), _PAIR.size)
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
@@ -592,7 +592,7 @@ class SqliteConnections:
             if self._is_left(link):
                 return  # another thread has just done this
             self._replaced += 1
-        self._close_idle(link, _LET_GO_SOON)
+        self._close_idle(link, _SHORT_CLOSE_WAIT)
 
     def _close_idle(self, link: SqliteConnection, seconds: float) -> None:
         """Close the connections of this process after they were dropped, except those that stay in use for ``seconds``.

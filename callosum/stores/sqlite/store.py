@@ -25,7 +25,7 @@ from callosum.stores.base import (
     SEARCHED_ENTRIES,
     Ancestry,
     Clock,
-    Nearby,
+    NearbyAction,
     Probe,
     Request,
     StoreCheck,
@@ -254,7 +254,7 @@ class SqliteStore:
         with self._reading() as execute:
             return SqliteNeighbours(execute, namespace, sessions, self._probe).touched(limit)
 
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
         with self._reading() as execute:
             return SqliteNeighbours(execute, namespace, sessions, self._probe).nearby(keys)
 

@@ -63,14 +63,14 @@ _EARLIER: Final = SQL["earlier"]
 _NOTHING: Final = (None, 0, 0, 0)
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 _FOUND: Final = SQL["found"]
-_FEW: Final = 3
+_NEWEST_READ: Final = 3
 """Number of other sessions' newest actions that are read if older ones cannot matter; one more is read as well."""
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _NOTHING_YET: Final = Fetched({}, {})
 """What is fetched for keys that no other session touches: most calls need no more."""
 _PARENT, _CONTINUES = 1, 2  # indexes of columns of a session
-_WALK: Final = 64
+_MOST_WALKED: Final = 64
 """Maximum number of a session's own actions on a key that may hide the newest one that counts."""
 
 
@@ -148,7 +148,7 @@ class SqliteView(Struct, gc=False):
                 own = own_of(me, alone.acted) if alone.acted is not None else None
                 places.append(KeyView(key, alone.mark, (), (), own))
                 continue
-            place = self._key(key, name, covering, bool(live), predecessors)
+            place = self._view_of_key(key, name, covering, bool(live), predecessors)
             if place is None:
                 met.append(len(places))
             places.append(place or KeyView(key))
@@ -164,7 +164,7 @@ class SqliteView(Struct, gc=False):
         return View(
             now,
             tuple(places),
-            self._earlier(earlier) if earlier is not None else None,
+            self._earlier_decision(earlier) if earlier is not None else None,
             self._find(scope.find, now) if scope.find is not None else None,
             self._twins(names, prints) if twins else (),
             ancestors,
@@ -217,7 +217,7 @@ class SqliteView(Struct, gc=False):
 
     # --- One key ---
 
-    def _key(
+    def _view_of_key(
         self, key: Key, name: str, covering: frozenset[str], live: bool, predecessors: tuple[str, ...]
     ) -> KeyView | None:
         """Return the view of a key if only this session uses it. Otherwise fetch what is there and return None."""
@@ -251,7 +251,7 @@ class SqliteView(Struct, gc=False):
         if acted is not None and acted not in fetched.acts.get(shown, ()):
             own = own_of(me, acted)
             if fetched.acts or fetched.more:
-                own = self._own(acted, shown) or own
+                own = self._own_newest(acted, shown) or own
             fetched.on(shown)[acted] = own
         return None
 
@@ -264,18 +264,18 @@ class SqliteView(Struct, gc=False):
         if len(rows) == 1:
             return ([], rows[0]) if rows[0][0] == me else (rows, None)
         if len(rows) > CROWD or rows[0][0] == "":
-            return self._of_a_crowd(name, mode, known=rows[0][0] == "")
+            return self._crowd_rows(name, mode, known=rows[0][0] == "")
         rows.sort(key=_changed, reverse=True)
         mine = None
         for place, row in enumerate(rows):
             if row[0] == me:
                 mine = rows.pop(place)
                 break
-        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._all_matter(mode):
-            del rows[_FEW + 1 :]
+        if len(rows) > _NEWEST_READ and rows[_NEWEST_READ][MARK_WIDTH - 1] is not None and not self._all_matter(mode):
+            del rows[_NEWEST_READ + 1 :]
         return rows, mine
 
-    def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
+    def _crowd_rows(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
         """Return the same for a key with many sessions, whose marks have an index by their change.
 
         Such a key also has a mark of no session (``""``). There are few such keys, so the others need not maintain the
@@ -287,7 +287,7 @@ class SqliteView(Struct, gc=False):
             self.execute(SQL["name_crowd"], (name,))
         self.crowded = (*self.crowded, name)
         mine = self.execute(SQL["own_mark"], (name, me)).fetchone()
-        most = LATEST if self._all_matter(mode) else _FEW + 1
+        most = LATEST if self._all_matter(mode) else _NEWEST_READ + 1
         rows = self.execute(_OF_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
         return [row for row in rows if row[0] != me], mine
 
@@ -378,7 +378,7 @@ class SqliteView(Struct, gc=False):
             if row[0] not in on:
                 on[row[0]] = self._with_params(action_of(row, 0, shown, self.probe))
 
-    def _own(self, acted: int, shown: str) -> Action | None:
+    def _own_newest(self, acted: int, shown: str) -> Action | None:
         """Return this session's newest action on a key."""
         row = self.execute(SQL["by_id"], (acted,)).fetchone()
         return action_of(row, 0, shown, self.probe) if row is not None else None
@@ -402,15 +402,15 @@ class SqliteView(Struct, gc=False):
             for row in closed:
                 action = on[row[at]] = action_of(row, at, shown, self.probe)
                 if floor and not counts(action, asking, floor):
-                    self._walk(on, before_of(row[at + 10], shown), shown, asking)
+                    self._add_newest_that_counts(on, before_of(row[at + 10], shown), shown, asking)
         if floor and crowd is not None and crowd.before:
             for id in [row[at - 1] for row in rows if row[at - 1] in crowd.before]:
                 if not counts(crowd[id], asking, floor):
-                    self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
+                    self._add_newest_that_counts(self.fetched.on(shown), crowd.before[id], shown, asking)
 
-    def _walk(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
+    def _add_newest_that_counts(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
         """Add a session's newest action that counts: ``before`` or an older one."""
-        for _ in range(_WALK):
+        for _ in range(_MOST_WALKED):
             found = self.execute(SQL["by_id"], (before,)).fetchone() if before else None
             if found is None:
                 return
@@ -470,7 +470,7 @@ class SqliteView(Struct, gc=False):
     # --- The same content ---
 
     def _twins(self, names: Sequence[str], prints: tuple[bytes, ...]) -> tuple[Action, ...]:
-        twins = SQL["twins"].format(prints=_places(4, len(prints)))
+        twins = SQL["twins"].format(prints=_placeholders(4, len(prints)))
         found: dict[int, Action] = {}
         for name in names:
             for own in (0, 1):
@@ -483,10 +483,10 @@ class SqliteView(Struct, gc=False):
     def _of_a_report(self, find: Find, clock: Clock) -> View:
         now = clock()
         known = self.known
-        id = find.id if find.id is not None else self._meant(find, now)
+        id = find.id if find.id is not None else self._id_of_reported_action(find, now)
         action = self._opened(id) if id is not None else None
         if action is None:
-            action, last = self._found(id) if id is not None else (None, None)
+            action, last = self._action_and_newest_entry(id) if id is not None else (None, None)
             if last is None:
                 (last,) = self.execute(SQL["newest"]).fetchone()
             known.last = last or 0
@@ -494,7 +494,7 @@ class SqliteView(Struct, gc=False):
             now = known.last + 1
         if action is None or not action.supersedes:
             return View(now, (), None, action)
-        superseded = tuple(a for i in action.supersedes if (a := self._found(i)[0]) is not None)
+        superseded = tuple(a for i in action.supersedes if (a := self._action_and_newest_entry(i)[0]) is not None)
         return View(now, (), None, action, superseded=superseded)
 
     def _opened(self, id: int) -> Action | None:
@@ -510,10 +510,10 @@ class SqliteView(Struct, gc=False):
         return action
 
     def _find(self, find: Find, now: int) -> Action | None:
-        id = find.id if find.id is not None else self._meant(find, now)
-        return self._found(id)[0] if id is not None else None
+        id = find.id if find.id is not None else self._id_of_reported_action(find, now)
+        return self._action_and_newest_entry(id)[0] if id is not None else None
 
-    def _found(self, id: int) -> tuple[Action | None, int | None]:
+    def _action_and_newest_entry(self, id: int) -> tuple[Action | None, int | None]:
         """Return the action of this id, and the newest entry's seq (None if there is no such entry)."""
         row = self.execute(_FOUND, (id,)).fetchone()
         if row is None:
@@ -532,13 +532,13 @@ class SqliteView(Struct, gc=False):
         name = scoped(action.namespace, key.name)
         return bool(self.execute(SQL["is_changed"], (name, action.id, action.session)).fetchone()[0])
 
-    def _earlier(self, id: int) -> Action | None:
+    def _earlier_decision(self, id: int) -> Action | None:
         """Return the action that this call opened before, with the decision that was given."""
-        action, _ = self._found(id)
+        action, _ = self._action_and_newest_entry(id)
         (body,) = self.execute(SQL["body"], (id,)).fetchone()
         return answered(action, body) if action is not None else None
 
-    def _meant(self, find: Find, now: int) -> int | None:
+    def _id_of_reported_action(self, find: Find, now: int) -> int | None:
         """Return the id of the action that a report without an id means: one without a report, or an unknown one."""
         scope = self.scope
         since = now - REMEMBERED
@@ -560,7 +560,11 @@ def sole_use_of(session: str, mine: Any) -> SoleUse:
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
     """Return the statement of ``SqliteView._prelude`` for these counts; ``last`` also asks for the newest entry."""
-    over, mine, same = _places(2, covers), _places(2 + covers, keys), _places(2 + covers + keys, prints)
+    over, mine, same = (
+        _placeholders(2, covers),
+        _placeholders(2 + covers, keys),
+        _placeholders(2 + covers + keys, prints),
+    )
     return ", ".join(
         (
             f"select ({_EARLIER})",
@@ -572,6 +576,6 @@ def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str
     )
 
 
-def _places(first: int, count: int) -> str:
+def _placeholders(first: int, count: int) -> str:
     """Return ``count`` placeholders of a statement, numbered from ``first``."""
     return ",".join([f"?{number}" for number in range(first, first + count)])
