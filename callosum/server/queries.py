@@ -57,15 +57,25 @@ def read_query(kind: type[T], query: bytes) -> T:
             raise BadRequest("occurs more than once", at=name[:100])
         found[name] = value
     try:
-        return msgspec.convert(found, kind, strict=False)
+        result = msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
         raise fault_of(error, kind) from None
+    for name, attribute in _attributes_of(kind):
+        if name in found and getattr(result, attribute) is None:  # msgspec reads the text "null" as no value
+            raise BadRequest('expected a value, got "null"', at=name)
+    return result
+
+
+@cache
+def _attributes_of(kind: type[Struct]) -> tuple[tuple[str, str], ...]:
+    """Return each parameter with its attribute. Cached, because reading the fields compiles annotations."""
+    return tuple((field.encode_name, field.name) for field in msgspec.structs.fields(kind))
 
 
 @cache
 def _several_in(kind: type[Struct]) -> frozenset[str]:
-    """Return the parameters that may be repeated. Cached, because reading the fields compiles annotations."""
-    return SEVERAL & {field.encode_name for field in msgspec.structs.fields(kind)}
+    """Return the parameters that may be repeated."""
+    return SEVERAL & {name for name, _ in _attributes_of(kind)}
 
 
 def key_of_path(raw_path: bytes) -> str:
