@@ -31,3 +31,18 @@ def test_tour_names_enough_files() -> None:
     """This makes sure that the patterns above cannot miss everything at once."""
     assert len(PATHS) > 35
     assert len(NAMES) > 15
+
+
+PARTS = re.findall(r"^\| `(\w+/)` \| (.*) \|$", (ROOT / "docs" / "architecture.md").read_text("utf-8"), re.MULTILINE)
+"""Packages and their descriptions in the table of the architecture page."""
+
+
+@pytest.mark.parametrize(("package", "description"), PARTS)
+def test_modules_in_the_table_of_the_architecture_exist(package: str, description: str) -> None:
+    folder = ROOT / "callosum" / package
+    for name in re.findall(r"`(\w+)` \(", description):
+        assert list(folder.rglob(f"{name}.py")) or (folder / name).is_dir(), name
+
+
+def test_table_of_the_architecture_names_enough_packages() -> None:
+    assert len(PARTS) > 12
