@@ -1,37 +1,37 @@
-"""The settings, and where each of them comes from.
+"""The settings, and where each comes from.
 
-A setting is looked for in four places, the first that has it wins:
+A setting comes from the first of these places that has it:
 
 1. the flags of the command (or the arguments of a program that embeds the gate),
 2. the environment: ``CALLOSUM_STATE``, ``CALLOSUM_LEASE_TTL``, ...,
-3. one ``callosum.toml``: the one that is named (``--config``, ``CALLOSUM_CONFIG``), else the nearest
-   from the working folder up to the root of its repository, else the one in the platform's folder for
-   configuration. A file that is found in a project's folder cannot set ``notify``: a cloned repository must not
-   say which command runs. Gates that hosts start look in no working folder (``callosum.launch``),
+3. one ``callosum.toml``: the named one (``--config``, ``CALLOSUM_CONFIG``), otherwise the nearest from the
+   working folder up to the root of its repository, otherwise the one in the platform's configuration folder.
+   A file in a project's folder cannot set ``notify`` or ``host_approvals``: a cloned repository must not choose
+   a command that runs, or who may approve. Gates that hosts start read no working folder (``callosum.launch``),
 4. its default.
 
 ::
 
     state = "~/agents/state"      # relative paths start at the file's own folder
-    store = "postgresql://db/agents"       # a URL; by default a SQLite file in the state folder
+    store = "postgresql://db/agents"       # a URL; default: a SQLite file in the state folder
     namespace = "default"
     instance = "mira"
-    hook = "native"               # or "script": what `callosum install` has hosts start
+    hook = "native"               # or "script": the hook that `callosum install` makes hosts start
     mode = "enforce"              # or "observe": decide and record everything, stop nothing
     rules = "tiers.json"
     snapshots = true              # keep copies of files for a day, so that writes can be merged: docs/merging.md
     notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
 
-    host_approvals = false        # whether a yes given through a framework's own means counts for a question
+    host_approvals = false        # whether an approval through a framework's own means answers a question
 
     [lease]
     ttl = 300                     # seconds, or "5m"
 
-    [shell]                       # how grave command lines are, as tiers from 1 to 4: see docs/rules.md
+    [shell]                       # tiers of command lines, from 1 to 4: see docs/rules.md
     inside = 1                    # removing something in the working folder
     force_push = 4                # and so on, the fields of callosum.rules.shell.policy.ShellPolicy
     protected = ["main", "release*"]
-    folders = ["/data/build"]     # further working folders
+    folders = ["/data/build"]     # additional working folders
 
     [keys]
     fold_plus_tags = false        # whether alice+news@example.com is alice@example.com
@@ -40,38 +40,38 @@ A setting is looked for in four places, the first that has it wins:
     params = "summary"            # or "full", "none"
     age = "30d"                   # rotated when older ...
     size = "64MB"                 # ... or larger
-    purposes = "auto"             # whether it keeps what a session was asked: on a gate of one machine; or "on", "off"
-    share_purposes = false        # whether sessions of other instances are shown it too
-    hunks = false                 # whether it keeps lines that a write changes, for sessions on other machines
+    purposes = "auto"             # whether prompts are kept; auto: on a gate of one machine; or "on", "off"
+    share_purposes = false        # whether sessions of other instances see them too
+    hunks = false                 # whether changed lines are kept, for sessions on other machines
 
     [server]
     host = "127.0.0.1"
     port = 7700
-    socket = "gate.sock"          # in place of host and port
-    tls_cert = "cert.pem"         # with tls_key; what others can reach needs TLS and tokens
+    socket = "gate.sock"          # instead of host and port
+    tls_cert = "cert.pem"         # with tls_key; a server for other machines needs TLS and tokens
     tls_key = "key.pem"
-    hosts = ["gate.example.com"]  # further names that clients call it by
-    origins = []                  # further origins of web pages that may use it
+    hosts = ["gate.example.com"]  # additional host names that clients use
+    origins = []                  # additional origins of web pages that may use it
 
     [corpus]
     log = true                    # the daily log of all events, in <state>/brain/corpus
     size = "100MB"                # of one day's file; its last tenth is for safety events
 
     [regions]
-    off = ["learning"]            # what a server is not to do: see callosum/regions
+    off = ["learning"]            # regions that are switched off: see callosum/regions
 
     [brief]
     budget = 600                  # tokens
 
     [health]
-    memory = 0.9                  # of the machine's memory in use: resource.low.memory
-    disk = 0.95                   # of the state folder's disk in use: resource.low.disk
-    free = "64MB"                 # free on that disk, less is health.critical
+    memory = 0.9                  # used share of the machine's memory: resource.low.memory
+    disk = 0.95                   # used share of the state folder's disk: resource.low.disk
+    free = "64MB"                 # free space on that disk; less is health.critical
 
     [telemetry]
-    opentelemetry = false         # spans and metrics, sent where OTEL_... says
+    opentelemetry = false         # spans and metrics, sent to the target of OTEL_...
     content = false               # with the params and results of calls
-    prometheus = false            # GET /metrics tells of all events, not only of decisions
+    prometheus = false            # GET /metrics counts all events, not only decisions
     logging = false               # each event as a record of the logger callosum.events
 """
 
@@ -91,34 +91,32 @@ from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
 
 CONFIG: Final = "callosum.toml"
-"""The name of the file with settings."""
+"""Name of the settings file."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What can be set.
+    """All settings of a gate, a server and their tools.
 
-    ``state``: the folder with the store and the journal's segments. ``store``: the URL of another store, see
-    ``callosum.stores.opening``. ``namespace``: who shares a
-    memory. ``instance``: who acts, where a call does not say. ``hook``: what hosts with command hooks start, where
-    the installation has a native client. ``mode``: ``observe`` decides and
-    records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
-    judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
-    as arguments. ``host_approvals``: whether a yes that came through a framework's own means answers a question.
-    ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
-    seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated. ``journal_purposes``:
-    whether the prompt that a call serves is kept; ``auto`` keeps it in a store of this machine, and never in a server
-    that others can reach. ``journal_share_purposes``: whether sessions of other instances are shown it too.
-    ``journal_hunks``: whether the journal keeps lines that a write of a file changes.
-    ``snapshots``: whether writes over unread changes are compared and merged, for which copies of files are kept for a
-    day.
-    ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
-    lose their plus tags in keys.
-    ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
-    ``corpus_log``: whether the daily log is written. ``corpus_size``: most bytes of one day's file. ``regions_off``:
-    which regions are switched off. ``brief_budget``: how long a brief is at most, in tokens. ``health_memory``,
-    ``health_disk`` (used parts, 0 to 1) and ``health_free`` (in bytes): from where on something is wrong.
-    ``telemetry_...``: what leaves the corpus for other systems.
-    ``config``: the file that was read, None if there was none.
+    ``state`` is the folder with the store and the journal's segments, ``store`` the URL of another store
+    (``callosum.stores.opening``). ``namespace`` names the group of sessions that see each other, ``instance`` the one
+    that acts if a call does not say. ``hook`` is the hook that hosts start, if the installation has a native client.
+    With ``mode`` ``observe`` the gate decides and records everything and stops nothing. ``lease_ttl`` is in seconds.
+    ``rules`` is the user's rules file, which is applied before the default rules. ``notify`` is the command, as
+    arguments, that tells a person of a pending approval. ``host_approvals``: an approval through a framework's own
+    means answers a question.
+
+    ``journal_params`` says what the journal keeps of a call's params. The journal is rotated beyond ``journal_age``
+    (seconds) and ``journal_size`` (bytes). ``journal_purposes``: the prompt that a call serves is kept; ``auto`` keeps
+    it in a store of this machine, and never in a server that others can reach. ``journal_share_purposes``: sessions of
+    other instances see it too. ``journal_hunks``: the journal keeps lines that a write of a file changes.
+    ``snapshots``: writes over unread changes are compared and merged, for which copies of files are kept for a day.
+
+    ``shell`` holds the fields of ``ShellPolicy`` that are set. ``keys_fold_plus_tags``: addresses lose their plus tags
+    in keys. ``server_...`` are the options of ``callosum serve``. ``corpus_log``: the daily log is written, with at
+    most ``corpus_size`` bytes a day. ``regions_off`` names the regions that are switched off. ``brief_budget`` is the
+    maximum length of a brief in tokens. Beyond ``health_memory`` and ``health_disk`` (used shares, 0 to 1), or below
+    ``health_free`` (bytes), a health event is emitted. ``telemetry_...`` says what other systems receive from the
+    corpus. ``config`` is the file that was read, None if there was none.
     """
 
     state: Path
@@ -183,13 +181,13 @@ def load(
 ) -> Settings:
     """Return the settings in force.
 
-    ``flags`` are named as the fields of ``Settings``, with ``config`` for the file to read; one that is
-    None was not given. ``environ`` and ``cwd`` are the process's own by default. ``project`` False: a ``callosum.toml``
+    ``flags`` have the names of the fields of ``Settings``, and ``config`` for the file to read; None means that a flag
+    was not given. ``environ`` and ``cwd`` are the process's own by default. With ``project`` False, a ``callosum.toml``
     in the working folder or above it is not read, because an agent's host chose that folder.
 
-    Raises ``ConfigError`` with the place of the fault, in the words of whoever set it
-    (``--lease-ttl``, ``CALLOSUM_LEASE_TTL``, ``callosum.toml: lease.ttl``): a value that does not fit,
-    a setting that does not exist, a file that is named but absent or is not TOML.
+    Raises ``ConfigError`` with the place of the error as its author wrote it (``--lease-ttl``, ``CALLOSUM_LEASE_TTL``,
+    ``callosum.toml: lease.ttl``): a value that does not fit, an unknown setting, a named file that is absent or is not
+    TOML.
     """
     environ = os.environ if environ is None else environ
     here = Path.cwd() if cwd is None else Path(cwd).absolute()
