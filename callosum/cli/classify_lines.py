@@ -1,4 +1,4 @@
-"""Classifying calls line by line: JSON in the wire's form in, one line of JSON each out."""
+"""Classify calls line by line: JSON in the wire's form in, one line of JSON each out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callosum.rules import RuleSet
 from callosum.worktree import located
 
 MAX_LINE: Final = 4_000_000
-"""Longest call, in bytes: what the gate takes."""
+"""Maximum length of a call in bytes, as the gate accepts it."""
 
 _decode: Final = msgspec.json.Decoder(Call).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -24,9 +24,9 @@ _NO_INSTANCE: Final = "Object missing required field `instance`"
 
 
 def read_call(line: bytes, instance: str) -> Call:
-    """Return the call on one line; ``instance`` acts where the line does not say who does.
+    """Return the call on one line; ``instance`` acts if the line names no instance.
 
-    Members that the wire does not know are passed over. Raises ``ConfigError`` with the field.
+    Unknown members are ignored. Raises ``ConfigError`` with the field.
     """
     if len(line) > MAX_LINE:
         raise ConfigError(f"{len(line)} bytes, at most {MAX_LINE} are taken")
@@ -55,7 +55,7 @@ def _anonymous(line: bytes, instance: str) -> Call:
 
 
 def _placed(fault: str) -> ConfigError:
-    """Msgspec says ``... - at `$.params` ``; ours is the field in front."""
+    """Convert msgspec's ``... - at `$.params` `` into an error with the field in front."""
     parts = _PLACE.fullmatch(fault)
     message, place = (parts[1], parts[2] or "") if parts else (fault, "")
     missing = re.fullmatch(r"Object missing required field `(\w+)`", message)
@@ -74,9 +74,9 @@ def brief(found: Classification) -> dict[str, Any]:
 
 
 def classify_lines(rules: RuleSet, instance: str, source: BinaryIO | None = None, out: BinaryIO | None = None) -> int:
-    """Classifies each line of ``source`` (standard input) to ``out``, in order; returns how many were bad.
+    """Classify each line of ``source`` (standard input) to ``out``, in order. Return the number of bad lines.
 
-    A bad line gives ``{"error", "at"}`` in its place, ``at`` being the field, or ``line N``.
+    A bad line gives ``{"error", "at"}`` in its place; ``at`` is the field, or ``line N``.
     """
     source = sys.stdin.buffer if source is None else source
     out = sys.stdout.buffer if out is None else out
@@ -85,7 +85,7 @@ def classify_lines(rules: RuleSet, instance: str, source: BinaryIO | None = None
     while line := source.readline(MAX_LINE + 2):
         number += 1
         while not line.endswith(b"\n") and len(line) > MAX_LINE and (more := source.readline(1 << 16)):
-            line = line[: MAX_LINE + 1] + more[-1:]  # the rest of an endless line is read, not kept
+            line = line[: MAX_LINE + 1] + more[-1:]  # the rest of an endless line is read but not kept
         answer: dict[str, Any]
         try:
             call = read_call(line, instance)

@@ -1,4 +1,4 @@
-"""The exit codes, and which of them an error means."""
+"""The exit codes, and the one for each error."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPer
 
 OK: Final = 0
 NO: Final = 1
-"""A "no", nothing found, or something is wrong (``doctor``, ``demo``)."""
+"""The answer is no, nothing was found, or something is wrong (``doctor``, ``demo``)."""
 USAGE: Final = 2
-"""Arguments, settings, rules or input that cannot be used."""
+"""Invalid arguments, settings, rules or input."""
 AWAY: Final = 3
-"""The store cannot be reached, or is not ours."""
+"""The store cannot be reached, or is not Callosum's."""
 REFUSED: Final = 4
 """Only a person may do this, and no person was proven."""
 INTERRUPTED: Final = 130
@@ -24,7 +24,7 @@ EPILOG: Final = (
 
 
 def code_of(error: CallosumError) -> int:
-    """Return the exit code that an error ends the command with."""
+    """Return the exit code for an error."""
     if isinstance(error, NotAPerson):
         return REFUSED
     if isinstance(error, StoreError | GateUnavailable):

@@ -1,4 +1,4 @@
-"""One event as a line for people: when, what, who, and what it says in a few words."""
+"""Show one event as a line for people: time, event, session and a few words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from callosum.corpus.events import CorpusEvent
 from callosum.policy.summary import JournalledCall, summary_of
 
 _LONGEST: Final = 200
-"""Longest text of an event's that a line shows, in characters."""
+"""Maximum length of an event's text in a line, in characters."""
 _PREFIX: Final = "[Callosum] "
 _COMMON: Final = frozenset(CorpusEvent.__struct_encode_fields__)
 
@@ -42,7 +42,7 @@ STYLES: Final = {
     "cortex.": "dim",
     "": "cyan",
 }
-"""The first that a name starts with counts."""
+"""Colours by the beginning of an event's name; the first match counts."""
 
 SENTENCES: Final = {
     "input.received": '"{content}"',
@@ -85,11 +85,11 @@ SENTENCES: Final = {
     "watcher.changed": "{path} {changeType}",
     "cortex.reindexed": "{path} {action}",
 }
-"""What a line says of an event, with the fields of its payload. Any other event is told by its fields."""
+"""What a line says about an event, with the fields of its payload. Any other event shows its fields."""
 
 
 def line(type: str, payload: Mapping[str, Any]) -> Text:
-    """Return the line; nothing in the payload can do more than stand in it."""
+    """Return the line. Nothing in the payload can have an effect on the terminal."""
     at = payload.get("at")
     text = Text().append(clock(at) if isinstance(at, int | float) and 0 <= at < 2**33 else "--:--:--", "dim")
     for part, width in ((show.cell(type, style_of(type)), 20), (show.cell(payload.get("instance"), limit=40), 16)):
@@ -98,24 +98,24 @@ def line(type: str, payload: Mapping[str, Any]) -> Text:
 
 
 def style_of(type: str) -> str:
-    """Return the colour in which an event's name stands."""
+    """Return the colour of an event's name."""
     return next(style for start, style in STYLES.items() if type.startswith(start))
 
 
 def words(type: str, payload: Mapping[str, Any]) -> str:
-    """Return what an event says in a few words, without controls: ``message  done in 1.2 s``."""
+    """Return an event in a few words, without control characters: ``message  done in 1.2 s``."""
     told = _Told(type, payload)
     form = SENTENCES.get(type)
     if form is not None:
         try:
             return form.format_map(told).rstrip()
-        except KeyError:  # a payload without one of the fields: of another version, or not ours
+        except KeyError:  # a payload without one of the fields, of another version or program
             pass
     return "  ".join(f"{clean(name)}={_plain(value)}" for name, value in payload.items() if name not in _COMMON)
 
 
 class _Told(dict[str, str]):
-    """The fields of a payload as text. What is optional brings the words around it along."""
+    """The fields of a payload as text. An optional field includes the words around it."""
 
     def __init__(self, type: str, payload: Mapping[str, Any]) -> None:
         super().__init__(_OPTIONAL.get(type, {}))

@@ -1,9 +1,8 @@
 """Read the events that ``callosum events`` shows: past ones, and new ones with ``--follow``.
 
 Past events: ``tool.*``, ``safety.*`` and ``lease.*`` are made from the journal's entries, all others are read from the
-daily log.
-New events: a server's stream if one runs, else the journal. Both number their events alike, so either source can
-continue after the last event of the other when a server starts or stops.
+daily log. New events come from a server's stream if one runs, otherwise from the journal. Both number their events
+alike, so either source can continue after the last event of the other when a server starts or stops.
 """
 
 from __future__ import annotations
@@ -44,36 +43,36 @@ if TYPE_CHECKING:
     from callosum.journal import Journal
 
 JOURNALLED: Final = frozenset(kind.dotted for kind in entry_events.JOURNALLED)
-"""The names of the events that entries of the journal stand for."""
+"""Names of the events that journal entries stand for."""
 DROPPED: Final = "stream.dropped"
-"""What a server says to a reader that was too slow or away: ``count`` events are missing here (``atLeast``)."""
+"""Sent by a server to a reader that was too slow or disconnected: it missed ``count`` events (``atLeast``)."""
 PAGE: Final = 1000
-"""Of a server elsewhere, what was is looked for in so many entries of its journal."""
+"""Number of journal entries of another server that are searched for past events."""
 _NO_SERVER: Final = (
     "no server to ask: what comes is read from the journal, which has tool.*, safety.* and lease.*; "
     "what hosts report (llm.*, input.*, ...) and all the rest needs one (callosum serve)"
 )
 _PATIENCE: Final = 3.0
-"""How long a server may take to begin its answer, in seconds."""
+"""Seconds within which a server must begin its answer."""
 _AT_FIRST: Final = 2.0
-"""What a server tells of before comes within so many seconds."""
+"""Seconds within which a server sends the events from before."""
 _LOOK_EVERY: Final = 0.5
-"""A server of this machine that is gone is looked for so often, in seconds."""
+"""Seconds between two searches for a server of this machine that is gone."""
 _BLOCK: Final = 65_536
 _LONGEST: Final = 16_000_000
-"""Bytes of the longest line of a log that is read."""
+"""Maximum length in bytes of a log line that is read."""
 _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
 
 
 class ShownEvent(NamedTuple):
-    """An event as it is shown: its dotted name and its payload in the words of the wire."""
+    """An event as it is shown: its dotted name and its payload in the wire's form."""
 
     type: str
     payload: dict[str, Any]
 
     @property
     def at(self) -> float:
-        """When it was, in Unix seconds; 0 if it does not say."""
+        """Return the event's time in Unix seconds; 0 if it has none."""
         at = self.payload.get("at")
         return at if isinstance(at, int | float) else 0.0
 
@@ -84,25 +83,25 @@ class ShownEvent(NamedTuple):
 
 
 class EventSelection(EntryFilter, frozen=True, kw_only=True):
-    """Which events are wanted, and with them which entries; ``types`` None means all."""
+    """Select events, and with them entries; ``types`` None means all."""
 
     types: frozenset[str] | None = None
 
     def passes(self, entry: Entry) -> bool:
-        """Whether the entry stands for an event that is wanted."""
+        """Return True if the entry stands for a selected event."""
         return EntryFilter.passes(self, entry) and any(
             self.types is None or event.dotted in self.types for event in events_of(entry)
         )
 
     def of(self, entry: Entry, calls: OpeningCalls) -> list[ShownEvent]:
-        """Return the wanted events that the entry stands for. Raises what ``calls`` raises."""
+        """Return the selected events that the entry stands for. Raises what ``calls`` raises."""
         if not EntryFilter.passes(self, entry):
             return []
         events = calls.events_of(entry)
         return [ShownEvent.of(event) for event in events if self.types is None or event.dotted in self.types]
 
     def takes(self, seen: ShownEvent) -> bool:
-        """Whether an event that no entry stands for is wanted, whenever it was."""
+        """Return True if an event without an entry is selected, at any time."""
         return (
             (self.types is None or seen.type in self.types)
             and self.namespace in (None, seen.payload.get("namespace"))
@@ -111,17 +110,17 @@ class EventSelection(EntryFilter, frozen=True, kw_only=True):
 
 
 def _is(pattern: str, name: Any) -> bool:
-    """Whether a session has that name; ``*`` stands for anything."""
+    """Return True if a session has that name; ``*`` matches anything."""
     return isinstance(name, str) and fits(pattern, name)
 
 
-# --- what was -----------------------------------------------------------------------------------------
+# --- Past events --------------------------------------------------------------------------------------
 
 
 def past(book: Journal, log: Path, wanted: EventSelection, count: int) -> Iterable[ShownEvent]:
-    """Return the newest ``count`` wanted events up to ``wanted.until`` in the order of time.
+    """Return the newest ``count`` selected events up to ``wanted.until``, in order of time.
 
-    ``count`` 0 means all, one at a time: those of a log in its order, which is that of time but for a few seconds.
+    ``count`` 0 yields all, one at a time; those of a log come in its order, which is that of time within a few seconds.
     ``log`` is the folder of the daily logs, which need not exist.
     """
     journalled = wanted.types is None or not JOURNALLED.isdisjoint(wanted.types)
@@ -138,19 +137,19 @@ def past(book: Journal, log: Path, wanted: EventSelection, count: int) -> Iterab
 
 
 def _second(seen: ShownEvent) -> int:
-    """Its whole second, which is all that the log knows: within one the journal's events keep their place before."""
+    """Return the event's whole second, which is all that the log has; within it the journal's events come first."""
     return int(seen.at)
 
 
 def _logged(folder: Path, wanted: EventSelection, *, newest: bool) -> Iterator[ShownEvent]:
-    """Yield the wanted events of the daily logs that the journal does not have, oldest or newest first."""
+    """Yield the selected events of the daily logs that the journal does not have, oldest or newest first."""
     since, until = wanted.since / SECOND, wanted.until / SECOND if wanted.until is not None else float("inf")
     days = sorted((match[1], path) for path in folder.glob("*.log.md") if (match := _DAY.fullmatch(path.name)))
     first = datetime.fromtimestamp(since).astimezone().date().isoformat() if since else ""
     for day, path in reversed(days) if newest else days:
         if day < first:
             continue
-        with suppress(FileNotFoundError), path.open("rb") as lines:  # it was too old, and has just been removed
+        with suppress(FileNotFoundError), path.open("rb") as lines:  # it was too old and has just been removed
             for line in _backwards(lines.fileno()) if newest else lines:
                 seen = _read(line, day)
                 if seen is not None and since <= seen.at <= until and wanted.takes(seen):
@@ -186,11 +185,10 @@ def _backwards(file: int) -> Iterator[bytes]:
 
 
 def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: int) -> tuple[list[ShownEvent], int]:
-    """Return the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
+    """Return the newest ``count`` events from the journal of the server at ``url``, and its newest ``seq``.
 
-    They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. A report of a call that began
-    before them has no ``callId``. Raises ``GateUnavailable`` if
-    it cannot be asked, ``ConfigError`` if it refuses.
+    Its newest ``PAGE`` entries are searched; ``count`` 0 means all of these. A report of a call that began before them
+    has no ``callId``. Raises ``GateUnavailable`` if the server cannot be asked, ``ConfigError`` if it refuses.
     """
     try:
         with CallosumClient(url, token=token, deadline=_PATIENCE) as client:
@@ -203,38 +201,37 @@ def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: i
 
 
 def refusal(fault: ConfigError, url: str) -> ConfigError:
-    """Return what a server answered as an error that names it, and say where its token is to be."""
+    """Return a server's refusal as an error that names the server and says where its token belongs."""
     if fault.at == "Authorization":
         return ConfigError(f"{fault.message} (--token-file, or CALLOSUM_TOKEN)", at=url)
     return ConfigError(str(fault), at=url)
 
 
-# --- what comes ---------------------------------------------------------------------------------------
+# --- New events ---------------------------------------------------------------------------------------
 
 
 Step = tuple[str, ShownEvent | None]
-"""The id of an event in the stream, from which to go on, and the event if it is to be shown."""
+"""The id of an event in the stream, from which to continue, and the event if it is to be shown."""
 Tell = Callable[[str], None]
-"""Is given what a person is to know of the connection, a sentence at a time."""
+"""Called with what a person should know about the connection, one sentence at a time."""
 
 
 def coming_from(
     url: str, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
 ) -> Iterator[ShownEvent]:
-    """Yield what comes from the server at ``url`` behind its entry ``newest``, without end.
+    """Yield new events of the server at ``url`` after its entry ``newest``, without end.
 
-    A server begins with what hosts reported since that entry, which may be hours ago. What it had before the moment
-    ``now`` is what was, and is left out. Raises ``GateUnavailable`` if it cannot be asked at first, ``ConfigError`` if
-    it refuses.
+    A server begins with what hosts reported since that entry, which may be hours ago. Events from before ``now`` are
+    left out. Raises ``GateUnavailable`` if the server cannot be asked at first, ``ConfigError`` if it refuses.
     """
     began = time.monotonic()
     for id, seen in _streamed(url, wanted, id_of(end_of(newest)), token, tell):
         if seen is None:
             continue
-        # Its clock may be another than ours: what comes later than at first is news, whatever it says.
+        # The server's clock may differ: what arrives after the beginning is new, whatever its time says.
         at_first = time.monotonic() - began < _AT_FIRST
         if seen.type == DROPPED:
-            if at_first:  # of what was before
+            if at_first:  # it is from before
                 continue
         elif _is_reported(id) and seen.at * SECOND < (now if at_first else wanted.since):
             continue
@@ -242,7 +239,7 @@ def coming_from(
 
 
 def _is_reported(id: str) -> bool:
-    """Whether the server had an event from a host, and not from its journal."""
+    """Return True if the server got the event from a host, and not from its journal."""
     try:
         return position_of(id)[1] > PUBLISHED
     except BadRequest:
@@ -252,9 +249,9 @@ def _is_reported(id: str) -> bool:
 def coming(
     book: Journal, state: Path, wanted: EventSelection, newest: int, now: int, token: str | None, tell: Tell
 ) -> Iterator[ShownEvent]:
-    """Yield what comes in a state folder behind the entry ``newest`` and the moment ``now``, without end.
+    """Yield new events of a state folder after the entry ``newest`` and the time ``now``, without end.
 
-    It comes from a server of the folder while there is one that can be asked, else from the journal.
+    They come from a server of the folder while one can be asked, otherwise from the journal.
     """
     last_id = id_of((newest, PUBLISHED + now))
     refused: set[str] = set()
@@ -276,7 +273,7 @@ def coming(
             steps = _streamed(address, wanted, last_id, token, tell, partial(_is_there, state, address))
         first = False
         try:
-            for last_id, seen in steps:  # noqa: B007 - where the next source begins
+            for last_id, seen in steps:  # noqa: B007 - the next source begins there
                 if seen is not None:
                     yield seen
         except (GateUnavailable, ConfigError) as error:
@@ -291,7 +288,7 @@ def _is_there(state: Path, address: str) -> bool:
 
 
 def _journalled(book: Journal, wanted: EventSelection, last_id: str, stop: Callable[[], bool]) -> Iterator[Step]:
-    """Follows the journal until ``stop()``."""
+    """Follow the journal until ``stop()``."""
     position = position_of(last_id)
     seq, place = position
     calls = OpeningCalls(book.entry)
@@ -310,7 +307,7 @@ def _streamed(
     tell: Tell,
     there: Callable[[], bool] | None = None,
 ) -> Iterator[Step]:
-    """Follows a server's stream; one of this machine as long as it is ``there``."""
+    """Follow a server's stream; a server of this machine as long as it is ``there``."""
     source = _Source(url, wanted, token, tell, there)
     with closing(source):
         try:
@@ -324,13 +321,14 @@ def _streamed(
 
 
 class _Source:
-    """Opens a server's stream again and again, and tells when it was lost and found."""
+    """Opens a server's stream again and again, and reports when it was lost and found."""
 
     def __init__(
         self, url: str, wanted: EventSelection, token: str | None, tell: Tell, there: Callable[[], bool] | None
     ) -> None:
         try:
-            # The address of one of this machine was read in the user's own folder; its certificate has another name.
+            # The address of a server of this machine was read in the user's own folder; its certificate has another
+            # name.
             self._transport = Transport(url, token=token, verify=there is None)
         except ValueError as error:
             raise ConfigError(str(error), at=url) from None
@@ -343,7 +341,7 @@ class _Source:
         self._lost = False
 
     def connect(self, last_id: str) -> ResponseStream:
-        """Open the stream behind that event. Raises ``TransportError``, ``ConfigError``."""
+        """Open the stream after that event. Raises ``TransportError``, ``ConfigError``."""
         deadline = time.monotonic() + _PATIENCE
         headers = ("Accept: text/event-stream", f"Last-Event-ID: {last_id}")
         stream = self._transport.open(self._target, headers, deadline=deadline)
@@ -359,7 +357,7 @@ class _Source:
         return stream
 
     def wait(self, seconds: float) -> bool:
-        """Wait before the next try; whether there is to be one."""
+        """Wait before the next attempt. Return True if there is to be one."""
         if not self._lost:
             self._lost = True
             self._tell(f"the connection to {self._url} was lost; looking for it again")

@@ -1,4 +1,4 @@
-"""Single keys from the terminal, without waiting for the end of a line."""
+"""Read single keys from the terminal, without waiting for the end of a line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ARROWS: Final = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB"
 
 
 class Keyboard:
-    """Reads keys while it is open; the terminal is put back as it was at the end.
+    """Reads keys while it is open. At the end the terminal is restored.
 
-    Without a terminal on standard input ``read`` only rests.
+    Without a terminal on standard input ``read`` only waits.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Keyboard:
             ready, _, _ = select.select([self._handle] if self._before is not None else [], [], [], seconds)
             if not ready:
                 return ""
-            self._pressed = os.read(self._handle, 64) or b"q"  # the terminal is gone: leave
+            self._pressed = os.read(self._handle, 64) or b"q"  # the terminal is gone: quit
         length = 3 if self._pressed[:3] in _ARROWS else 1
         key, self._pressed = self._pressed[:length], self._pressed[length:]
         return _ARROWS.get(key) or key.decode("ascii", "replace").lower()

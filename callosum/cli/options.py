@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return names as a sentence offers them: ``a, b or c``."""
+    """Return names as in a sentence: ``a, b or c``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -45,13 +45,13 @@ def settings_of(
     """Return the settings in force: flags, then ``CALLOSUM_*``, then ``callosum.toml``, then defaults.
 
     ``project`` False leaves out a ``callosum.toml`` of the working folder. Raises ``ConfigError`` with the place of the
-    fault.
+    error.
     """
     return load({"state": state, "namespace": namespace, "config": config, **flags}, project=project)
 
 
 def exists(settings: Settings) -> bool:
-    """Whether there is a store to look at; where nothing has ever been decided there may be none."""
+    """Return True if there is a store; before the first decision there may be none."""
     from callosum.stores.opening import exists
 
     return exists(settings)
@@ -60,9 +60,8 @@ def exists(settings: Settings) -> bool:
 def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
     """Open the gate of a state folder for a person's command; close it, or use it in a ``with``.
 
-    Where nothing has ever been decided it is a gate over an empty store, so that looking creates
-    nothing; with ``create`` the store is made. The user's rules are not read: a person can see and
-    settle things while they are broken.
+    If nothing has ever been decided, it is a gate over an empty store, so that reading creates nothing; ``create``
+    creates the store. The user's rules are not read, so that a person can inspect and decide while they are broken.
     """
     from callosum.gate import LocalGate
     from callosum.rulebook import Rulebook, kept_secret

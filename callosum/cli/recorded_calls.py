@@ -1,8 +1,7 @@
-"""Recorded tool traffic: one call a line, in the order in which it was made.
+"""Read recorded tool traffic: one call per line, in the order in which the calls were made.
 
-A line is ``{"source", "suite", "task", "call_index", "tool", "args", "state_changed", "error"}``; only
-``tool`` and ``args`` must be there, others are passed over. Calls with the same source, suite and task
-belong together.
+A line is ``{"source", "suite", "task", "call_index", "tool", "args", "state_changed", "error"}``; only ``tool`` and
+``args`` are required, and unknown members are ignored. Calls with the same source, suite and task belong together.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from callosum.errors import ConfigError
 
 
 class RecordedCall(Struct, frozen=True):
-    """One recorded call. ``error`` is what its tool said when it failed."""
+    """One recorded call. ``error`` is the tool's message if it failed."""
 
     tool: str
     args: dict[str, Any]
@@ -33,12 +32,12 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def belongs(self) -> str:
-        """The task it belongs to."""
+        """Return the task that the call belongs to."""
         return "/".join(part for part in (self.source, self.suite, self.task) if part) or "-"
 
 
 class BrokenLine(Struct, frozen=True):
-    """A line that holds no call."""
+    """A line without a valid call."""
 
     file: str
     line: int
@@ -51,8 +50,8 @@ _decode: Final = msgspec.json.Decoder(RecordedCall).decode
 def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, RecordedCall] | BrokenLine]:
     """Yield the calls of files, each with the number of the session that makes it.
 
-    Tasks go to sessions in turn, in order of appearance, so that every reader spreads them alike; empty
-    lines are passed over. Raises ``ConfigError`` for a file that cannot be read.
+    Tasks go to sessions in turn, in order of appearance, so that every reader distributes them alike. Empty lines are
+    skipped. Raises ``ConfigError`` for a file that cannot be read.
     """
     session_of: dict[str, int] = {}
     for path in files:

@@ -1,4 +1,4 @@
-"""``callosum replay``: recorded tool traffic through the gate, by several sessions at once."""
+"""``callosum replay``: send recorded tool traffic through the gate, by several sessions at once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def replay(
 
 
 def _in_folder(settings: Settings, made: str | None) -> Settings:
-    """Return the settings with their rules, but with the state in a folder of its own where one was made."""
+    """Return the settings with their rules, but with the state in its own folder if one was created."""
     from msgspec.structs import replace
 
     from callosum.rulebook import path_of
@@ -166,7 +166,7 @@ def _report(
 
 
 def _share(sources: Iterable[SessionShare]) -> dict[str, Any]:
-    """How many calls got a key, of all and of those that write; shares from 0 to 1, None of nothing."""
+    """Return which share of all calls, and of those that write, got a key: 0 to 1, None without calls."""
     every = list(sources)
     calls, keyed = sum(one.calls for one in every), sum(one.keyed for one in every)
     writes, keyed_writes = sum(one.writes for one in every), sum(one.keyed_writes for one in every)
@@ -190,7 +190,7 @@ def _write(path: Path, report: dict[str, Any]) -> None:
 
 
 def _print_keys(every: dict[str, Any], sources: list[dict[str, Any]]) -> None:
-    """Print the share of calls that got a key, in all and, if the recording names them, by source."""
+    """Print the share of calls that got a key, in total and, if the recording names sources, by source."""
     from callosum.cli import show
     from callosum.model import Verdict
 

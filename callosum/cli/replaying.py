@@ -1,4 +1,4 @@
-"""Replaying recorded calls through the gate: one process a session, and the sum of what they saw."""
+"""Replay recorded calls through the gate: one process per session, and the sum of their results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 EXAMPLES: Final = 3
-"""Examples that are kept for each tool with a gap."""
+"""Number of examples that are kept for each tool with a gap."""
 _PATIENCE: Final = 10.0
-"""How long a session that has said all may take to end, in seconds."""
+"""Seconds within which a session that has sent everything must end."""
 _STEP: Final = 25
-"""After how many calls a session tells how far it is."""
+"""Number of calls after which a session reports its progress."""
 
 
 class SessionShare(Struct):
-    """How many calls of one source there were, how many of them got a key, and what was answered.
+    """Number of calls of one source, of those that got a key, and of each verdict.
 
-    ``writes`` are those that do not only look.
+    ``writes`` are those that do not only read.
     """
 
     calls: int = 0
@@ -50,7 +50,7 @@ class SessionShare(Struct):
         self.verdicts[verdict.value] += 1
 
     def add(self, other: SessionShare) -> None:
-        """Take another share into this one."""
+        """Add another share to this one."""
         self.calls += other.calls
         self.keyed += other.keyed
         self.writes += other.writes
@@ -59,7 +59,7 @@ class SessionShare(Struct):
 
 
 class ReplayTotals(Struct):
-    """What one session, or all, saw. Durations in microseconds; ``sources`` by their names, ``""`` for none."""
+    """The results of one session, or of all. Durations in microseconds; ``sources`` by name, ``""`` for none."""
 
     calls: int = 0
     sources: dict[str, SessionShare] = msgspec.field(default_factory=dict)
@@ -74,7 +74,7 @@ class ReplayTotals(Struct):
     took: list[int] = msgspec.field(default_factory=list)
 
     def add(self, other: ReplayTotals) -> None:
-        """Take another sum into this one."""
+        """Add other results to these."""
         self.calls += other.calls
         self.confirmed += other.confirmed
         for name in ("tiers", "verdicts", "conflicts", "rules", "gaps"):
@@ -89,7 +89,7 @@ class ReplayTotals(Struct):
 
 
 class ReplayPlan(Struct, frozen=True):
-    """What all sessions of a replay have in common. ``mark`` tells this replay from others."""
+    """What all sessions of a replay have in common. ``mark`` distinguishes this replay from others."""
 
     files: tuple[Path, ...]
     sessions: int
@@ -99,10 +99,10 @@ class ReplayPlan(Struct, frozen=True):
 
 
 def replay_all(plan: ReplayPlan, progress: Callable[[int], None]) -> tuple[ReplayTotals, float]:
-    """Replays with all sessions at once; returns the sum and how long it took, in seconds.
+    """Replay with all sessions at once. Return the sum and the duration in seconds.
 
-    ``progress`` is called with the number of calls that were made since the last time. The clock starts
-    when every session is ready. Raises what a session could not go on from.
+    ``progress`` is called with the number of calls made since its last call. The time starts when every session is
+    ready. Raises the error that stopped a session.
     """
     context = multiprocessing.get_context("spawn")
     lines: list[Connection] = []
@@ -159,20 +159,20 @@ def _receive(line: Connection) -> int | ReplayTotals:
     return answer
 
 
-# --- in the session's own process -----------------------------------------------------------------------
+# --- In the session's own process -----------------------------------------------------------------------
 
 
 def session(plan: ReplayPlan, number: int, line: Connection) -> None:
-    """Run one session: wait for the start, make its calls, and send what it saw."""
+    """Run one session: wait for the start, make its calls, and send the results."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the command, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interrupted command ends this process
     try:
         total = _Session(plan, number, line).run()
     except (StoreError, ConfigError) as error:
-        # only the text travels: a driver's error may not
+        # only text is sent, because a driver's error may not be serialisable
         line.send(StoreUnavailable(str(error)) if isinstance(error, StoreError) else ConfigError(str(error)))
-    except Exception as error:  # noqa: BLE001  said by the command, in one sentence
+    except Exception as error:  # noqa: BLE001  the command reports it in one sentence
         line.send(CallosumError(f"session {number} failed: {type(error).__name__}: {error}"))
     else:
         line.send(total)
@@ -254,5 +254,5 @@ class _Session:
 
 
 def percentile(values: Sequence[int], part: float) -> float:
-    """Return the value below which ``part`` (0 to 1) of the sorted values lie; 0 if there are none."""
+    """Return the value below which ``part`` (0 to 1) of the sorted values are; 0 if there are none."""
     return float(values[min(len(values) - 1, int(part * len(values)))]) if values else 0.0

@@ -1,4 +1,4 @@
-"""How the gaps of the rules and the trial of others look."""
+"""Print the gaps of the rules and the trial of other rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callosum.cli.times import clock
 from callosum.retrospect import BlindTool, Gaps, Trial
 
 _SHOWN: Final = 15
-"""Rows of a table."""
+"""Maximum number of rows of a table."""
 
 
 def show_gaps(found: Gaps) -> None:

@@ -1,7 +1,7 @@
-"""Short ids of calls that wait for a person: four characters such as ``a7k2`` beside the long number.
+"""Short ids of calls that wait for a person: four characters such as ``a7k2`` for the long number.
 
-A short id is computed from the long one, so it never changes and nothing stores it. There are about 34,000 of them:
-one that means two calls is refused, with both long ids.
+A short id is computed from the long one, so it never changes and is not stored. There are about 34,000 of them. If one
+means two calls it is refused, and the error names both long ids.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 LETTERS: Final = "abcdefghjkmnpqrstuvwxyz"
 DIGITS: Final = "23456789"
-"""Letters and digits that nobody takes for one another."""
+"""Digits, beside letters, that cannot be mistaken for one another."""
 _PAIR: Final = len(LETTERS) * len(DIGITS)
 _SHORT: Final = re.compile(f"(?:[{LETTERS}][{DIGITS}]){{2}}", re.IGNORECASE)
 _MIX: Final = 0x9E3779B97F4A7C15
-"""An odd number that spreads neighbouring ids over all short ones."""
+"""An odd number that spreads neighbouring ids over all short ids."""
 _BACK: Final = 3600 * SECOND
-"""How long a block can be overridden, in microseconds: so far back short ids are looked for in the journal."""
+"""Microseconds for which a block can be overridden, and for which the journal is searched for short ids."""
 
 
 def short_of(id: int) -> str:
@@ -35,7 +35,7 @@ def short_of(id: int) -> str:
 
 
 def is_short(text: str) -> bool:
-    """Return whether the text has the form of a short id."""
+    """Return True if the text has the form of a short id."""
     return _SHORT.fullmatch(text) is not None
 
 
@@ -49,7 +49,7 @@ def read_id(text: str) -> str:
 def full_id(gate: LocalGate, typed: str, namespace: str) -> int:
     """Return the long id that ``typed`` means: itself, or the one call that is shown under this short id.
 
-    Looked for among what is open, waits or is unknown, and what was asked or blocked within the last hour. Raises
+    Searches open, waiting and unknown actions, and calls that were asked or blocked within the last hour. Raises
     ``ConfigError`` if there is none or more than one.
     """
     if typed.isdigit():

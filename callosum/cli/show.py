@@ -1,6 +1,6 @@
-"""How things look: tables, lines and JSON, calm and safe whatever an agent has written.
+"""Print tables, lines and JSON, safely whatever an agent has written.
 
-Every cell is a ``Text``, never markup, and every text from elsewhere went through ``clean``.
+Every cell is a ``Text``, never markup, and every text from elsewhere passes through ``clean``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ STATES: Final = {
 }
 TIERS: Final = ("dim", "", "", "yellow", "red")
 _KEY: Final = "key"
-"""The column whose cells people copy: never cut, never broken."""
+"""The column whose cells people copy: they are never cut or broken."""
 _GAP: Final = "  "
 INDENT: Final = "    "
-"""What stands before a key on a line of its own."""
+"""Indentation of a key on a line of its own."""
 _NONE: Final = "-"
 _UNNAMED: Final = frozenset({"id", "short", "answer", "state", "time"})
-"""Columns whose cells say by themselves what they are."""
+"""Columns whose cells need no label."""
 _NO_LIMIT: Final = 1_000_000
 
 
@@ -57,12 +57,12 @@ def console() -> Console:
 
 
 def line(text: str = "", style: str = "") -> None:
-    """Print one line of our own words; text from elsewhere in it must be clean."""
+    """Print one line of Callosum's own words; text from elsewhere in it must be clean."""
     console().print(Text(text, style=style), soft_wrap=True)
 
 
 def cell(value: object, style: str = "", limit: int = 80) -> Text:
-    """Return a table's cell out of anything; None shows as a dash."""
+    """Return any value as a table's cell; None is a dash."""
     if value is None or value == "":
         return Text(_NONE, style="dim")
     return Text(clean(str(value), limit), style=style)
@@ -84,14 +84,14 @@ def tier(value: int | None) -> Text:
 
 
 def key(name: str | None) -> Text:
-    """Return a context key as a cell: whole and as it is, with hidden characters escaped."""
+    """Return a context key as a cell: complete, with hidden characters escaped."""
     return Text(escaped(name)) if name else cell(None)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *, note: str = "") -> Table | Listing:
-    """Return a table; a column whose name starts with ``>`` stands to the right, with ``<`` it is not wrapped.
+    """Return a table. A column whose name starts with ``>`` is right-aligned, one with ``<`` is not wrapped.
 
-    ``note`` stands dim after the title. Cells of a column named ``key`` can be copied at any width (``Listing``).
+    ``note`` follows the title, dimmed. Cells of a column named ``key`` can be copied at any width (``Listing``).
     """
     heading = Text.assemble((title, "bold"), (f"  {note}" if note else "", "dim"))
     made = Table(
@@ -119,15 +119,15 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *,
 class Listing:
     """A table with a column of keys.
 
-    Where it is wider than the screen, each key gets a line of its own below its row. The key is one unbroken line,
-    which a terminal wraps by itself, so that copying it yields the key.
+    If it is wider than the screen, each key gets a line of its own below its row. The key is one unbroken line, which a
+    terminal wraps by itself, so that copying it yields the key.
     """
 
     def __init__(self, table: Table, title: Text, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
         self._table, self._title, self._columns, self._rows = table, title, columns, rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table, or the rows with their keys below them where the table is too wide."""
+        """Render the table, or the rows with their keys below them if the table is too wide."""
         natural = Measurement.get(console, options.update(max_width=_NO_LIMIT), self._table).maximum
         if natural <= options.max_width:
             yield self._table
@@ -161,7 +161,7 @@ class Listing:
         return line
 
     def _labelled(self, row: Sequence[Text], names: Sequence[str], others: Sequence[int]) -> Iterable[Text]:
-        """Yield the cells; those of short columns, which say little alone, with the column's name."""
+        """Yield the cells. Short columns, whose values mean little alone, are labelled with the column's name."""
         for number in others:
             if not row[number].plain.strip() or row[number].plain == _NONE:
                 continue
@@ -174,7 +174,7 @@ class Listing:
 
 
 def _hanging(text: Text, console: Console, width: int) -> Iterable[Text]:
-    """Return the lines of a row, all but the first indented: what an agent wrote begins no line."""
+    """Return the lines of a row, all but the first indented, so that no line begins with an agent's text."""
     first, *more = text.wrap(console, width - len(INDENT), overflow="fold", no_wrap=False)
     yield first
     for line in more:
@@ -182,7 +182,7 @@ def _hanging(text: Text, console: Console, width: int) -> Iterable[Text]:
 
 
 def wrapped(text: Text, indent: str = "") -> Padding:
-    """Return the text so that it is wrapped between words also where other lines are left to the terminal."""
+    """Return the text so that it is wrapped between words even if other lines are left to the terminal."""
     text = text.copy()
     text.no_wrap, text.overflow = False, "fold"
     return Padding(text, (0, 0, 0, len(indent)), expand=False)
@@ -195,12 +195,12 @@ def put(*things: Any) -> None:
 
 
 def json(value: Any) -> None:
-    """Print one value as a line of JSON and flushes it."""
+    """Print one value as a line of JSON and flush it."""
     raw(msgspec.json.encode(value))
 
 
 def raw(encoded: bytes) -> None:
-    """Print one encoded line of JSON and flush it; what a terminal obeys or nobody sees is escaped."""
+    """Print one encoded line of JSON and flush it; control and invisible characters are escaped."""
     encoded = escaped(encoded.decode("utf-8", "surrogatepass")).encode()
     out = sys.stdout.buffer
     out.write(encoded + b"\n")

@@ -1,4 +1,4 @@
-"""Durations and moments as people write and read them."""
+"""Durations and times as people write and read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(text: str, at: str) -> float:
-    """Return the seconds that ``90``, ``90s``, ``5m``, ``1h`` or ``2d`` stand for.
+    """Return the seconds that ``90``, ``90s``, ``5m``, ``1h`` or ``2d`` mean.
 
     Raises ``ConfigError`` at ``at``.
     """
@@ -26,7 +26,7 @@ def seconds(text: str, at: str) -> float:
 
 
 def moment(text: str, at: str) -> int:
-    """Return the moment (microseconds since 1970) of an ISO time, or of so long ago (``2h``).
+    """Return the time (microseconds since 1970) of an ISO time, or of a duration ago (``2h``).
 
     A time without a zone is local. Raises ``ConfigError`` at ``at``.
     """
@@ -41,12 +41,12 @@ def moment(text: str, at: str) -> int:
 
 
 def since(unix: float) -> str:
-    """Return for how long it has been since Unix seconds, in words: ``12 s``."""
+    """Return the time since Unix seconds in words: ``12 s``."""
     return ago(time.time() - unix)
 
 
 def until(unix: float) -> str:
-    """Return how long it is until Unix seconds, in words: ``4 min``, ``over`` in the past."""
+    """Return the time until Unix seconds in words: ``4 min``, or ``over`` for the past."""
     left = unix - time.time()
     return ago(left) if left > 0 else "over"
 

@@ -1,7 +1,7 @@
-"""The play: who does what when, the same without the gate and with it, and what came of it.
+"""The script: which session does what when, the same without the gate and with it, and the results.
 
-The order of acts is fixed by waiting for each answer before the next order, never by time, so that both
-halves go the same way every time.
+The order of actions is fixed by waiting for each answer before the next order, never by time, so that both halves run
+the same way every time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PATIENCE: Final = 20.0
 
 
 class DemoNotice(Struct, frozen=True):
-    """What a session was told by the gate, and what it then did."""
+    """What the gate told a session, and what the session then did."""
 
     scene: str
     session: str
@@ -38,7 +38,7 @@ class DemoNotice(Struct, frozen=True):
 
 
 class DemoResult(Struct, frozen=True, rename="camel"):
-    """What came of one half. Mails are those that Alice got; ``answers`` how the meeting was answered to her."""
+    """The result of one half. Mails are those that Alice got; ``answers`` are the answers to her meeting."""
 
     gated: bool
     thread_mails: int
@@ -50,7 +50,7 @@ class DemoResult(Struct, frozen=True, rename="camel"):
 
     @property
     def right(self) -> bool:
-        """Whether Alice got each mail once, no answer contradicts another, and nothing was lost."""
+        """Return True if Alice got each mail once, no answer contradicts another, and nothing was lost."""
         return (
             self.thread_mails == 1
             and len(self.meeting_answers) == 1
@@ -61,11 +61,11 @@ class DemoResult(Struct, frozen=True, rename="camel"):
 
 
 class DemoProcess:
-    """A session's process, as the play sees it. At the end the process is gone, whatever happened."""
+    """A session's process, as the script sees it. At the end the process is gone, whatever happened."""
 
     def __init__(self, name: str, world: World, state: str) -> None:
         self.name = name
-        self._process = subprocess.Popen(  # noqa: S603  our own module, in this very Python
+        self._process = subprocess.Popen(  # noqa: S603  Callosum's own module, in this Python
             launch.command(name, str(world.folder), str(world.port), state, run="callosum.cli.demo_run.session:main"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ class DemoProcess:
             process.stdout.close()
 
     def ready(self) -> None:
-        """Wait until the session is there."""
+        """Wait until the session is ready."""
         self._line()
 
     def do(self, do: str, text: str = "") -> DemoReply:
@@ -120,7 +120,7 @@ class DemoProcess:
 
 
 def perform(folder: Path, state: Path | None) -> DemoResult:
-    """Plays one half in an empty folder, with a gate over ``state`` or without one (None)."""
+    """Run one half in an empty folder, with a gate over ``state`` or without one (None)."""
     told: list[DemoNotice] = []
 
     def note(scene: str, actor: DemoProcess, answer: DemoReply) -> None:

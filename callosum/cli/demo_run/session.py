@@ -1,9 +1,8 @@
-"""One session of the agent, in a process of its own: reads orders on its input, answers on its output.
+"""One session of the agent, in its own process: it reads orders on its input and answers on its output.
 
-An order says what to work on and how far to go; what the session does with the gate's answer is its own
-affair, and it is sensible: it skips what another has done, reads again what another has changed, and
-looks whether something happened before it does it a second time. Without a gate it just goes on, as
-agents do that do not know of one another.
+An order says what to work on and how far to go. The session decides what to do with the gate's answer, and it is
+sensible: it skips what another session has done, reads again what another has changed, and checks whether something
+happened before doing it a second time. Without a gate it simply continues, like agents that do not know of each other.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ INSTANCE: Final = "mira"
 
 
 class DemoOrder(Struct):
-    """What the play asks of a session. ``crash``: die by SIGKILL after the act, before the report."""
+    """What the script asks of a session. ``crash``: die by SIGKILL after the action, before the report."""
 
     do: str
     text: str = ""
@@ -38,7 +37,7 @@ class DemoOrder(Struct):
 
 
 class DemoReply(Struct):
-    """What a session tells the play: whether its tool ran, and what the gate told it."""
+    """What a session answers: whether its tool ran, and what the gate said."""
 
     ran: bool = True
     kinds: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class DemoReply(Struct):
 
 
 class DemoSession:
-    """The agent's hands. ``gate`` None: nothing stands between the intent and the act."""
+    """The agent's tools. With ``gate`` None every call runs directly."""
 
     def __init__(self, name: str, folder: Path, port: int, gate: LocalGate | None) -> None:
         self.name = name
@@ -57,7 +56,7 @@ class DemoSession:
         self.gate = gate
         self.seen = ""
 
-    # --- through the gate -----------------------------------------------------------------------
+    # --- Through the gate -----------------------------------------------------------------------
 
     def _run(self, tool: str, params: Mapping[str, Any], act: Callable[[], None], *, crash: bool = False) -> DemoReply:
         decision: Decision | None = None
@@ -75,21 +74,21 @@ class DemoSession:
             self.gate.complete(INSTANCE, id=decision.id, session=self.name)
         return _told(decision) if decision is not None and decision.warning else DemoReply()
 
-    # --- what it works on -----------------------------------------------------------------------
+    # --- The work -------------------------------------------------------------------------------
 
     def read_thread(self, _: DemoOrder) -> DemoReply:
-        """Look at Alice's question, to which nobody has replied yet."""
+        """Read Alice's question, which nobody has answered yet."""
         path = self.folder / "inbox" / "msg-500.txt"
         return self._run("read", {"path": str(path)}, lambda: _look(path))
 
     def reply(self, order: DemoOrder) -> DemoReply:
-        """Reply in Alice's thread; if another has, that is enough."""
+        """Reply in Alice's thread, unless another session has."""
         params = {"action": "send", "target": ALICE, "replyTo": "msg-500", "message": order.text}
         answer = self._run("message", params, lambda: self._mail("thread", "Re: The figures", order.text))
         return answer if answer.ran else _then(answer, "left it at the other's reply")
 
     def respond(self, order: DemoOrder) -> DemoReply:
-        """Accept or decline the meeting and tell Alice; leave it if another session did the opposite."""
+        """Accept or decline the meeting and tell Alice, unless another session did the opposite."""
 
         def act() -> None:
             path = self.folder / "calendar" / f"{EVENT}.ics"
@@ -102,7 +101,7 @@ class DemoSession:
         return answer if answer.ran else _then(answer, "left the answer as it stands and asked its person")
 
     def read_notes(self, _: DemoOrder) -> DemoReply:
-        """Read the notes and keep them in mind."""
+        """Read the notes and remember them."""
         path = self.folder / "notes.md"
 
         def act() -> None:
@@ -111,7 +110,7 @@ class DemoSession:
         return self._run("read", {"path": str(path)}, act)
 
     def add_note(self, order: DemoOrder) -> DemoReply:
-        """Write the notes as it read them with one more line; read them again if it must."""
+        """Write the notes as it read them with one more line; read them again if necessary."""
         answer = self._write_notes(order.text)
         if answer.ran or Kind.STALE not in answer.kinds:
             return answer
@@ -130,7 +129,7 @@ class DemoSession:
         return self._run("write", {"path": str(path), "content": content}, act)
 
     def invoice(self, order: DemoOrder) -> DemoReply:
-        """Send the invoice; where it may have gone out already, look among the sent mails first."""
+        """Send the invoice. If it may have been sent already, check the sent mails first."""
         params = {"action": "send", "target": ALICE, "replyTo": "order-12", "message": order.text}
 
         def act() -> None:
@@ -183,7 +182,7 @@ def main() -> None:
         "invoice": session.invoice,
     }
     out = sys.stdout.buffer
-    out.write(b"{}\n")  # it is there
+    out.write(b"{}\n")  # it is ready
     out.flush()
     for line in sys.stdin.buffer:
         order = msgspec.json.decode(line, type=DemoOrder)

@@ -1,7 +1,7 @@
 """The world of the demo: a mail server on the loopback, a calendar and a file, all real.
 
-Every mail that the server takes is written to ``sent/`` before it is acknowledged, so that a session can
-look there whether a mail went out.
+Every mail that the server accepts is written to ``sent/`` before it is acknowledged, so that a session can check there
+whether a mail was sent.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class World:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    # --- what happened --------------------------------------------------------------------------
+    # --- What happened --------------------------------------------------------------------------
 
     def mails(self, about: str) -> list[str]:
         """Return the subjects of the mails that Alice got about something."""
@@ -79,12 +79,12 @@ class World:
         """Return the lines of the notes, without the heading."""
         return [line for line in (self.folder / "notes.md").read_text().splitlines() if line.startswith("- ")]
 
-    # --- the mail server ------------------------------------------------------------------------
+    # --- The mail server ------------------------------------------------------------------------
 
     def _serve(self) -> None:
         try:
             asyncio.run(self._listen())
-        except BaseException as fault:  # noqa: BLE001  handed to the thread that waits
+        except BaseException as fault:  # noqa: BLE001  passed to the thread that waits
             self._fault = fault
             self._ready.set()
 
@@ -99,7 +99,7 @@ class World:
             await self._stop.wait()
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802  aiosmtpd's name
-        """Take a mail: first to the folder, then the acknowledgement."""
+        """Store a mail in the folder, then acknowledge it."""
         del server, session
         sent = self.folder / "sent"
         number = sum(1 for _ in sent.iterdir()) + 1
