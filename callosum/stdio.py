@@ -116,7 +116,7 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
 
 
 class ApproverRequired(CallosumError):
-    """Only a person may do this. ``at`` names the method, or the field because of which a person is needed."""
+    """Only a person may do this. ``at`` names the method, or the field that requires a person."""
 
     def __init__(self, at: str) -> None:
         super().__init__(f"only a person may {at}, and this child acts for none: start it with --approver")
@@ -454,7 +454,7 @@ class Channel(Protocol):
         ...
 
     def gone(self) -> bool:
-        """Return True if nobody can read any more what is written."""
+        """Return True if nothing reads the output any more."""
         ...
 
 
@@ -467,7 +467,7 @@ class _Conversation:
         self._writing = threading.Lock()
         self._busy: set[object] = set()
         self.failure: OSError | None = None
-        """The error because of which nothing can be written any more."""
+        """The error after which nothing more can be written."""
 
     # --- input ---
 
@@ -570,7 +570,7 @@ class _Conversation:
                 self._channel.stop()
 
     def finish(self) -> bool:
-        """Wait for the pending answers; return False if nobody is there to read them."""
+        """Wait for the pending answers. Return False if nothing reads them any more."""
         self._desk.closing.set()
         done = self._workers.finish(lambda: self.failure is not None or self._channel.gone())
         if not done:

@@ -38,7 +38,7 @@ _KINDS: Final = (BaseWorkflowAgent, AgentWorkflow)
 """The classes that run tools, each by functions of its own."""
 _UNTOUCHED: Final = {kind: (kind._call_tool, kind._init_context) for kind in _KINDS}  # noqa: SLF001 - the seams
 _RUN: Final = "callosum_run"
-"""Where a run's id stands in its context. It outlives a pause, also one in another process."""
+"""Key of a run's id in its context. It outlives a pause, even in another process."""
 _READ: Final = 80
 """Messages of the memory that are looked back over."""
 _AGREED: Final = ("y", "yes", "true")
@@ -73,7 +73,7 @@ def _seams(
 ) -> tuple[CallTool, Callable[..., Awaitable[None]]]:
     @functools.wraps(run_tool)
     async def call_tool(self: Any, ctx: Context, tool: AsyncBaseTool, tool_input: dict[str, Any]) -> ToolOutput:
-        if getattr(tool, "async_fn", None) is handoff:  # names the agent that goes on, and does nothing else
+        if getattr(tool, "async_fn", None) is handoff:  # only names the agent that continues
             return await run_tool(self, ctx, tool, tool_input)
         attempt = _Call(await _seen(ctx, tool, tool_input))
         begun = await adapter.abegin(attempt)
@@ -103,7 +103,7 @@ class _Call(Attempt[ToolOutput]):
 
     @property
     def identity(self) -> str | None:
-        """What makes the call the same when its step runs again; None where nothing tells."""
+        """Return what identifies the call when its step runs again; None if nothing does."""
         return f"{self._what.turn}:{self._what.call_id}" if self._what.call_id else None
 
     def seen(self) -> FrameworkCall:
@@ -157,7 +157,7 @@ async def _seen(ctx: Context, tool: AsyncBaseTool, tool_input: Mapping[str, Any]
     run, turn = await ctx.store.get(_RUN, default=None), await ctx.store.get("num_iterations", default=0)
     memory = await ctx.store.get("memory", default=None)
     schema = None
-    with suppress(Exception):  # a schema that cannot be written as JSON helps nobody
+    with suppress(Exception):  # a schema that cannot be written as JSON is of no use
         schema = tool.metadata.get_parameters_dict()
     return FrameworkCall(
         tool=tool.metadata.get_name(),

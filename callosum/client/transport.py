@@ -589,7 +589,7 @@ class _Lookup:
 
 
 def _left(deadline: float, clock: Callable[[], float], *, sent: bool) -> float:
-    """Seconds until the deadline. Raises ``DeadlineExceeded`` where none are left."""
+    """Return the seconds until the deadline. Raises ``DeadlineExceeded`` if none are left."""
     left = deadline - clock()
     if left <= 0:
         raise DeadlineExceeded("no answer in time" if sent else "no connection in time", sent=sent)

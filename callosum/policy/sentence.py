@@ -21,12 +21,12 @@ from callosum.rules.opposites import SIDES, stance
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]+(?:/[A-Za-z0-9._:-]+)?")
 _LONGEST: Final = 40
-"""Longest name that stands in a sentence without quotes, in characters."""
+"""Maximum length of a name without quotes in a sentence, in characters."""
 _SHOWN: Final = 2
 PARAGRAPH: Final = 400
 """Most tokens of the paragraph, without a note of the gate's own."""
 _CLAUSES: Final = 320
-"""Tokens of the clauses about conflicts, above which only the gravest is told, in fewer words."""
+"""Tokens of the clauses about conflicts above which only the gravest is named, in fewer words."""
 DETAILS: Final = 600
 """Most tokens of what follows the paragraph."""
 _NTH: Final = ("first", "second", "third", "fourth")
@@ -114,7 +114,7 @@ _DID: Final = {
     Kind.UNKNOWN: "{who} tried",
 }
 RELATED: Final = 3
-"""Most other actions of the session in the way that are told."""
+"""Maximum number of other actions of the conflicting session that are shown."""
 _CUT_HERE: Final = "\n| …"
 WORDS: Final = 60
 """Most words of the paragraph. A quoted key, name or text counts as one: another session or an argument supplied it."""
@@ -185,7 +185,7 @@ def _verb(tool: str, side: str, key: str) -> str:
 
 
 def decided_by(tool: str, side: str, key: str) -> str:
-    """Return what a session did that took a side, in the past tense ("accepted"); ``""`` where no word is known."""
+    """Return what a session did that took a side, in the past tense ("accepted"); ``""`` if no word is known."""
     verb = _verb(tool, side, key)
     if not verb or verb in _IRREGULAR:
         return _IRREGULAR.get(verb, "")
@@ -297,9 +297,10 @@ def details_of(
 ) -> str:
     """Return what follows the paragraph: what others did, and the lines of a change; ``""`` if that is not known.
 
-    All of it comes from other sessions. ``change`` is who changed what is ``stale``, and the lines of that. ``beside``
-    are other actions of the first conflict's session. What comes to more than ``DETAILS`` is left out: those first,
-    then the end of the change. ``taken`` is how much of that something else takes, as ``measure`` counts.
+    All of it comes from other sessions. ``change`` holds the session that changed what is ``stale``, and the lines of
+    that change. ``beside`` holds other actions of the first conflict's session. Text beyond ``DETAILS`` is left out:
+    ``beside`` first, then the end of the change. ``taken`` is the part of it that other text needs, as ``measure``
+    counts.
     """
     room = DETAILS * SIXTHS - taken
     told = ""
@@ -344,7 +345,7 @@ def _changed(who: str, lines: Sequence[str], room: int) -> tuple[str, int]:
 
 
 def _shown(conflicts: Sequence[Conflict]) -> list[Conflict]:
-    """Return the conflicts that the paragraph tells of; of an action that is in the way twice, the gravest."""
+    """Return the conflicts that the paragraph names; of an action that conflicts twice, the gravest conflict."""
     first = {item.id: item for item in reversed(conflicts)}
     return [item for item in conflicts if first[item.id] is item][:_SHOWN]
 
