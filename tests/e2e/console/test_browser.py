@@ -246,7 +246,9 @@ def test_a_page_that_an_agent_serves_neither_reads_nor_answers_nor_gets_the_cook
             assert all("refund" not in frame.content() for frame in framed), host
             with other.expect_navigation():
                 other.evaluate("document.forms[0].submit()")
-            assert "form is of another page" in other.content() or "A link opens this page" in other.content(), host
+            assert "form belongs to another page" in other.content() or "A link opens this page" in other.content(), (
+                host
+            )
             other.close()
         assert not any("callosum_console" in cookie for cookie in Elsewhere.cookies)
         page.reload()
