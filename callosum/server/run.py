@@ -127,9 +127,8 @@ def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], Non
         stack.callback(_handle_hang_up(ended))
         gate = stack.enter_context(LocalGate(settings=settings))
         if options.public:
-            gate.operations.refused = (
-                None  # its hosts may run elsewhere, and transcripts are read only on their own machine
-            )
+            # its hosts may run elsewhere, and transcripts are read only on their own machine
+            gate.operations.refused = None
             gate.operations.keeps_purposes = settings.journal_purposes == "on"
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
