@@ -440,7 +440,7 @@ class Rotation:
 
 
 def _with(segment: Segment, entries: list[Entry]) -> list[Entry]:
-    """Return the entries merged with those of the segment; a damaged segment is kept under another name."""
+    """Return the entries together with those of the segment. A damaged segment is renamed and kept."""
     found: list[Entry] = []
     try:
         found.extend(segment.read())

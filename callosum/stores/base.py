@@ -279,7 +279,7 @@ class Store(Protocol):
         ...
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        """Return live actions, newest first: all of these sessions, and those of others that are open or queued.
+        """Return live actions, newest first: all those of ``sessions``, and the open and queued ones of others.
 
         Actions of others are returned from tier ``floor`` up. If very many actions are live, only a part of them is
         examined.

@@ -904,7 +904,7 @@ class StoreContract:
         assert script.find("mira", key=KEY) is None
 
     def test_found_without_a_key(self, script: StoreScript) -> None:
-        """Return the newest action without a key for ``""``, also if a hidden key stands for its content."""
+        """Find the newest action without a key by the key ``""``, even if it has a hidden key for its content."""
         script.act("mira", KEY)
         bare = script.act("mira", tier=1)
         hidden = script.act("mira", "=c0ffee", state=State.OPEN, tier=3)

@@ -623,7 +623,7 @@ class PostgresStore:
         return len(old)
 
     def _in_force(self, ids: Collection[int]) -> frozenset[int]:
-        """Return those of these actions whose commitments still count."""
+        """Return those of ``ids`` whose actions have a commitment in force."""
         if not ids:
             return frozenset()
         rows = self._read(SQL["contents"], (sorted(ids),))

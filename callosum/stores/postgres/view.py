@@ -323,7 +323,7 @@ class PostgresView:
             self._add_action(row, key, hiding)
 
     def _add_action(self, row: Row, key: str, hiding: list[Row]) -> None:
-        """Add a session's newest action. Add its row to ``hiding`` if older actions behind it may count."""
+        """Add a session's newest action. If its older actions may count too, add the row to ``hiding``."""
         action = self._action_on(key, row[_ACTION_AT])
         if action is None:
             action = action_of(row, _ACTION_AT, key, self._probe)

@@ -362,7 +362,7 @@ class SqliteStore:
         return [(*row[:3], horizon) for row in old if row[1] != COMMITTED or row[2] not in stays]
 
     def _counting(self, execute: Execute, ids: Collection[int]) -> frozenset[int]:
-        """Return those of these actions whose commitments still count."""
+        """Return those of ``ids`` whose actions have a commitment in force."""
         rows = execute(SQL["contents"], (as_json(sorted(ids)),)).fetchall() if ids else ()
         return counting(rows, self._clock())
 
