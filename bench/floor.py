@@ -29,7 +29,7 @@ def statements(folder: Path) -> Iterator[Operation]:
     with contextlib.closing(sqlite3.connect(folder / "gate.db", isolation_level=None)) as connection:
         connection.execute("pragma synchronous = normal")
         execute = connection.cursor().execute
-        execute(apply._SET_MARK, (KEY, "mira", 0, 0, 0, None, 1, 1, 0))
+        execute(apply._SET_MARKS.format(apply._MARK_ROW), (KEY, "mira", 0, 0, 0, None, 1, 1, 0))
 
         def operation(_: int) -> None:
             seq = time.time_ns() // 1000

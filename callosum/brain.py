@@ -352,12 +352,16 @@ class Feed:
                 return
 
     def _hand_over(self, item: Observation | Callable[[], object]) -> None:
-        tells = [partial(take, item) for take in self._takers] if isinstance(item, Observation) else [item]
-        for tell in tells:
+        takers: tuple[Callable[[Any], object], ...] = self._takers if isinstance(item, Observation) else (_call,)
+        for take in takers:
             try:
-                tell()
+                take(item)
             except BaseException:
                 logger.exception("corpus: %s could not be emitted", getattr(item, "event", "a call"))
+
+
+def _call(function: Callable[[], object]) -> None:
+    function()
 
 
 _FEEDS: Final[WeakSet[Feed]] = WeakSet()

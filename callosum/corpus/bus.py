@@ -88,6 +88,8 @@ class Corpus:
         self._plans: dict[type[CorpusEvent], tuple[EventCall, ...]] = {}
         """The calls to make for each event class. Discarded as a whole when subscriptions change."""
         self._guard = threading.RLock()
+        self.journalled: CorpusEvent | None = None
+        """The event that ``emit_journalled`` was last called with."""
         self._inside: CorpusEvent | None = None
         """The event that some thread is emitting. A hint, read and written without a lock."""
         self._aged: frozenset[type[CorpusEvent]] = frozenset()
@@ -221,6 +223,14 @@ class Corpus:
                 self._aged |= {event.__class__}
         except TypeError:  # `at` is not a number: no reason to fail the emitter
             pass
+
+    def emit_journalled(self, event: CorpusEvent) -> None:
+        """Emit an event that was made from a journal entry.
+
+        The journal holds no secret, so a handler need not search ``journalled`` for one.
+        """
+        self.journalled = event
+        self.emit(event)
 
     def _emit_carefully(self, event: CorpusEvent) -> None:
         """Emit as ``emit`` does, and check the nesting depth and whether another thread is stuck."""

@@ -46,7 +46,7 @@ import msgspec
 from callosum.corpus.bus import Corpus
 from callosum.corpus.day_files import PATIENCE, DayFiles, is_reserved
 from callosum.corpus.events import MAX_PAYLOAD, CorpusEvent, HealthWarning, LlmError, LlmResponse, LlmToken, encode
-from callosum.corpus.log_lines import AT, finished, without_moment
+from callosum.corpus.log_lines import AT, JournalledLine, finished, without_moment
 from callosum.errors import ConfigError
 
 logger = logging.getLogger("callosum")
@@ -259,10 +259,11 @@ class DailyLog:
 
     # --- inside: events become lines -----------------------------------------------------------------
 
-    def take(self, event: CorpusEvent) -> None:
+    def take(self, event: CorpusEvent, *, journalled: bool = False) -> None:
         """Queue an event to be written; the bus calls this for every event.
 
-        The common path is written out here in full, because it runs in the emitter's thread.
+        ``journalled``: it was made from a journal entry, so it holds no secret. The common path is written out here in
+        full, because it runs in the emitter's thread.
         """
         try:
             payload = _plain(event)
@@ -288,7 +289,7 @@ class DailyLog:
                 self._take_slowly(event, rest)
         else:
             line = beginning + rest
-            append(line)
+            append(JournalledLine(line) if journalled or event is self._corpus.journalled else line)
             self._room -= len(line)
         if self._idle or self._room <= 0:
             self._attend()

@@ -126,7 +126,7 @@ class EmbeddedLog:
                 for applied in self._waiting.popleft():
                     for entry in applied.entries():
                         for event in calls.events_of(entry):
-                            log.take(event)
+                            log.take(event, journalled=True)
                 if perf_counter() > ends and len(self._waiting) < _MANY and not self._closed:
                     sleep(_PAUSE)
                     ends = perf_counter() + _SLICE

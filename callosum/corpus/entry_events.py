@@ -64,6 +64,7 @@ JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
 OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
 """The kinds of entry that record a call and hold its names."""
 _GRAVITY: Final = ("safe", "low", "medium", "high", "critical")
+_STOPPED: Final = frozenset((Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK))
 _CANCELLED: Final = "cancelled: it was let through and did not run"
 _UNKNOWN: Final = "nobody knows how it ended"
 
@@ -99,24 +100,31 @@ def events_of(entry: Entry, names: CallNames | None = None) -> Events:
 def _intercept(entry: Entry, names: CallNames) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
-    session, namespace, tool = entry.session, entry.namespace, entry.tool
+    who, space, tool = entry.session, entry.namespace, entry.tool
     call, task, _attempt = names
+    parent, state = _trace(entry)
     called = ToolCalled(
-        tool, _args(entry), task, *_trace(entry), at=at, instance=session, namespace=namespace, call_id=call, id=id
+        tool, _args(entry), task, parent, state, at=at, instance=who, namespace=space, call_id=call, id=id
     )
-    facts: dict[str, Any] = {
-        "at": at,
-        "instance": session,
-        "namespace": namespace,
-        "call_id": call,
-        "id": id,
-        "cause": cause,
-    }
-    if verdict is Verdict.WARN:
-        facts["verdict"], facts["reason"] = verdict.value, _reason(entry, verdict)
-    if verdict is None or verdict.proceed:
-        return called, SafetyAllowed(tool, _GRAVITY[entry.tier or 0], **facts), *_taken(entry, f"{seq}.1", call)
-    return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, **facts)
+    if verdict in _STOPPED:
+        why = _reason(entry, verdict)
+        return called, SafetyBlocked(
+            tool, why, verdict.value, at=at, instance=who, namespace=space, call_id=call, id=id, cause=cause
+        )
+    warned = verdict if verdict is Verdict.WARN else None
+    allowed = SafetyAllowed(
+        tool,
+        _GRAVITY[entry.tier or 0],
+        warned and warned.value,
+        warned and _reason(entry, warned),
+        at=at,
+        instance=who,
+        namespace=space,
+        call_id=call,
+        id=id,
+        cause=cause,
+    )
+    return called, allowed, *_taken(entry, f"{seq}.1", call)
 
 
 def _text(entry: Entry, name: str) -> str | None:
@@ -132,7 +140,9 @@ def _args(entry: Entry) -> Mapping[str, Any]:
 def _trace(entry: Entry) -> tuple[str | None, str | None]:
     """Return the trace in which the call was made, from its ``meta``."""
     meta = entry.body.get("meta")
-    values = [meta.get(name) if isinstance(meta, Mapping) else None for name in TRACE]
+    if not isinstance(meta, Mapping):
+        return None, None
+    values = [meta.get(name) for name in TRACE]
     parent, state = [value if isinstance(value, str) else None for value in values]
     return (parent, state) if parent else (None, None)
 
@@ -207,9 +217,20 @@ def _locked(entry: Entry, _: CallNames) -> Events:
 
 def _taken(entry: Entry, cause: str | None, call: str | None) -> Events:
     """Return the lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
-    if not _is_leased(entry) or entry.action != entry.seq or (entry.verdict is not None and not entry.verdict.proceed):
+    if not _is_leased(entry) or entry.action != entry.seq or entry.verdict in _STOPPED:
         return ()
-    return (LeaseTaken(_names(entry), entry.tier or 0, entry.tool, call_id=call, **_of(entry, cause)),)
+    lease = LeaseTaken(
+        _names(entry),
+        entry.tier or 0,
+        entry.tool,
+        at=entry.seq / SECOND,
+        instance=entry.session,
+        namespace=entry.namespace,
+        call_id=call,
+        id=entry.action or None,
+        cause=cause,
+    )
+    return (lease,)
 
 
 def _given_back(entry: Entry, names: CallNames, kind: type[LeaseReleased | LeaseExpired]) -> Events:

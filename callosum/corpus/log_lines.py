@@ -16,6 +16,14 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
 AT: Final = b',"at":'
+
+
+class JournalledLine(bytes):
+    """A line made from a journal entry. The journal holds no secret, so none is searched for in the line."""
+
+    __slots__ = ()
+
+
 _MOMENTS: Final = re.compile(rb',"id":1[0-9]{15}(?:,"cause":"1[0-9]{15}\.[0-9]{1,2}")?\}\n')
 """The end of a line with positions in the journal. They are no secrets, but long enough to look like card numbers."""
 
@@ -43,21 +51,24 @@ def without_moment(payload: bytes) -> bytes:
 def finished(lines: list[bytes]) -> list[bytes]:
     """Return the lines as they may be stored: secrets redacted, control and invisible characters escaped.
 
-    Each line ends in a newline and contains no other.
+    Each line ends in a newline and contains no other. A ``JournalledLine`` holds no secret and is not searched for any.
     """
     data = b"".join(lines)
     if data.count(b"\n") != len(lines):  # a payload that was JSON already (msgspec.Raw)
         lines = [line[:-1].replace(b"\n", b" ") + b"\n" for line in lines]
         data = b"".join(lines)
-    if numbers := suspects(_MOMENTS.sub(b"}\n", data).replace(_KEYS, b' | {"":[')):
-        lines = list(lines)
-        for number in numbers:
-            lines[number] = _redacted(lines[number])
-        data = b"".join(lines)
+    searched = [number for number, line in enumerate(lines) if type(line) is bytes]
+    if searched:
+        text = b"".join([lines[number] for number in searched])
+        if numbers := suspects(_MOMENTS.sub(b"}\n", text).replace(_KEYS, b' | {"":[')):
+            lines = list(lines)
+            for number in numbers:
+                lines[searched[number]] = _redacted(lines[searched[number]])
+            data = b"".join(lines)
     if b"\x7f" in data or not data.isascii():
-        text = data.decode("utf-8", "replace")
-        if not is_shown(text.replace("\n", "")):
-            return [escaped(line).encode() + b"\n" for line in text.split("\n")[:-1]]
+        shown = data.decode("utf-8", "replace")
+        if not is_shown(shown.replace("\n", "")):
+            return [escaped(line).encode() + b"\n" for line in shown.split("\n")[:-1]]
     return lines
 
 

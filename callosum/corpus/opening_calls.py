@@ -39,18 +39,26 @@ class OpeningCalls:
         self._find = find
         self._calls: OrderedDict[int, CallNames] = OrderedDict()
         self._guard = threading.Lock()
+        self._newest: tuple[Entry | None, Events] = (None, ())
 
     def events_of(self, entry: Entry) -> Events:
-        """Return the events of a journal entry, in order."""
+        """Return the events of a journal entry, in order. Those of the newest entry are kept: several regions ask."""
+        last, events = self._newest
+        if last is entry:
+            return events
+        names: CallNames | None = CallNames()
         if entry.event in OPENING:
             names = call_names_of(entry)
             self._remember(entry.action or entry.seq, names)
-            return events_of(entry, names)
-        if entry.event in _LATER and entry.action and not entry.body.get("lock"):
-            return events_of(entry, self._made(entry.action))
-        return events_of(entry)
+        elif entry.event in _LATER and entry.action and not entry.body.get("lock"):
+            names = self._names_of(entry.action)
+        events = events_of(entry, names or CallNames())
+        if names is not None:
+            self._newest = entry, events
+        return events
 
-    def _made(self, action: int) -> CallNames:
+    def _names_of(self, action: int) -> CallNames | None:
+        """Return the names of the call that opened an action, None if they cannot be looked up now."""
         with self._guard:
             names = self._calls.get(action)
         if names is None:
@@ -62,7 +70,7 @@ class OpeningCalls:
                 logger.warning(
                     "corpus: the call of action %d cannot be looked up, so its events lack its names: %s", action, error
                 )
-                return CallNames()
+                return None
             names = call_names_of(opening) if opening is not None and opening.event in OPENING else CallNames()
             self._remember(action, names)
         return names

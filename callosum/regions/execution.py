@@ -159,7 +159,7 @@ class Motor:
         """Emit the events of one journal entry; the event of a report names its task and attempt."""
         for event in self._calls.events_of(entry):
             if isinstance(event, ToolCalled | ToolCompleted | ToolFailed):
-                self._corpus.emit(event)
+                self._corpus.emit_journalled(event)
 
     # --- running -------------------------------------------------------------------------------------
 

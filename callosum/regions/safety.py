@@ -31,7 +31,7 @@ class Amygdala:
         """Emit the events of one journal entry."""
         for event in self._calls.events_of(entry):
             if event.dotted.startswith(("safety.", "lease.")):
-                self._corpus.emit(event)
+                self._corpus.emit_journalled(event)
 
     def close(self) -> None:
         """Do nothing: it has no subscription. Idempotent."""

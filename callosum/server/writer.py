@@ -1,10 +1,11 @@
 """Group commit: requests that arrive while one batch is written form the next batch.
 
 A batch runs on the event loop, as one transaction that never waits for another process's lock. Non-durable requests
-are answered after the commit. Durable requests are answered after the sync, which runs in a thread, so that the
-next batch is decided while the disk works. If the store cannot be tried without waiting (another process has the
-file, or the store is not a ``Prompt`` one), the batch runs in a thread. A store over a network runs several batches
-at once, as many as it has ``lanes``: such a batch spends most of its time waiting.
+are answered after the commit. Durable requests are answered after the sync. While the disk is quick, the loop waits for
+it; otherwise the sync runs in a thread, so that the next batch is decided while the disk works. If the store cannot be
+tried without waiting (another process has the file, or the store is not a ``NonBlocking`` one), the batch runs in a
+thread. A store over a network runs several batches at once, as many as it has ``lanes``: such a batch spends most of
+its time waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from callosum.stores.base import NonBlocking, Pooled, Request, Store
 BATCH: Final = 64
 """Maximum number of requests in one transaction; the loop does nothing else meanwhile."""
 QUICK: Final = 0.001
-"""Seconds below which a sync may be waited for on the loop, if no other request waits."""
+"""Seconds below which a sync may be waited for on the loop. A thread for it costs more, in switches between threads."""
+QUICK_BESIDE: Final = 0.004
+"""The same for a sync in a thread, which then waits for the interpreter's lock as well."""
+STEADY: Final = 32
+"""Number of quick syncs in a row after which the next one is waited for on the loop although other requests wait."""
 LATE: Final = 0.1
 """Seconds that the first of many pending requests may have waited before new requests are refused.
 
@@ -57,7 +62,8 @@ class Writer:
         self._lanes = store.lanes if isinstance(store, Pooled) else 1
         self._under_way = 0
         self._syncing = False
-        self._quick = False
+        self._quick_syncs = 0
+        """How many syncs in a row were quick."""
         self._tending = False
         # Per running batch, one thread runs it, one syncs, one tends.
         self._threads = _started(2 + self._lanes)
@@ -163,23 +169,27 @@ class Writer:
             raise AssertionError("only what was tried needs a sync of its own")
         try:
             sync = prompt.to_sync(upto)
-            if len(held) == 1 and not self._waiting and self._quick:
-                # No other request waits, and two thread switches cost as much as the disk.
-                self._timed(sync)
-                _give(*held[0])
+            alone = len(held) == 1 and not self._waiting
+            if self._quick_syncs >= (1 if alone else STEADY):
+                self._timed(sync, QUICK)
+                for future, answer in held:
+                    _give(future, answer)
                 return
         except Exception as error:  # noqa: BLE001 - it is passed to the callers
             for future, answer in held:
                 _give(future, _unconfirmed(error, answer))
             return
         self._syncing = True
-        work = self._loop.run_in_executor(self._threads, self._timed, sync)
+        work = self._loop.run_in_executor(self._threads, self._timed, sync, QUICK_BESIDE)
         work.add_done_callback(lambda done: self._synced(held, done))
 
-    def _timed(self, sync: Callable[[], None]) -> None:
+    def _timed(self, sync: Callable[[], None], quick: float) -> None:
+        """Run a sync, and count it if it took less than ``quick`` seconds."""
+        count, self._quick_syncs = self._quick_syncs, 0
         began = time.perf_counter()
         sync()
-        self._quick = time.perf_counter() - began < QUICK
+        if time.perf_counter() - began < quick:
+            self._quick_syncs = count + 1
 
     def _synced(self, held: list[tuple[asyncio.Future[Applied], Answer]], done: asyncio.Future[None]) -> None:
         self._syncing = False

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bench.redaction import KINDS, PLACES, fill, is_hidden
 from callosum import Call, LocalGate
+from callosum.brain import Brain
 from callosum.model import MAX_KEY
 from callosum.redact import SecretDigests
 from callosum.settings import Settings
@@ -73,9 +74,14 @@ def test_gate_keeps_and_shows_no_secret_of_a_call(gate: LocalGate, name: str) ->
     call, secret = CALLS[name]
     seen: list[Any] = []
     gate.add_observer(lambda one: seen.append((one.session, one.entries, one.decision, one.classification)))
-    first = gate.intercept(call)
-    other = gate.intercept(Call("b", call.tool, call.params, cwd=call.cwd))
-    assert secret not in everything(gate, first, other, seen)
+    with Brain(gate) as brain:
+        first = gate.intercept(call)
+        other = gate.intercept(Call("b", call.tool, call.params, cwd=call.cwd))
+        gate.complete("b", id=other.id, result={"said": dict(call.params)})
+        assert brain.flush()
+        written = [file.read_text() for file in (brain.folder / "corpus").iterdir()]
+    assert written
+    assert secret not in everything(gate, first, other, seen, written)
 
 
 @pytest.mark.parametrize("name", SPREAD)

@@ -45,7 +45,8 @@ _ADD_LIVE: Final = SQL["add_live"]
 _SETTLE: Final = SQL["settle"]
 _DROP_LIVE: Final = SQL["drop_live"]
 _SET_ACTED: Final = SQL["set_acted"]
-_SET_MARK: Final = SQL["set_mark"]
+_SET_MARKS: Final = SQL["set_marks"]
+_MARK_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROW: Final = "(?, ?, ?)"
 _OPEN_ROW: Final = "(?, 1, ?)"  # sqlite3 is slow to bind null and bytes (it looks for an adapter), not a bytearray
 
@@ -220,32 +221,33 @@ class SqliteWriter(Struct, gc=False):
         """Write one row per key: what the session now knows and, for writes, its newest action."""
         namespace = self.scope.namespace
         marks_by_name = {scoped(namespace, move.key): move.mark for move in moves} if moves else {}
+        rows: list[Any] = []
         if acted:
             for name, mark in writes:
-                self._set_mark(name, marks_by_name.pop(name, mark), acted, acted)
+                self._set_mark(name, marks_by_name.pop(name, mark), acted, acted, rows)
         for name, mark in marks_by_name.items():
-            self._set_mark(name, mark, None, 0)
+            self._set_mark(name, mark, None, 0, rows)
+        if rows:
+            self.execute(_of_many(_SET_MARKS, _MARK_ROW, len(rows) // 9), rows)
 
-    def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
+    def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int, rows: list[Any]) -> None:
+        """Set a mark at once where an update does, else add its columns to ``rows``."""
         look, known = self.look, self.known.keys.get(name)
         if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
             self.execute(_SET_ACTED, (acted, changed, name, known.session))
             self.known.keys[name] = SoleUse(known.session, mark, acted, there=True)
             return
         crowd = name in look.crowded or (name not in look.names and look.is_crowd(name))
-        self.execute(
-            _SET_MARK,
-            (
-                name,
-                self.scope.session,
-                mark.read,
-                mark.notified,
-                mark.notified_kind,
-                note_of(mark),
-                acted,
-                changed,
-                1 if crowd else 0,
-            ),
+        rows += (
+            name,
+            self.scope.session,
+            mark.read,
+            mark.notified,
+            mark.notified_kind,
+            note_of(mark),
+            acted,
+            changed,
+            1 if crowd else 0,
         )
         self.known.mark(name, self.scope.session, mark, acted)
 

@@ -13,6 +13,8 @@ exists(select 1 from cover where key in ({{covers}}))
 exists(select 1 from live where key in ({{keys}}))
 -- name: any_print
 exists(select 1 from print where key in ({{keys}}) and print in ({{prints}}))
+-- name: any_mark
+exists(select 1 from mark where key in ({{keys}}))
 -- name: newest
 select max(seq) from journal
 -- name: covering
@@ -157,8 +159,9 @@ insert into session(name, seen, parent, continues) values(?, ?, ?, ?)
 on conflict(name) do update set seen = excluded.seen, parent = coalesce(excluded.parent, parent),
 continues = coalesce(excluded.continues, continues)
 
--- name: set_mark
-insert into mark(key, session, read, told, kind, note, acted, changed, crowd) values(?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- One statement for all keys of an action.
+-- name: set_marks
+insert into mark(key, session, read, told, kind, note, acted, changed, crowd) values {{}}
 on conflict(key, session) do update set read = excluded.read, told = excluded.told, kind = excluded.kind,
 note = excluded.note, acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed),
 crowd = max(excluded.crowd, crowd)

@@ -1,10 +1,10 @@
 """Build a step's view, inside its transaction.
 
 Most calls conflict with nothing, so one statement asks for everything that is nearly always empty: the earlier decision
-on this call, trees and facets in use, live actions, actions with the same content. What it does not find is not looked
-up again. One more statement per key returns the marks with each session's newest action there. What the connection
-already knows (``known``) is not asked for. No statement reads more than ``LATEST`` rows, except for live actions: all
-are read, but of very many on a key most only as numbers (``crowd``).
+on this call, trees and facets in use, live actions, actions with the same content, marks. What it does not find is not
+looked up again. One more statement per marked key returns the marks with each session's newest action there. What the
+connection already knows (``known``) is not asked for. No statement reads more than ``LATEST`` rows, except for live
+actions: all are read, but of very many on a key most only as numbers (``crowd``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ _OF_CROWD: Final = (SQL["crowd_marks"], SQL["closed_crowd_marks"])
 _LIVE_IDS: Final = SQL["live_ids"]
 _STAMPS: Final = SQL["stamps"]
 _EARLIER: Final = SQL["earlier"]
-_NOTHING: Final = (None, 0, 0, 0)
+_NOTHING: Final = (None, 0, 0, 0, 1)
+"""What is known where nothing was asked: there may be marks."""
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 _FOUND: Final = SQL["found"]
 _NEWEST_READ: Final = 3
@@ -85,7 +86,7 @@ class SqliteCache:
         self.observe = 0
         self.observe_seen = 0
         self.sessions: dict[str, tuple[int, int, str, str]] = {}
-        self.preludes: dict[tuple[int, int, int, bool, bool], str] = {}
+        self.preludes: dict[tuple[int, int, int, bool, bool, bool], str] = {}
 
 
 class SqliteView(Struct, gc=False):
@@ -119,17 +120,21 @@ class SqliteView(Struct, gc=False):
         used = known.covers
         covers: list[str] = []
         covering: frozenset[str] = _NO_NAMES
+        unknown = False
         for key in scope.keys:
             name = scoped(space, key.name)
             names.append(name)
             alone = known.keys.get(name)
             if alone is None or alone.session != me:
+                unknown = True
                 if used is None:
                     covers += above(name)
                 elif used:
                     covering |= used.intersection(above(name))  # in use and above this key
         wholes = [name[: name.index("|")] for name in names if "|" in name]
-        earlier, in_use, live, twins = self._prelude(covers, names + wholes if scope.live or prints else ())
+        marks = unknown and (scope.live or prints or scope.call is not None or len(names) > 1 or wholes)
+        asked = names + wholes if scope.live or prints or marks else ()
+        earlier, in_use, live, twins, marked = self._prelude(covers, asked, marks=bool(marks))
         now = clock()
         if now <= known.last:
             now = known.last + 1
@@ -148,7 +153,7 @@ class SqliteView(Struct, gc=False):
                 own = own_of(me, alone.acted) if alone.acted is not None else None
                 places.append(KeyView(key, alone.mark, (), (), own))
                 continue
-            place = self._view_of_key(key, name, covering, bool(live), predecessors)
+            place = self._view_of_key(key, name, covering, predecessors, live=bool(live), marked=bool(marked))
             if place is None:
                 met.append(len(places))
             places.append(place or KeyView(key))
@@ -183,11 +188,12 @@ class SqliteView(Struct, gc=False):
             MAX_LATELY, LATELY_SEARCHED
         )
 
-    def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
+    def _prelude(self, covers: Sequence[str], asked: Sequence[str], *, marks: bool) -> Sequence[Any]:
         """Ask for the earlier entry of this call and for what is mostly empty, in one statement.
 
-        Returns the entry's ``seq`` or None, and whether there are covers in use, live actions on the keys, and actions
-        with the scope's digests. Afterwards the newest entry is known.
+        Returns the entry's ``seq`` or None, and whether there are covers in use, live actions on the keys, actions with
+        the scope's digests, and marks on the keys (1 unless ``marks`` are asked for). Afterwards the newest entry is
+        known.
         """
         scope, known = self.scope, self.known
         new = known.last < 0
@@ -196,7 +202,7 @@ class SqliteView(Struct, gc=False):
                 return _NOTHING
             sql: str | None = _EARLIER
         else:
-            shape = len(covers), len(asked), len(scope.prints), scope.live, new
+            shape = len(covers), len(asked), len(scope.prints), scope.live, marks, new
             sql = self.memory.preludes.get(shape)
             if sql is None:
                 if len(self.memory.preludes) > 200:
@@ -205,10 +211,10 @@ class SqliteView(Struct, gc=False):
         call = bytearray(scope.call) if scope.call is not None else None  # bytes are slow to bind
         found = self.execute(sql, (call, *covers, *asked, *scope.prints)).fetchone()
         if sql is _EARLIER:
-            return _NOTHING if found is None else (found[0], 0, 0, 0)
+            return _NOTHING if found is None else (found[0], *_NOTHING[1:])
         if new:
-            known.last = found[4] or 0
-        row: Sequence[Any] = found[:4]
+            known.last = found[5] or 0
+        row: Sequence[Any] = found[:5]
         return row
 
     def _covering(self, covers: list[str]) -> frozenset[str]:
@@ -218,14 +224,18 @@ class SqliteView(Struct, gc=False):
     # --- One key ---
 
     def _view_of_key(
-        self, key: Key, name: str, covering: frozenset[str], live: bool, predecessors: tuple[str, ...]
+        self, key: Key, name: str, covering: frozenset[str], predecessors: tuple[str, ...], *, live: bool, marked: bool
     ) -> KeyView | None:
-        """Return the view of a key if only this session uses it. Otherwise fetch what is there and return None."""
+        """Return the view of a key if only this session uses it. Otherwise fetch what is there and return None.
+
+        ``live`` and ``marked`` say whether the scope's keys may have live actions and marks.
+        """
         related = [other for other in above(name) if other in covering] if covering else []
-        if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
+        whole = name[: name.index("|")] if "|" in name else ""
+        if whole and whole not in related and (live or (marked and self._is_marked(whole))):
             related.append(whole)
         me, shown = self.scope.session, key.name
-        rows, mine = self._rows(name, key.mode)
+        rows, mine = self._rows(name, key.mode) if marked else ([], None)
         is_tree = name[-1] == "/"
         if not (rows or related or is_tree):
             self.known.add_key(name, sole_use_of(me, mine))
@@ -558,7 +568,7 @@ def sole_use_of(session: str, mine: Any) -> SoleUse:
     return SoleUse(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
 
 
-def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
+def _prelude(covers: int, keys: int, prints: int, live: bool, marks: bool, last: bool) -> str:
     """Return the statement of ``SqliteView._prelude`` for these counts; ``last`` also asks for the newest entry."""
     over, mine, same = (
         _placeholders(2, covers),
@@ -571,6 +581,7 @@ def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str
             SQL["any_cover"].format(covers=over) if covers else "0",
             SQL["any_live"].format(keys=mine) if live and keys else "0",
             SQL["any_print"].format(keys=mine, prints=same) if keys and prints else "0",
+            SQL["any_mark"].format(keys=mine) if marks else "1",
             *([f"({SQL['newest']})"] if last else ()),
         )
     )

@@ -532,6 +532,34 @@ def test_context_keys_make_no_line_suspect_but_their_text_is_searched(
     assert b"ghp_" not in second
 
 
+def test_line_made_from_the_journal_is_not_searched_for_secrets_and_others_are(
+    corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has no secret. A host may send an event of the same class, and a handler may emit another."""
+    searched: list[bytes] = []
+
+    def look(data: bytes) -> list[int]:
+        searched.append(data)
+        return suspects(data)
+
+    def answer(event: ToolCalled) -> None:
+        if event.name == "journalled":
+            corpus.emit(ToolCalled("inner", {"password": "hunter22"}, at=NOON))
+
+    corpus.on(ToolCalled, answer)
+    monkeypatch.setattr(log_lines, "suspects", look)
+    corpus.emit(ToolCalled("first", {}, at=NOON))  # the first line of a second and class takes a slower way
+    corpus.emit_journalled(ToolCalled("journalled", {}, at=NOON))
+    corpus.emit(ToolCalled("emitted", {"password": "hunter23"}, at=NOON))
+    assert log.flush()
+    assert [[name in data for name in (b"journalled", b"inner", b"emitted")] for data in searched] == [
+        [False, True, True]
+    ]
+    written = (folder / "2026-05-16.log.md").read_text()
+    assert "journalled" in written
+    assert "hunter2" not in written
+
+
 def test_journal_positions_are_kept_and_make_no_line_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
     place = 1_795_480_805_998_341
     ends = f'"id":{place},"cause":"{place}.0"}}\n'

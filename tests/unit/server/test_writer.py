@@ -67,6 +67,31 @@ def test_only_a_durable_request_waits_for_the_sync(tmp_path: Path, monkeypatch: 
     store.close()
 
 
+def test_many_requests_wait_for_the_disk_on_the_loop_while_it_is_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(connection, "_fdatasync", lambda _: threads.append(threading.current_thread()))
+
+    async def scenario(hands: Writer) -> None:
+        async def two() -> bool:
+            """Decide two requests at once; return True if the loop itself synced them."""
+            await asyncio.gather(*(hands.submit(note(text, durable=True)) for text in "ab"))
+            return threads[-1] is threading.current_thread()
+
+        monkeypatch.setattr(writer, "QUICK", 60.0)
+        monkeypatch.setattr(writer, "QUICK_BESIDE", 60.0)
+        assert [await two() for _ in range(writer.STEADY)] == [False] * writer.STEADY
+        assert await two()
+        monkeypatch.setattr(writer, "QUICK", 0.0)  # from here on every sync counts as slow
+        assert await two()
+        assert not await two()
+
+    run(store, scenario)
+    store.close()
+
+
 def test_failed_sync_is_reported_to_the_requests_that_waited_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,18 @@ import callosum.stores
 from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.postgres.statements import SQL as POSTGRES
 from callosum.stores.rows import PARTS
+from callosum.stores.sqlite.apply import _MARK_ROW
 from callosum.stores.sqlite.export import SqliteExport
 from callosum.stores.sqlite.statements import SQL as SQLITE
 from callosum.stores.statements import load
 
 FOLDER = Path(callosum.stores.__file__).parent
-GAPS = {"values {}": "values (?, ?, ?)", "({})": "(?)", "({prints})": "(?4)"}
+GAPS = {
+    "changed, crowd) values {}": f"changed, crowd) values {_MARK_ROW}",
+    "values {}": "values (?, ?, ?)",
+    "({})": "(?)",
+    "({prints})": "(?4)",
+}
 
 
 def _code(folder: Path) -> str:
