@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psutil
 
-from callosum.server.listeners import heard
-
 SECONDS = 30.0
 """How long one may take to start or to stop."""
 
@@ -45,6 +43,8 @@ def started(
     working_folder: Path | None = None,
 ) -> Iterator[Served]:
     """Run ``python -m module options --ready-fd N`` until the block ends."""
+    from callosum.server.listeners import heard  # noqa: PLC0415 - earlier versions, which import this file, lack it
+
     read, write = os.pipe()
     with log.open("ab") as said:
         process = subprocess.Popen(

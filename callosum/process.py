@@ -12,8 +12,11 @@ seconds, as the system itself stores it.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -87,22 +90,23 @@ def ancestors(pid: int) -> list[Host]:
 
     The process itself is left out. The list is empty if the process does not exist.
     """
-    parents: list[Host] = []
+    return list(_parents(pid))
+
+
+def _parents(pid: int) -> Iterator[Host]:
+    """Yield the ancestors of a process, nearest first. Each is looked up only when it is asked for."""
     visited = {pid}
     machine = _machine(_namespace())
-    try:
+    with suppress(PermissionError):
         child = _look(pid)
-        while child is not None and child.parent not in visited and len(parents) < _GENERATIONS:
+        while child is not None and child.parent not in visited and len(visited) <= _GENERATIONS:
             parent = _look(child.parent)
             if parent is None or parent.started > child.started + _TICK:
-                break  # it ended meanwhile, and a younger process may have its pid
+                return  # it ended meanwhile, and a younger process may have its pid
             if not parent.dead:
-                parents.append(Host(child.parent, parent.started, machine))
+                yield Host(child.parent, parent.started, machine)
             visited.add(child.parent)
             child = parent
-    except PermissionError:
-        pass
-    return parents
 
 
 def command_of(pid: int) -> list[str]:
@@ -133,9 +137,10 @@ def host_above(pid: int) -> Host | None:
     Return None if none is visible. Only Linux shows names; on other systems the result is ``pid`` itself.
     """
     try:
-        chain = [host_of(pid), *ancestors(pid)]
+        process = host_of(pid)
     except OSError:
         return None
+    chain = itertools.chain((process,), _parents(pid))  # lazily: the host is nearly always among the first
     return next((process for process in chain if _read(f"/proc/{process.pid}/comm") not in _BETWEEN), None)
 
 
@@ -214,7 +219,7 @@ def _node() -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read(256).strip()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  runs for each event of a host
+            return file.read(256).decode("ascii", "replace").strip()
     except OSError:
         return ""

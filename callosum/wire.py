@@ -497,17 +497,19 @@ def _unknown_field(name: str, field_names: Iterable[str]) -> BadRequest:
     return BadRequest(f"{UNKNOWN_FIELD} {shown}{hint}", at=shown[1:-1])
 
 
+_SPACED_NAME: Final = re.compile(rb'"\s+:')
+
+
 def _no_name_twice(body: bytes) -> None:
     """Raise ``BadRequest`` for an object that has a name twice: it would be unclear which value was classified."""
-    # Without escaped quotes every quote begins or ends a string. A name that also loses other characters here can only
-    # be mistaken for a duplicate, and the slow check below decides.
-    # can only be taken for another one, which is looked at below
+    # Without escaped quotes every quote begins or ends a string, so a quote and a colon end a name and nothing else.
+    # A name that loses characters here can only be mistaken for a duplicate, and the slow check below decides.
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    parts = text.split(b'"')
-    names = [name for name, after in zip(parts[1::2], parts[2::2], strict=False) if after.lstrip()[:1] == b":"]
-    plain = not any(b"\\" in name for name in names)
-    if plain and len(set(names)) == len(names):
-        return
+    if not _SPACED_NAME.search(text):
+        *pieces, _ = text.split(b'":')
+        names = {piece.rpartition(b'"')[2] for piece in pieces}
+        if len(names) == len(pieces) and not (b"\\" in text and any(b"\\" in name for name in names)):
+            return
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
         decoded = dict(members)

@@ -16,7 +16,7 @@ import pytest
 
 from callosum import process
 from callosum.model import Host
-from callosum.process import alive, ancestors, host_of, this_process
+from callosum.process import alive, ancestors, host_above, host_of, this_process
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -153,6 +153,22 @@ def test_grandchild_has_both_ancestors() -> None:
     )
     with child(*code):
         pass
+
+
+@linux
+def test_host_of_a_hook_is_found_without_looking_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every event of a host asks for it, and a process may have many ancestors."""
+    looked: list[int] = []
+    look = process._look
+
+    def counted(pid: int) -> object:
+        looked.append(pid)
+        return look(pid)
+
+    with child("open('/proc/self/comm', 'w').write('sh')") as hook:
+        monkeypatch.setattr(process, "_look", counted)
+        assert host_above(hook.pid) == this_process()
+    assert set(looked) == {hook.pid, os.getpid()}
 
 
 @linux
