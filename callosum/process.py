@@ -90,23 +90,26 @@ def ancestors(pid: int) -> list[Host]:
 
     The process itself is left out. The list is empty if the process does not exist.
     """
-    return list(_parents(pid))
-
-
-def _parents(pid: int) -> Iterator[Host]:
-    """Yield the ancestors of a process, nearest first. Each is looked up only when it is asked for."""
-    visited = {pid}
     machine = _machine(_namespace())
+    parents = itertools.islice(_lineage(pid), 1, None)
+    return [Host(parent, process.started, machine) for parent, process in parents if not process.dead]
+
+
+def _lineage(pid: int) -> Iterator[tuple[int, _Process]]:
+    """Yield a process and its ancestors with their pids, as far as they are visible.
+
+    Each is looked up only when it is asked for.
+    """
+    visited: set[int] = set()
     with suppress(PermissionError):
-        child = _look(pid)
-        while child is not None and child.parent not in visited and len(visited) <= _GENERATIONS:
-            parent = _look(child.parent)
-            if parent is None or parent.started > child.started + _TICK:
+        process = _look(pid)
+        while process is not None and len(visited) <= _GENERATIONS:
+            yield pid, process
+            visited.add(pid)
+            parent = _look(process.parent) if process.parent not in visited else None
+            if parent is None or parent.started > process.started + _TICK:
                 return  # it ended meanwhile, and a younger process may have its pid
-            if not parent.dead:
-                yield Host(child.parent, parent.started, machine)
-            visited.add(child.parent)
-            child = parent
+            pid, process = process.parent, parent
 
 
 def command_of(pid: int) -> list[str]:
@@ -136,20 +139,21 @@ def host_above(pid: int) -> Host | None:
 
     Return None if none is visible. Only Linux shows names; on other systems the result is ``pid`` itself.
     """
-    try:
-        process = host_of(pid)
-    except OSError:
-        return None
-    chain = itertools.chain((process,), _parents(pid))  # lazily: the host is nearly always among the first
-    return next((process for process in chain if _read(f"/proc/{process.pid}/comm") not in _BETWEEN), None)
+    for above, process in _lineage(pid):
+        if process.dead and above == pid:
+            return None
+        if not process.dead and process.name not in _BETWEEN:
+            return Host(above, process.started, _machine(_namespace()))
+    return None
 
 
 class _Process(NamedTuple):
-    """Hold what the system says about a process. ``parent`` is 0 if there is none."""
+    """Hold what the system says about a process. ``parent`` is 0 if there is none, ``name`` empty if unknown."""
 
     started: float
     parent: int
     dead: bool
+    name: str = ""
 
 
 def _look(pid: int) -> _Process | None:
@@ -170,10 +174,12 @@ def _look_linux(pid: int) -> _Process | None:
         _check_hidden(pid)
         return None
     # the name, in parentheses, may itself contain spaces and parentheses
-    fields = line[line.rindex(b")") + 2 :].split()
+    opening, closing = line.index(b"("), line.rindex(b")")
+    fields = line[closing + 2 :].split()
     # a process whose first thread has ended has the state of a zombie while its other threads run
     dead = fields[0] in b"ZXx" and int(fields[17]) <= 1
-    return _Process(int(fields[19]) * _TICK, int(fields[1]), dead)
+    name = line[opening + 1 : closing].decode("ascii", "replace")
+    return _Process(int(fields[19]) * _TICK, int(fields[1]), dead, name)
 
 
 def _check_hidden(pid: int) -> None:
@@ -219,7 +225,7 @@ def _node() -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  runs for each event of a host
-            return file.read(256).decode("ascii", "replace").strip()
+        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
+            return file.read(256).strip()
     except OSError:
         return ""

@@ -8,7 +8,7 @@ A session makes so many calls, one after another. What counts is the time betwee
 the host does for one call. Each kind has a home of its own::
 
     bare     without hooks
-    true     the same entries as installed, with ``true`` for a command
+    true     the same entries as installed, with ``/bin/true`` for a command
     curl     the same, with a script of nothing but ``curl`` to a server that answers ``{}`` at once
     gate     as installed, the gate running
     http     (Claude Code) over HTTP, with our server
@@ -171,7 +171,7 @@ def set_up(host: str, kind: str, folder: Path, scripted: Model, stack: ExitStack
     elif kind != "bare":
         rig.callosum("install", rig.name, "--yes")
     if kind in ("true", "curl"):
-        command = "true"
+        command = "/bin/true"
         if kind == "curl":
             script = folder / "ask"
             asks = f"exec curl -q -s --noproxy '*' --data-binary @- {stack.enter_context(empty())}"
