@@ -16,15 +16,17 @@ from callosum.server import writer
 from callosum.stores.base import Request
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.connection import SqliteConnections
+from callosum.stores.sqlite.log_watch import LogWatch
 
-_prepare = SqliteConnections._prepare
+_open_file = SqliteConnections._open_file
 _attempt = SqliteStore.attempt
 
 
-def prepare(self: SqliteConnections, connection: sqlite3.Connection) -> None:
+def open_file(self: SqliteConnections) -> tuple[sqlite3.Connection, int, LogWatch | None]:
     """Open as the server does, but sync in each commit."""
-    _prepare(self, connection)
-    connection.execute("pragma synchronous = full")
+    opened = _open_file(self)
+    opened[0].execute("pragma synchronous = full")
+    return opened
 
 
 def attempt(self: SqliteStore, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
@@ -37,11 +39,16 @@ def tend(self: SqliteStore) -> None:
     """Leave that to SQLite."""
 
 
-if __name__ == "__main__":
+def change() -> None:
+    """Make the server of this process the peer."""
     writer.BATCH = 1  # type: ignore[misc]
     writer.LATE = 3600  # type: ignore[misc]  # all 64 connections wait in line here
     writer.TEND_EVERY = 1.0  # type: ignore[misc]
-    SqliteConnections._prepare = prepare  # type: ignore[method-assign]
+    SqliteConnections._open_file = open_file  # type: ignore[method-assign]
     SqliteStore.attempt = attempt  # type: ignore[method-assign]
     SqliteStore.tend = tend  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    change()
     main()

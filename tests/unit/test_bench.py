@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -107,3 +109,34 @@ def test_versions_are_compared_within_each_round() -> None:
 def test_calls_of_this_tree_run_in_a_process_of_their_own(tmp_path: Path) -> None:
     with versions.Blocks(versions._this(tmp_path), str(tmp_path / "gate")) as blocks:
         assert all(blocks.run(kind) > 0 for kind in versions.KINDS)
+
+
+def test_blocks_need_of_an_earlier_version_only_what_every_version_has(tmp_path: Path) -> None:
+    (tmp_path / "callosum").mkdir()
+    (tmp_path / "callosum" / "__init__.py").write_text("Call = LocalGate = CallosumClient = dict")
+    (tmp_path / "callosum" / "settings.py").write_text("Settings = dict")
+    (tmp_path / "bench").symlink_to(README.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.versions", "--serve-blocks", "gate"],
+        cwd=tmp_path,
+        env=versions._environment(tmp_path),
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_peer_with_a_transaction_for_each_request_syncs_in_its_commits(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, bench.one_by_one as peer",
+        "from callosum.stores.sqlite import SqliteStore",
+        "peer.change()",
+        "store = SqliteStore(pathlib.Path(sys.argv[1]))",
+        "with store._reading() as execute: print(*execute('pragma synchronous').fetchone())",
+        "store.close()",
+    )
+    command = [sys.executable, "-c", "\n".join(code), str(tmp_path / "gate.db")]
+    done = subprocess.run(command, cwd=README.parent.parent, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
