@@ -18,14 +18,18 @@ CACHE = HERE.parent / ".hosts" / "openclaw"
 
 @pytest.fixture(scope="session")
 def programs() -> SimpleNamespace:
+    return installed()
+
+
+def installed() -> SimpleNamespace:
     """Install Node and OpenClaw with npm if they are missing. Without npm these tests report that they did not run."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:  # two simultaneous test runs install it once
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return installed()
+        return _installed()
 
 
-def installed() -> SimpleNamespace:
+def _installed() -> SimpleNamespace:
     npm = shutil.which("npm")
     wanted = (HERE / "package.json").read_text()
     stamp = CACHE / "installed"
