@@ -502,8 +502,9 @@ _SPACED_NAME: Final = re.compile(rb'"\s+:')
 
 def _no_name_twice(body: bytes) -> None:
     """Raise ``BadRequest`` for an object that has a name twice: it would be unclear which value was classified."""
-    # Without escaped quotes every quote begins or ends a string, so a quote and a colon end a name and nothing else.
-    # A name that loses characters here can only be mistaken for a duplicate, and the slow check below decides.
+    # Without escaped quotes every quote begins or ends a string, so each name ends in a quote and a colon. A text that
+    # begins with a colon, and a name that loses characters here, can only be mistaken for a duplicate: the slow check
+    # below decides.
     text = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     if not _SPACED_NAME.search(text):
         *pieces, _ = text.split(b'":')

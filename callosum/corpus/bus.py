@@ -225,9 +225,11 @@ class Corpus:
             pass
 
     def emit_journalled(self, event: CorpusEvent) -> None:
-        """Emit an event that was made from a journal entry.
+        """Emit an event that was made from a journal entry, as ``emit`` does.
 
-        The journal holds no secret, so a handler need not search ``journalled`` for one.
+        The journal holds no secret, so a handler need not search the event for one. While the handlers run,
+        ``journalled`` is the event, unless another thread emits meanwhile. Exceptions of handlers are not passed on.
+        Raises ``TypeError`` if ``event`` is not an event.
         """
         self.journalled = event
         self.emit(event)

@@ -100,26 +100,33 @@ def events_of(entry: Entry, names: CallNames | None = None) -> Events:
 def _intercept(entry: Entry, names: CallNames) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
-    who, space, tool = entry.session, entry.namespace, entry.tool
+    session, namespace, tool = entry.session, entry.namespace, entry.tool
     call, task, _attempt = names
     parent, state = _trace(entry)
     called = ToolCalled(
-        tool, _args(entry), task, parent, state, at=at, instance=who, namespace=space, call_id=call, id=id
+        tool, _args(entry), task, parent, state, at=at, instance=session, namespace=namespace, call_id=call, id=id
     )
     if verdict in _STOPPED:
-        why = _reason(entry, verdict)
-        return called, SafetyBlocked(
-            tool, why, verdict.value, at=at, instance=who, namespace=space, call_id=call, id=id, cause=cause
+        blocked = SafetyBlocked(
+            tool,
+            _reason(entry, verdict),
+            verdict.value,
+            at=at,
+            instance=session,
+            namespace=namespace,
+            call_id=call,
+            id=id,
+            cause=cause,
         )
-    warned = verdict if verdict is Verdict.WARN else None
+        return called, blocked
+    warned = (verdict.value, _reason(entry, verdict)) if verdict is Verdict.WARN else (None, None)
     allowed = SafetyAllowed(
         tool,
         _GRAVITY[entry.tier or 0],
-        warned and warned.value,
-        warned and _reason(entry, warned),
+        *warned,
         at=at,
-        instance=who,
-        namespace=space,
+        instance=session,
+        namespace=namespace,
         call_id=call,
         id=id,
         cause=cause,

@@ -42,7 +42,10 @@ class OpeningCalls:
         self._newest: tuple[Entry | None, Events] = (None, ())
 
     def events_of(self, entry: Entry) -> Events:
-        """Return the events of a journal entry, in order. Those of the newest entry are kept: several regions ask."""
+        """Return the events of a journal entry, in order.
+
+        Several regions ask for the events of one entry, so the last answer is kept.
+        """
         last, events = self._newest
         if last is entry:
             return events
