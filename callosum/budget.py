@@ -11,7 +11,7 @@ Everything here runs in C over whole texts, and in Python over at most ``MAX_VAL
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,8 @@ _MAX_MEMBERS: Final = MAX_VALUES
 _SHARE: Final = MAX_VALUES // 4
 """Maximum number of values kept of one member of a shortened object."""
 _STRUCTURE: Final = bytes(set(range(256)).difference(b'",[]{}'))
+_BLOCK: Final = 262_144
+_UNESCAPED: Final = re.compile(rb"[^\\]")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
 _NAME: Final = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
 _SCALAR: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"\[\]{}, \t\r\n]++', re.DOTALL)
@@ -52,13 +54,27 @@ def values_in(text: bytes, most: int = MAX_VALUES) -> int:
     """Return roughly how many values JSON text holds; return ``most`` if fewer. ``text`` may be invalid JSON."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") < most:
         return most  # fewer than ``most`` even if every comma counted
-    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
-    bones = plain.translate(None, _STRUCTURE)
+    bones = b"".join(map(_bones, _blocks(text))) if b"\\" in text else text.translate(None, _STRUCTURE)
     strings = bones.count(b'"') // 2
     if strings > 2 * most:  # at most every second string is a name
         return strings // 2
     outside = b"".join(bones.split(b'"')[::2])
     return outside.count(b",") + outside.count(b"[") + outside.count(b"{") + 1
+
+
+def _blocks(text: bytes) -> Iterator[bytes]:
+    """Yield the parts of JSON text; other threads can run between them. No part ends within an escaped character."""
+    at = 0
+    while at < len(text):
+        unescaped = _UNESCAPED.search(text, at + _BLOCK)
+        end = unescaped.end() if unescaped is not None else len(text)
+        yield text[at:end]
+        at = end
+
+
+def _bones(text: bytes) -> bytes:
+    """Return what JSON text consists of besides words and numbers: quotation marks, commas and brackets."""
+    return text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _STRUCTURE)
 
 
 def all_listed(body: bytes) -> bytes:

@@ -243,10 +243,22 @@ def repositories(text: str) -> list[str]:
 
 
 _PATCHED: Final = re.compile(
-    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): ([^\n]{1,4096})$"
-    r"|^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]{1,4096})",
-    re.MULTILINE,
+    r"\n(?:\*\*\* (?:(?:Add|Update|Delete) File|Move to): ([^\n]{1,4096})(?![^\n])"
+    r"|(?:\+\+\+|---) (?:[ab]/)?([^\t\n]{1,4096}))"
 )
+_MAX_PATCH: Final = 4_194_304
+_BLOCK: Final = 262_144
+"""Characters that are searched at a time, about 1 ms: other threads can run in between."""
+
+
+def _patch_lines(text: str) -> Iterator[re.Match[str]]:
+    """Yield the lines of a patch that name files."""
+    text = "\n" + text[:_MAX_PATCH]  # the search for a newline is ten times as fast as one for the start of a line
+    at = 0
+    while at >= 0:
+        end = text.find("\n", at + _BLOCK)
+        yield from _PATCHED.finditer(text, at, end if end >= 0 else len(text))
+        at = end
 
 
 def patched(params: Mapping[str, Any]) -> list[str]:
@@ -261,7 +273,7 @@ def patched(params: Mapping[str, Any]) -> list[str]:
         if isinstance(value, str) and value:
             marked = "*** " in value
             found: dict[str, None] = {}
-            for match in islice(_PATCHED.finditer(value, 0, 4_194_304), 4096):
+            for match in islice(_patch_lines(value), 4096):
                 one = (match.group(1) or ("" if marked else match.group(2)) or "").strip()
                 if one and one != "/dev/null":
                     found[one] = None

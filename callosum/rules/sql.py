@@ -25,7 +25,7 @@ _LOOSE: Final = frozenset(("query", "queries", "statement", "statements"))
 
 _STARTS: Final = re.compile(
     # possessive: what was passed over as space is never looked at again
-    r"(?:[\s(;]++|--[^\n]*+\n|#[^\n]*+\n|/\*(?!!)(?>.*?\*/)|/\*!\d*)*+"
+    r"(?:[\s(;]++|--[^\n]*+\n|#[^\n]*+\n|/\*(?!!)[^*]*+(?:\*(?!/)[^*]*+)*+\*/|/\*!\d*)*+"
     r"(?:select|insert|update|delete|with|create|drop|alter|truncate|merge|replace|grant|revoke|show|explain|describe|"
     r"pragma|call|exec|vacuum|copy|begin|set|do|execute|declare|values|table|load|lock|rename|kill|shutdown|reset|"
     r"refresh|reindex|optimize|attach|detach|use|commit|rollback|comment|analyze|unload|import|match|unwind)"

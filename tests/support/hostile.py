@@ -10,8 +10,10 @@ FULL: Final = 3_900_000
 """Bytes of a request that is nearly as long as one may be."""
 LINE: Final = 131_000
 """Characters of a command line that is read as a whole."""
-INLINE: Final = 32_000
+INLINE: Final = 8_000
 """Bytes of a request that is still judged on the event loop itself."""
+BESIDE: Final = 32_000
+"""Bytes of a request whose texts are all read, in a thread beside the loop."""
 
 TEXTS: Final[dict[str, str]] = {
     "blanks": " ",
@@ -132,7 +134,8 @@ def requests() -> Iterator[tuple[str, bytes, bytes]]:
         for kind, head, body in _texts(filled(piece)):
             yield f"{kind} of {name}", head, body
         yield from _short_texts(name, piece)
-        yield f"line of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, LINE)))
+        for length in (BESIDE, LINE):
+            yield f"line of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, length)))
     for name, value in VALUES.items():
         yield from _short_values(name, value)
         many = listed(value)

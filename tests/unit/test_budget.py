@@ -40,6 +40,15 @@ def test_values_are_counted_at_least_to_the_limit(value: Any) -> None:
     assert counted >= min(count([value] * 5000), MAX_VALUES) or counted >= json.dumps([value] * 5000).count(",") // 4
 
 
+@given(st.text(alphabet='\\"a,[]', max_size=200), st.integers(1, 9))
+def test_values_are_counted_alike_whatever_the_length_of_a_block(text: str, block: int) -> None:
+    found = json.dumps([text] * 3).encode() + text.encode()
+    whole = budget.values_in(found, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "_BLOCK", block)
+        assert budget.values_in(found, 1) == whole
+
+
 def test_request_with_few_values_stays_as_it_is() -> None:
     body = json.dumps({"instance": "a", "tool": "write", "params": {"content": 'a, [b], {c} \\ " ' * 200_000}}).encode()
     assert budget.lighter(body) is body

@@ -84,6 +84,7 @@ SQL: list[tuple[str, int]] = [
     ("show tables", 0),
     # comments and strings
     ("/* x */ drop table a", 4),
+    ("/** x * y **/ drop table a", 4),
     ("-- x\ndelete from a where id = 1", 3),
     ("# x\ndelete from a where id = 1", 3),
     ("/*! drop table a */", 4),

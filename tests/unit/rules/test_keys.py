@@ -6,6 +6,7 @@ import pytest
 
 from callosum.model import MAX_KEY, Call, Key, Mode
 from callosum.rules import RuleSet, keys
+from callosum.rules.command import patched
 from callosum.rules.template import TemplateError, compile_template
 
 PATHS = [
@@ -168,3 +169,16 @@ def test_templates_build_keys(template: str, params: dict[str, Any], wanted: lis
 def test_malformed_templates_are_refused(template: str) -> None:
     with pytest.raises(TemplateError):
         compile_template(template)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 65_534, 65_535, 65_536, 200_000])
+def test_every_file_of_a_long_patch_is_found(rows: int) -> None:
+    hunk = "+one\n" * rows
+    files = ["first.py", "moved.py", "c d.py", "last.py"]
+    marked = (
+        f"*** Update File: {files[0]}\n*** Move to: {files[1]}\n{hunk}*** Add File: {files[2]}\n{hunk}"
+        f"*** Delete File: {files[3]}"
+    )
+    assert patched({"input": marked}) == files
+    unified = f"--- a/{files[0]}\n+++ b/{files[1]}\t2026\n{hunk}--- {files[2]}\n+++ /dev/null\n{hunk}+++ b/{files[3]}"
+    assert patched({"patch": unified}) == files
