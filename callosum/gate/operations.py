@@ -526,7 +526,7 @@ class Operations:
         if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
             look = applied.change.settles[0].action
             if look.keys and look.keys[0].mode is _LOOKS:
-                if self.writers is not None:
+                if self.writers is not None and self.writers.is_reading(look):
                     yield Read(partial(self.writers.has_read, look, result))
                 yield from self._mark_results_read(requester, look, result)
         if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:

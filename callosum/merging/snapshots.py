@@ -73,31 +73,40 @@ def _facts(status: os.stat_result) -> bytes:
     return b"".join((number % 2**64).to_bytes(8) for number in numbers)
 
 
+_Read = tuple[str, str, str]
+"""Namespace, session and path."""
+
+
 class _Looking:
-    """The copies of reads that have begun, by pair."""
+    """The copies of reads that have begun."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._copies: OrderedDict[str, FileCopy] = OrderedDict()
+        self._copies: OrderedDict[_Read, FileCopy] = OrderedDict()
         self._size = 0
 
-    def put(self, pair: str, copy: FileCopy | None) -> None:
-        """Keep the newest copy of a pair; None removes it."""
+    def __contains__(self, read: _Read) -> bool:
+        return read in self._copies
+
+    def put(self, read: _Read, copy: FileCopy | None) -> None:
+        """Keep the newest copy of a file that a session reads; None removes it."""
+        if copy is None and read not in self._copies:
+            return
         with self._guard:
-            self._forget(pair)
+            self._forget(read)
             if copy is not None:
-                self._copies[pair] = copy
+                self._copies[read] = copy
                 self._size += len(copy.text)
             while self._size > _MOST_BEGUN:
                 self._forget(next(iter(self._copies)))
 
-    def take(self, pair: str) -> FileCopy | None:
-        """Return and remove the copy of a pair."""
+    def take(self, read: _Read) -> FileCopy | None:
+        """Return and remove a copy."""
         with self._guard:
-            return self._forget(pair)
+            return self._forget(read)
 
-    def _forget(self, pair: str) -> FileCopy | None:
-        copy = self._copies.pop(pair, None)
+    def _forget(self, read: _Read) -> FileCopy | None:
+        copy = self._copies.pop(read, None)
         self._size -= len(copy.text) if copy is not None else 0
         return copy
 
@@ -114,12 +123,15 @@ class Snapshots:
 
     def look(self, namespace: str, session: str, path: str) -> None:
         """Copy a file that the session is about to read."""
-        self._looking.put(_pair(namespace, session, path), copy_of(path))
+        self._looking.put((namespace, session, path), copy_of(path))
+
+    def is_looking(self, namespace: str, session: str, path: str) -> bool:
+        """Return True if there is a copy of a file whose read has no result yet."""
+        return (namespace, session, path) in self._looking
 
     def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
         """Keep the copy of a finished read if its result shows the whole file and the file has not changed."""
-        pair = _pair(namespace, session, path)
-        begun = self._looking.take(pair)
+        begun = self._looking.take((namespace, session, path))
         if begun is None:
             return
         try:
@@ -128,6 +140,7 @@ class Snapshots:
         except OSError:
             return
         texts = tuple(_texts(result, _DEEP))
+        pair = _pair(namespace, session, path)
         self.later.do(partial(self._saw, pair, path, id, begun, texts), len(begun.text) + sum(map(len, texts)))
 
     def _saw(self, pair: str, path: str, id: int, copy: FileCopy, texts: tuple[str, ...]) -> None:

@@ -55,6 +55,11 @@ class WriteMerger:
         if len(classification.keys) == 1 and (path := _path(classification.keys[0].name)):
             self.snapshots.look(call.namespace, call.actor, path)
 
+    def is_reading(self, action: Action) -> bool:
+        """Return True if the file that an action reads was copied when it began."""
+        path = _path(action.keys[0].name) if len(action.keys) == 1 else ""
+        return bool(path) and self.snapshots.is_looking(action.namespace, action.session, path)
+
     def has_read(self, action: Action, result: Any) -> None:
         """Keep the copy of a finished read, if its result shows the whole file."""
         if len(action.keys) == 1 and (path := _path(action.keys[0].name)):
@@ -82,9 +87,9 @@ class WriteMerger:
         self.snapshots.later.finish()
 
     def prune(self) -> None:
-        """Remove copies and merges that are too old."""
+        """Remove copies and merges that are too old, soon: there may be thousands of files."""
         for folder in (self.snapshots.folder, self.merges.folder):
-            folder.prune()
+            self.snapshots.later.do(folder.prune, 0)
 
     # --- unread changes --------------------------------------------------------------------------
 

@@ -270,6 +270,19 @@ def test_copies_are_private(gate: LocalGate, file: Path, tmp_path: Path) -> None
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
 
 
+def test_no_call_waits_until_old_copies_are_removed(gate: LocalGate) -> None:
+    writers = gate.operations.writers
+    assert writers is not None
+    copies, later = writers.snapshots.folder, writers.snapshots.later
+    copies.write("old", b"x")
+    os.utime(copies.path / "old", (0, 0))
+    with later._working:  # whoever removes them now waits here
+        gate.upkeep()
+        assert copies.names() == ["old"]
+    later.finish()
+    assert copies.names() == []
+
+
 def test_setting_switches_merging_off(tmp_path: Path, file: Path) -> None:
     with LocalGate(settings=Settings(state=tmp_path / "state", snapshots=False)) as gate:
         mira, doug = Session(gate, "mira"), Session(gate, "doug")
