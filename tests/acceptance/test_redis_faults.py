@@ -516,12 +516,12 @@ def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
     from callosum.stores.redis.records import encode  # noqa: PLC0415
     from callosum.stores.redis.transactions import TICKET  # noqa: PLC0415
 
-    store.spaces.run(TICKET, store.spaces.of("default"), "dead", "", encode([KEY]), 300_000)
+    store.spaces.run(TICKET, store.spaces.of("default"), "dead", "", encode([KEY]), 1_500_000)
     began = time.monotonic()
     script.act("doug", "doc:other")
-    assert time.monotonic() - began < 0.25
+    assert time.monotonic() - began < 1.25
     script.act("doug", KEY)
-    assert time.monotonic() - began > 0.25
+    assert time.monotonic() - began > 1.25
     store.close()
 
 
