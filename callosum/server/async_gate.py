@@ -25,9 +25,10 @@ from callosum.wire import LateCall
 logger = logging.getLogger("callosum")
 
 LARGE: Final = 8_192
-"""Size in bytes from which a call is classified in a thread, so that other calls need not wait for it.
+"""Size in bytes from which a request is read and classified in a thread, so that other calls need not wait for it.
 
-A command line of this size can take 12 ms; an argument that is only stored takes less than the change of threads.
+A command line just below it can keep the loop for 12 ms, one of 32 KB for 20 ms. The thread costs a write of 16 KB 0.3 ms
+(2026-11-27).
 """
 
 TAKE_IN: Final = 2.0
