@@ -15,7 +15,7 @@ from tests.support.pulse import Pulse, pulsing
 
 MOST: Final = 0.05
 """Seconds of processor time between two turns of the loop."""
-_EVERYWHERE: Final = ("command of", "short command of", "line of", "short hook of")
+_EVERYWHERE: Final = ("command of", "short command of", "middle line of", "line of", "short hook of")
 
 
 def chosen() -> Iterator[tuple[str, bytes, bytes]]:

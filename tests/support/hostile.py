@@ -134,8 +134,8 @@ def requests() -> Iterator[tuple[str, bytes, bytes]]:
         for kind, head, body in _texts(filled(piece)):
             yield f"{kind} of {name}", head, body
         yield from _short_texts(name, piece)
-        for length in (BESIDE, LINE):
-            yield f"line of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, length)))
+        for kind, length in (("middle line", BESIDE), ("line", LINE)):
+            yield f"{kind} of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, length)))
     for name, value in VALUES.items():
         yield from _short_values(name, value)
         many = listed(value)
