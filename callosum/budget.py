@@ -33,6 +33,7 @@ _SHARE: Final = MAX_VALUES // 4
 """Maximum number of values kept of one member of a shortened object."""
 _STRUCTURE: Final = bytes(set(range(256)).difference(b'",[]{}'))
 _BLOCK: Final = 262_144
+"""Bytes that are searched at a time, about 0.5 ms."""
 _UNESCAPED: Final = re.compile(rb"[^\\]")
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
 _NAME: Final = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)

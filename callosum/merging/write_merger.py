@@ -87,7 +87,7 @@ class WriteMerger:
         self.snapshots.later.finish()
 
     def prune(self) -> None:
-        """Remove copies and merges that are too old, soon: there may be thousands of files."""
+        """Let the thread that stores copies remove those that are too old, and old merges: there may be thousands."""
         for folder in (self.snapshots.folder, self.merges.folder):
             self.snapshots.later.do(folder.prune, 0)
 

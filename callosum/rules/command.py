@@ -252,7 +252,7 @@ _BLOCK: Final = 262_144
 
 
 def _patch_lines(text: str) -> Iterator[re.Match[str]]:
-    """Yield the lines of a patch that name files."""
+    """Yield the matches of ``_PATCHED``, one for each line of a patch that names a file."""
     text = "\n" + text[:_MAX_PATCH]  # the search for a newline is ten times as fast as one for the start of a line
     at = 0
     while at >= 0:
