@@ -27,8 +27,8 @@ logger = logging.getLogger("callosum")
 LARGE: Final = 8_192
 """Size in bytes from which a request is read and classified in a thread, so that other calls need not wait for it.
 
-A command line just below it can keep the loop for 12 ms, one of 32 KB for 20 ms. The thread costs a write of 16 KB 0.3 ms
-(2026-11-27).
+A command line just below it can keep the loop for 12 ms, one of 32 KB for 20 ms; the thread costs a write of 16 KB
+0.3 ms (2026-11-27).
 """
 
 TAKE_IN: Final = 2.0
