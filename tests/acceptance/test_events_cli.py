@@ -21,13 +21,13 @@ from callosum.cli.eventsource import JOURNALLED
 from callosum.corpus.bus import Corpus
 from callosum.corpus.daily_log import FOLDER, DailyLog
 from callosum.corpus.events import CATALOGUE
-from callosum.corpus.page import example
 from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.server.tokens import Tokens
 from tests.acceptance.command import CALLOSUM, ROOT, at_terminal, environment, run
 from tests.support import forking
 from tests.support.serving import Server, launch, serving, until
+from website.events import example
 
 PATIENCE = 60.0
 NEEDS = "what hosts report (llm.*, input.*, ...) and all the rest needs one"

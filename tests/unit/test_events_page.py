@@ -14,19 +14,19 @@ import pytest
 from msgspec import Meta, Struct
 
 from callosum.corpus.events import CATALOGUE, CorpusEvent, Milliseconds, decode, encode
-from callosum.corpus.page import described, description, example, has_number, page, units
+from website.events import described, description, example, has_number, page, units
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 KINDS = [CorpusEvent, *(kind for kind in CATALOGUE.values() if kind.__module__ == "callosum.corpus.events")]
 COMMON = set(CorpusEvent.__struct_fields__)
 
 
 def test_page_in_docs_matches_the_output_of_the_command() -> None:
     made = subprocess.run(
-        [sys.executable, "-m", "callosum.corpus.page"], capture_output=True, check=True, cwd=ROOT, timeout=60
+        [sys.executable, "-m", "website.events"], capture_output=True, check=True, cwd=ROOT, timeout=60
     )
     kept = (ROOT / "docs" / "events.md").read_bytes()
-    assert made.stdout == kept, "python -m callosum.corpus.page > docs/events.md"
+    assert made.stdout == kept, "python -m website.events > docs/events.md"
     assert made.stderr == b""
 
 

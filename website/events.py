@@ -1,6 +1,6 @@
 """The reference page of all events, ``docs/events.md``, built from their classes.
 
-``python -m callosum.corpus.page > docs/events.md`` writes it. A test fails when the page is out of date.
+``python -m website.events > docs/events.md`` writes it. A test fails when the page is out of date.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from callosum.corpus.events import CATALOGUE, CorpusEvent, encode
 HEAD: Final = """\
 # Events
 
-Generated from the classes in `callosum/corpus/events.py` by `python -m callosum.corpus.page > docs/events.md`. Change
+Generated from the classes in `callosum/corpus/events.py` by `python -m website.events > docs/events.md`. Change
 the classes, not this page.
 
 An event has a dotted name and a payload: a JSON object in camelCase. In Python it is an object of the event's class,
