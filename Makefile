@@ -117,7 +117,7 @@ bench-quality: $(VENV)/.demo ## how well it judges, beside baselines; ARGS="--on
 .PHONY: replay
 replay: $(VENV)/.demo ## recorded tool traffic through the gate: make replay FILE=traces.jsonl [SESSIONS=8]
 	@test -n "$(FILE)" || { echo "make replay needs FILE=traces.jsonl" >&2; exit 2; }
-	@$(BIN)/callosum replay $(FILE) --sessions $(SESSIONS)
+	@$(BIN)/python -m bench.replay $(FILE) --sessions $(SESSIONS)
 
 .PHONY: clean
 clean: ## remove what the other targets made

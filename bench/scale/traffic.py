@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from bench.recorded import RecordedCall, read
 from callosum import Call
-from callosum.cli.recorded_calls import RecordedCall, read
 from callosum.rules import RuleSet
 
 FILE: Final = Path(__file__).with_name("traffic.json")

@@ -23,7 +23,6 @@ from callosum.cli import (
     journal,
     mcp,
     merges,
-    replay,
     report,
     rules,
     search,
@@ -81,7 +80,6 @@ app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.uninstall)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(hook.hook)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(mcp.mcp)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
-app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)
 app.add_typer(rules.app, name="rules", rich_help_panel=_CHECK)
 

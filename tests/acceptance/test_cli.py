@@ -64,7 +64,7 @@ COMMANDS = (
         "off",
         "on",
     ),
-    *("demo", "replay", "doctor", "report", "rules check", "rules suggest", "brief", "search", "events"),
+    *("demo", "doctor", "report", "rules check", "rules suggest", "brief", "search", "events"),
     *("store check", "store migrate", "store copy"),
 )
 
@@ -117,7 +117,6 @@ def test_version_and_completion(state: Path) -> None:
         (("explain", "x", "[1]"), 2, "PARAMS: expected a JSON object"),
         (("resolve", "5"), 2, "--happened or --not"),
         (("off", "--for", "long"), 2, "--for: expected a duration"),
-        (("replay", "none.jsonl"), 2, "none.jsonl"),
         (("rules", "check", "none.json"), 2, "none.json: No such file"),
         (("leases",), 1, ""),
         (("commitments",), 1, ""),

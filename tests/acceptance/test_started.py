@@ -39,7 +39,6 @@ SAYS: dict[str, tuple[str, int, str]] = {
     "install": ("claude-code --yes", 0, "settings.json"),
     "uninstall": ("claude-code --yes", 0, "Nothing to do"),
     "hook": ("bogus", 2, "there is no host"),
-    "replay": ("calls.jsonl", 0, "1 calls of 1 tasks"),
     "doctor": ("", 0, "Nothing is wrong"),
     "store check": ("", 0, "sound"),
     "store migrate": ("", 0, "Nothing to do"),

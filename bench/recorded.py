@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from callosum.cli.classify_lines import MAX_LINE
 from callosum.errors import ConfigError
+from callosum.wire import MAX_BODY
 
 
 class RecordedCall(Struct, frozen=True):
@@ -58,13 +58,13 @@ def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, RecordedCa
         try:
             with path.open("rb") as lines:
                 number = 0
-                while line := lines.readline(MAX_LINE + 1):
+                while line := lines.readline(MAX_BODY + 1):
                     number += 1
                     if not line.strip():
                         continue
                     found = _call(line, str(path), number)
                     if isinstance(found, BrokenLine):
-                        while not line.endswith(b"\n") and (line := lines.readline(MAX_LINE)):
+                        while not line.endswith(b"\n") and (line := lines.readline(MAX_BODY)):
                             pass
                         yield found
                     else:
@@ -74,8 +74,8 @@ def read(files: Sequence[Path], sessions: int) -> Iterator[tuple[int, RecordedCa
 
 
 def _call(line: bytes, file: str, number: int) -> RecordedCall | BrokenLine:
-    if len(line) > MAX_LINE:
-        return BrokenLine(file, number, f"longer than {MAX_LINE} bytes")
+    if len(line) > MAX_BODY:
+        return BrokenLine(file, number, f"longer than {MAX_BODY} bytes")
     try:
         found = _decode(line)
     except (msgspec.MsgspecError, UnicodeError) as fault:
