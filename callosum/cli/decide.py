@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callosum.cli.codes import USAGE
 from callosum.cli.options import Config, Json, Namespace, State, exists, rulebook_of, settings_of
 from callosum.errors import ConfigError
 
@@ -44,10 +43,6 @@ def explain(  # noqa: PLR0917  typer names them all
         bool,
         typer.Option("--pause", help="Ask as installed hosts do: a warning pauses the call until it is repeated."),
     ] = False,
-    jsonl: Annotated[
-        bool,
-        typer.Option("--jsonl", help="Read one call a line on standard input, print one line each; opens no store."),
-    ] = False,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
@@ -55,14 +50,6 @@ def explain(  # noqa: PLR0917  typer names them all
 ) -> None:
     """Show which rule, tier, keys and verdict a call would get now, and why. Nothing is recorded."""
     settings = settings_of(state, namespace, config, instance=instance)
-    if jsonl:
-        if tool or params or param:
-            raise ConfigError("the calls come on standard input, not as arguments", at="--jsonl")
-        from callosum.cli.classify_lines import classify_lines
-
-        if classify_lines(rulebook_of(settings).current(), settings.instance or "explain"):
-            raise typer.Exit(USAGE)
-        return
     if not tool:
         raise ConfigError('expected a tool, as in: callosum explain message \'{"action": "send"}\'', at="TOOL")
     call = _call(tool, params, param or [], settings, session, cwd)
@@ -79,25 +66,29 @@ def _call(
     import msgspec
     from msgspec.structs import replace
 
-    from callosum.cli.classify_lines import read_call
     from callosum.model import Call
+    from callosum.wire import Intercept, encode, read
 
     name = settings.instance or "explain"
     if tool.lstrip().startswith("{"):
         if params:
             raise ConfigError("a whole call has its params inside", at="PARAMS")
-        call = read_call(tool.encode(), name)
+        whole = {"instance": name, **_object(tool, "TOOL")}
+        call: Call = read(msgspec.json.Decoder(Intercept), encode(whole))
     else:
-        given: dict[str, Any] = {}
-        if params:
-            try:
-                given = msgspec.json.decode(params, type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
-                raise ConfigError(f"expected a JSON object: {fault}", at="PARAMS") from None
-        call = Call(name, tool, given)
+        call = Call(name, tool, _object(params, "PARAMS") if params else {})
     if pairs:
         call = replace(call, params={**call.params, **dict(map(_pair, pairs))})
     return replace(call, session=session or call.session, cwd=cwd or call.cwd, namespace=settings.namespace, wait=0)
+
+
+def _object(text: str, at: str) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+        raise ConfigError(f"expected a JSON object: {fault}", at=at) from None
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -129,12 +120,18 @@ _EFFECTS = {"read": "it only looks", "write": "it changes something"}
 
 def _show(found: Classification, decision: Decision, call: Call, *, json: bool) -> None:
     from callosum.cli import show
-    from callosum.cli.classify_lines import brief
 
     if json:
         import msgspec
 
-        show.json({**brief(found), "gap": found.gap, "decision": msgspec.to_builtins(decision)})
+        classification = {
+            "tier": int(found.tier),
+            "effect": found.effect,
+            "keys": [{"key": key.name, "mode": key.mode} for key in found.keys],
+            "rule": found.rule,
+            "why": found.why,
+        }
+        show.json({**classification, "gap": found.gap, "decision": msgspec.to_builtins(decision)})
         return
     from rich.table import Table
     from rich.text import Text

@@ -351,50 +351,29 @@ def test_explain_needs_no_state_folder(state: Path) -> None:
     assert not state.exists()
 
 
-def test_explain_lines_answers_each_line_in_its_place(state: Path) -> None:
-    lines = [
-        '{"instance": "a", "tool": "read", "params": {"path": "/x"}, "description": "d", "schema": {}, "annotations": {}, "cwd": "/"}',
-        "garbage",
-        '{"instance": "a", "tool": 3}',
-        '{"instance": "a", "params": {}}',
-        '{"instance": "a", "tool": "x", "params": []}',
-        "",
-        '{"instance": "a", "tool": "bash", "params": {"command": "gh repo delete a/b"}, "callId": "c", "later": [1]}',
-    ]
-    shown = run(state, "explain", "--jsonl", text="\n".join(lines) + "\n")
-    assert shown.returncode == 2
-    answers = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert answers[0] == {
+def test_explain_takes_a_whole_call_and_names_the_field_at_fault(state: Path) -> None:
+    shown = run(state, "explain", '{"tool": "read", "params": {"path": "/x"}, "cwd": "/"}', "--json")
+    answer = json.loads(shown.stdout)
+    assert answer.pop("decision")["verdict"] == "allow"
+    assert answer == {
         "tier": 0,
         "effect": "read",
         "keys": [{"key": "file:/x", "mode": "read"}],
         "rule": "file-read",
         "why": ["rule file-read"],
+        "gap": False,
     }
-    assert [answer.get("at") for answer in answers] == [None, "line 2", "tool", "tool", "params", "line 6", None]
-    assert answers[6]["tier"] == 4
-    assert answers[6]["effect"] == "write"
+    for call, says in (
+        ("{garbage", "TOOL: expected a JSON object"),
+        ('{"tool": 3}', "tool: "),
+        ('{"params": {}}', "tool: "),
+        ('{"tool": "x", "params": []}', "params: "),
+        ('{"tool": "x", "parms": {}}', "parms: unknown field"),
+        ('{"tool": ""}', "tool: "),
+    ):
+        shown = run(state, "explain", call)
+        assert (shown.returncode, says in shown.stderr) == (2, True), shown
     assert not state.exists()
-    assert run(state, "explain", "--jsonl", text=lines[0]).returncode == 0
-
-
-def test_explain_lines_answers_before_the_next_is_asked(state: Path) -> None:
-    with forking.Popen(
-        [*CALLOSUM, "explain", "--jsonl"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(state),
-        bufsize=0,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for _ in range(3):
-            process.stdin.write(b'{"instance": "a", "tool": "read"}\n')
-            assert json.loads(process.stdout.readline())["tier"] == 0
-        process.stdin.write(b'{"instance": "a", "tool": "\xff"}\n' + b"[" * 100_000 + b"\n" + b"x" * 5_000_000 + b"\n")
-        process.stdin.close()
-        assert [json.loads(line)["at"] for line in process.stdout] == ["line 4", "line 5", "line 6"]
-        assert process.wait(60) == 2
 
 
 # --- people -------------------------------------------------------------------------------------------------

@@ -89,10 +89,8 @@ def test_commands_use_the_settings(config: Path, tmp_path: Path) -> None:
     asked = ("explain", "Bash", json.dumps(REMOVES), "--cwd", "/w", "--json", "--config", str(config))
     shown = run(state, *asked)
     assert json.loads(shown.stdout)["tier"] == 3, shown
-    line = json.dumps({"instance": "a", "tool": "send_email", "params": MAIL})
-    shown = run(state, "explain", "--jsonl", "--config", str(config), text=line + "\n")
-    found = [json.loads(one) for one in shown.stdout.splitlines()]
-    assert found[0]["keys"][0]["key"] == "email:alice@example.com", shown
+    shown = run(state, "explain", "send_email", json.dumps(MAIL), "--json", "--config", str(config))
+    assert json.loads(shown.stdout)["keys"][0]["key"] == "email:alice@example.com", shown
 
 
 def test_guard_protects_the_configured_port() -> None:
