@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -22,24 +21,6 @@ _TAKEN: Final = 5.0
 _POLL: Final = 0.05
 _MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": ("✗", "red")}
 _WIDTH: Final = 24
-_ADVICE: Final = {
-    "agent": "Give it its framework's adapter (docs/frameworks.md), or call callosum.adapters.install() before it.",
-    "hosted": "Use a tool that runs here, or have a person approve its calls.",
-    "code": "Run such code in a sandbox, or use an agent that only calls tools.",
-    "direct": "Put callosum.gated() around the function.",
-}
-"""What to do about the parts of a program that are not gated."""
-
-
-Python = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        metavar="FILE_OR_MODULE",
-        help="List the agents and tools of a Python program that are not gated, from its source alone.",
-        show_default=False,
-    ),
-]
 
 
 def doctor(
@@ -47,20 +28,14 @@ def doctor(
     namespace: Namespace = None,
     config: Config = None,
     json: Json = False,
-    python: Python = None,
 ) -> None:
     """Check everything without changing it; exit code 1 if something is wrong.
 
     A call that must be refused is sent through each host's entry, so the
     journal has it. A host that does not ask the gate is also reported as the
-    event health.critical. With --python only that program is examined, and none
-    of it runs.
+    event health.critical.
     """
     from callosum.cli import show
-
-    if python is not None:
-        _report_program(python, json=json)
-        return
     from callosum.cli.health import examine
 
     settings = settings_of(state, namespace, config)
@@ -77,35 +52,6 @@ def doctor(
     else:
         show.line()
         show.line(_sum(wrong, asks=asks), "bold")
-    if wrong:
-        raise typer.Exit(NO)
-
-
-def _report_program(program: str, *, json: bool) -> None:
-    """Show the agents and bypasses of a program; exit code 1 if one of them is not gated and could be."""
-    from callosum.adapters.inspecting import inspect
-    from callosum.cli import show
-    from callosum.hosts.checkup.finding import Finding, Level
-
-    findings = []
-    for spot in inspect(program, Path.cwd()):
-        level: Level = "ok" if spot.gated else "advice" if spot.sort in ("hosted", "code") else "wrong"
-        says = (
-            f"{spot.what}: {spot.why}"
-            if spot.gated or spot.sort != "agent"
-            else f"{spot.what} is NOT gated: {spot.why}"
-        )
-        findings.append(Finding(f"{spot.file}:{spot.line}", level, says, _ADVICE.get(spot.sort, "") * (not spot.gated)))
-    wrong = sum(finding.level == "wrong" for finding in findings)
-    if json:
-        show.json({"ok": not wrong, "findings": findings})
-    else:
-        for finding in findings:
-            _show(finding)
-        show.line()
-        none = "No agent of a supported framework was found."
-        all_gated = "Every agent that was found is gated." if findings else none
-        show.line(f"{wrong} of {len(findings)} places are not gated and could be." if wrong else all_gated, "bold")
     if wrong:
         raise typer.Exit(NO)
 

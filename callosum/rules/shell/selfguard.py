@@ -38,9 +38,7 @@ MAX_SEARCHES: Final = 32
 MAX_FOUND: Final = 24
 """Number of protected files that are handed to the command behind a search."""
 
-_SHOWS: Final = _set(
-    "status leases journal brief watch search events explain doctor demo on health help version"
-)
+_SHOWS: Final = _set("status leases journal brief watch search events explain doctor demo on health help version")
 """Callosum's commands that decide nothing; every other one is refused."""
 _SHOWS_WITHIN: Final = {
     "store": _set("check"),

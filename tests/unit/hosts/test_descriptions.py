@@ -19,7 +19,6 @@ FRAMEWORK: Final = "names the Agent SDK, a framework that is called after the ho
 ALLOWED: Final = {
     "programs/__init__.py": "the one line by which a description is known",
     "client/fallback.py": "says whose tools stand in the table that clients without a description have too",
-    "adapters/inspecting.py": "names the packages of frameworks, and one is of a host's name",
     "adapters/__init__.py": FRAMEWORK,
     "adapters/installing.py": FRAMEWORK,
     "adapters/claude_agent_sdk.py": FRAMEWORK,
