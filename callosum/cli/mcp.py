@@ -37,7 +37,7 @@ def mcp(  # noqa: PLR0917  typer names them all
         typer.Option(
             "--transport",
             metavar="TYPE",
-            help="Transport of --url: http, or sse from 2024 (default: whichever it answers).",
+            help="Transport of --url: Streamable HTTP, by one of its names in hosts' settings.",
         ),
     ] = None,
     name: Annotated[
@@ -65,7 +65,7 @@ def mcp(  # noqa: PLR0917  typer names them all
     others do and who holds what, and takes, awaits and releases leases.
     """
     from callosum.errors import ConfigError
-    from callosum.hosts.mcp.headers import OLD, TRANSPORTS, read_headers
+    from callosum.hosts.mcp.headers import TRANSPORTS, read_headers
     from callosum.hosts.mcp.identity import NameSources
     from callosum.hosts.mcp.wrap import Wrap, check_gate, run_command, run_url
 
@@ -80,13 +80,13 @@ def mcp(  # noqa: PLR0917  typer names them all
     wrap = Wrap(settings=settings, names=names, name=name, gate=gate)
     if command and url:
         raise typer.BadParameter("name either a command or an address")
-    if transport is not None and transport not in (*TRANSPORTS, OLD):
-        raise typer.BadParameter(f"expected one of {', '.join((*TRANSPORTS, OLD))}", param_hint="--transport")
+    if transport is not None and transport not in TRANSPORTS:
+        raise typer.BadParameter(f"expected one of {', '.join(TRANSPORTS)}", param_hint="--transport")
     if (header or header_env) and not url:
         raise typer.BadParameter("headers are for a server by its address", param_hint="--header")
     check_gate(wrap)
     if url:
-        code = run_url(wrap, url, read_headers(header or (), header_env or (), os.environ), old=transport == OLD)
+        code = run_url(wrap, url, read_headers(header or (), header_env or (), os.environ))
     elif command:
         code = run_command(wrap, command, os.environ)
     else:

@@ -25,8 +25,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @contextmanager
-def shop(*words: str) -> Iterator[str]:
-    program = [sys.executable, str(ROOT / "tests" / "support" / "mcphttp.py"), *words]
+def shop() -> Iterator[str]:
+    program = [sys.executable, str(ROOT / "tests" / "support" / "mcphttp.py")]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -37,12 +37,6 @@ def shop(*words: str) -> Iterator[str]:
 def url() -> Iterator[str]:
     with shop() as place:
         yield f"{place}/mcp"
-
-
-@pytest.fixture(scope="module")
-def old() -> Iterator[str]:
-    with shop("sse") as place:
-        yield f"{place}/sse"
 
 
 @pytest.fixture
@@ -198,7 +192,7 @@ def test_answer_over_many_lines_becomes_one_line(start: Callable[..., Wrapped]) 
 
 @pytest.mark.parametrize(
     ("status", "word"),
-    [(401, "credentials"), (404, "path"), (405, "no MCP"), (500, "500"), (302, "elsewhere"), (202, "202")],
+    [(401, "credentials"), (404, "path"), (405, "no POST"), (500, "500"), (302, "elsewhere"), (202, "202")],
 )
 def test_response_without_an_answer_becomes_an_error(start: Callable[..., Wrapped], status: int, word: str) -> None:
     with peer_of(lambda request: request.reply(b"<html>", status)) as peer:
@@ -322,54 +316,8 @@ def test_pending_calls_are_unknown_after_a_stop_signal(
 # --- The transport of 2024 ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [(), ("--transport", "sse")], ids=["found out", "told"])
-def test_server_of_2024_is_detected(start: Callable[..., Wrapped], old: str, options: tuple[str, ...]) -> None:
-    client = start(old, *options)
-    tools = client.ask("tools/list")["tools"]
-    assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
-    assert text_of(client.call("read_note", {"path": "/ä"})) == "note /ä"
-    ids = [client.send("tools/call", client.params("read_note", {"path": f"/{n}"})) for n in range(20)]
-    assert [text_of(client.answer(id)["result"]) for id in ids] == [f"note /{n}" for n in range(20)]
-    assert client.end() == 0
-
-
-def test_conflicting_call_is_refused_over_the_transport_of_2024(start: Callable[..., Wrapped], old: str) -> None:
-    one, other = start(old, session="a"), start(old, session="b")
-    running = one.send("tools/call", one.params("delete_database", {"name": "prod-old", "wait": True}))
-    until(lambda: "prod-old" in json.loads(_joined(other.call("what_ran"))))
-    refused = other.call("delete_database", {"name": "prod-old"})
-    assert refused["isError"] is True
-    assert "Tier 4 action blocked." in text_of(refused)
-    other.call("release")
-    assert text_of(one.answer(running)["result"]) == "deleted prod-old"
-
-
-def test_ended_stream_of_2024_leaves_its_calls_unknown(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
-) -> None:
-    with shop("sse") as place:
-        client = start(f"{place}/sse")
-        running = client.send("tools/call", client.params("delete_database", {"name": "gone", "wait": True}))
-        until(lambda: "gone" in json.loads(_joined(client.call("what_ran"))))
-    assert "connection lost" in client.answer(running)["error"]["message"]
-    journal = f"/journal?namespace={tmp_path.name}"
-    until(lambda: "unknown" in [entry.get("outcome") for entry in gate.get(journal)["entries"]])
-    assert "has ended" in client.answer(client.send("tools/list"))["error"]["message"]
-
-
-@pytest.mark.parametrize("options", [(), ("--transport", "sse")], ids=["found out", "told"])
-def test_secret_of_a_server_is_sent_only_to_that_server(
-    start: Callable[..., Wrapped], options: tuple[str, ...]
-) -> None:
-    def script(request: Request) -> None:
-        if request.method == "POST":
-            request.reply(b"", 405)
-            return
-        event = b"event: endpoint\ndata: http://elsewhere.example/messages\n\n"
-        request.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + event)
-
-    with Peer(script) as peer:
-        url, key = f"{peer.url}/sse", "Authorization=KEY"
-        client = start(url, *options, "--header-env", key, KEY="Bearer k-1", modern=True)
-        assert client.answer(client.send("initialize"))["error"]
-        assert [each.headers["authorization"] for each in peer.seen if each.method == "GET"] == ["Bearer k-1"]
+def test_server_that_takes_no_post_is_asked_for_no_stream(start: Callable[..., Wrapped]) -> None:
+    with Peer(lambda request: request.reply(b"", 405)) as peer:
+        client = start(f"{peer.url}/sse", modern=True)
+        assert "takes no POST" in client.answer(client.send("initialize"))["error"]["message"]
+        assert {each.method for each in peer.seen} == {"POST"}

@@ -1,6 +1,6 @@
-"""An MCP server over HTTP, made with the official SDK: ``python mcphttp.py [sse]`` prints its port.
+"""An MCP server over HTTP, made with the official SDK: ``python mcphttp.py`` prints its port.
 
-It serves Streamable HTTP at ``/mcp``, or with ``sse`` the transport of 2024 at ``/sse``.
+It serves Streamable HTTP at ``/mcp``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()
-        app = server.sse_app() if sys.argv[1:] == ["sse"] else server.streamable_http_app()
+        app = server.streamable_http_app()
         uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
 
 

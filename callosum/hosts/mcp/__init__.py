@@ -3,7 +3,7 @@
 ::
 
     wrap ──┬── child        a server that is started: lines, signals, exit
-           ├── remote       a server at a URL (Streamable HTTP; ``sse`` for the transport of 2024)
+           ├── remote       a server at a URL (Streamable HTTP)
            └── proxy ──┬── messages     JSON-RPC, read as far as needed
                        ├── identity     the caller, and the names of servers and tools
                        ├── catalogue    the content of ``tools/list``

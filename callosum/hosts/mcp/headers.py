@@ -10,8 +10,6 @@ from callosum.errors import ConfigError
 
 TRANSPORTS: Final = ("http", "streamable-http", "streamableHttp", "streamable_http")
 """Names of Streamable HTTP in configurations."""
-OLD: Final = "sse"
-"""Name of the 2024 transport in configurations."""
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS: Final = frozenset(

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from callosum.hosts.mcp.headers import OLD, TRANSPORTS
+from callosum.hosts.mcp.headers import TRANSPORTS
 
 PLACES: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
 """Places of the servers: in most hosts, in VS Code's ``mcp.json``, in VS Code's ``settings.json``."""
@@ -197,7 +197,9 @@ def _unfit(entry: Mapping[str, Any]) -> str:
     url = entry.get("url")
     if not isinstance(url, str) or not url or url.startswith("-") or "command" in entry or "args" in entry:
         return "it has neither a command nor a url"
-    if "type" in entry and entry["type"] not in (*TRANSPORTS, OLD):
+    if entry.get("type") == "sse":
+        return "it speaks the HTTP+SSE transport of 2024: use its Streamable HTTP address"
+    if "type" in entry and entry["type"] not in TRANSPORTS:
         return f"its type is not known: {str(entry['type'])[:40]}"
     headers = entry.get("headers", {})
     if not isinstance(headers, Mapping) or not all(isinstance(value, str) for value in headers.values()):

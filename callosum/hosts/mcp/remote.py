@@ -10,8 +10,7 @@
 Up to protocol version 2025, a server may assign a session (``Mcp-Session-Id``), receives the negotiated version in a
 header, and sends its own messages on a GET stream. A broken stream is resumed. From version 2026 on, every request
 names its version, method and tool in its headers, and closing its stream cancels it. Each message shows which of the
-two forms it belongs to. If a server rejects an initialization of the first form (400, 404, 405), the transport of 2024
-is tried (``sse``).
+two forms it belongs to. The transport before Streamable HTTP (HTTP+SSE, of 2024) is not spoken.
 
 Headers given by the user are sent with every request, to this server only, and are never shown.
 """
@@ -32,7 +31,7 @@ from msgspec import UNSET, Raw, UnsetType
 from callosum.client.errors import BadResponse
 from callosum.client.sse import Parser
 from callosum.errors import ConfigError
-from callosum.hosts.mcp import messages, sse
+from callosum.hosts.mcp import messages
 from callosum.hosts.mcp.line_io import LineReader, LineTooLong, LineWriter
 from callosum.hosts.mcp.messages import Id, MalformedMessage, Message
 
@@ -53,8 +52,6 @@ PAUSE: Final = 1.0
 MAX_BODY: Final = 64_000_000
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
-OLD: Final = frozenset((400, 404, 405))
-"""Status codes with which a server of 2024 answers a POST to the URL of its stream."""
 _ACCEPT: Final = "application/json, text/event-stream"
 _NAMED: Final = {
     "tools/call": "name",
@@ -66,20 +63,15 @@ _NAMED: Final = {
 
 
 class HttpUpstream:
-    """Connect to the server at ``url``. ``old`` says that it is known to speak the transport of 2024.
+    """Connect to the server at ``url``. Raises ``ConfigError`` for a malformed URL."""
 
-    Raises: ``ConfigError`` for a malformed URL.
-    """
-
-    def __init__(self, url: str, headers: Mapping[str, str], client: LineWriter, *, old: bool = False) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], client: LineWriter) -> None:
         _check(url)
         self._url = url
         self._given = dict(headers)
         self._client = client
         self._pool = _pool_for(url)
         self._proxy: Proxy | None = None
-        self._old = old
-        self._legacy: sse.SseSession | None = None
         self._session: str | None = None
         self._version: str | None = None
         self._starting: Id | None = None
@@ -112,8 +104,6 @@ class HttpUpstream:
         self._closing.set()
         with self._lock:
             exchanges = list(self._open.values())
-        if self._legacy is not None:
-            self._legacy.close()
         for exchange in exchanges:
             exchange.close()
 
@@ -226,27 +216,12 @@ class HttpUpstream:
     def _exchange(self, exchange: _Exchange, message: Message | None) -> None:
         headers = self._headers(message if message is not None else Message())
         exchange.modern = "Mcp-Method" in headers
-        begins = exchange.key is not None and exchange.key == self._starting
-        if begins and self._legacy is not None:
-            self._legacy.close()
-            self._legacy = None
-        if self._legacy is not None or (begins and self._old and self._begun(exchange)):
-            self._tell(exchange)
-            return
-        if self._old:
-            self._failed(exchange, f"{self._place()} must be initialized first")
-            return
         try:
             response = self._post(exchange.body, headers)
         except urllib3.exceptions.HTTPError as error:
             self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
             return
         exchange.response = response
-        if begins and response.status in OLD and self._is_old():
-            exchange.response = None
-            response.close()
-            self._tell(exchange)
-            return
         try:
             self._take(exchange, response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, BadResponse, AttributeError) as error:
@@ -254,67 +229,6 @@ class HttpUpstream:
                 self._failed(exchange, f"the answer of {self._place()} was cut off: {_reason(error)}")
         finally:
             exchange.close()
-
-    # --- The transport of 2024 -------------------------------------------------------------------
-
-    def _begun(self, exchange: _Exchange) -> bool:
-        """Open the stream of the old transport. If that fails, answer the request with the reason."""
-        try:
-            self._open_legacy()
-        except sse.SseNotSupported as error:
-            self._failed(exchange, f"{self._place()} does not speak the HTTP+SSE transport: {error}")
-        except urllib3.exceptions.HTTPError as error:
-            self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
-        return self._legacy is not None
-
-    def _is_old(self) -> bool:
-        """Return True if a server that rejected the request speaks the old transport."""
-        with suppress(sse.SseNotSupported, urllib3.exceptions.HTTPError):
-            self._open_legacy()
-        return self._legacy is not None
-
-    def _open_legacy(self) -> None:
-        self._legacy = sse.SseSession(self._pool, self._url, self._given, self._heard, self._lost)
-
-    def _tell(self, exchange: _Exchange) -> None:
-        """Post a message. For a request, wait until its answer has arrived on the stream."""
-        session = self._legacy
-        if session is None or session.over.is_set():
-            self._failed(exchange, f"the stream of {self._place()} has ended: initialize it again")
-            return
-        try:
-            fault = session.post(exchange.body)
-        except urllib3.exceptions.HTTPError as error:
-            fault = f"cannot be reached: {_reason(error)}"
-        if fault:
-            self._failed(exchange, f"{self._place()} {fault}")
-        elif exchange.answers:
-            exchange.ended.wait(READ_SECONDS)
-
-    def _heard(self, data: bytes) -> None:
-        """Forward a message from the stream. An answer ends its request."""
-        parsed = messages.read_answer(data)
-        answers = [
-            message for message in (parsed if isinstance(parsed, list) else [parsed]) if isinstance(message, Message)
-        ]
-        with self._lock:
-            keys = [message.key for message in answers if isinstance(message.method, UnsetType)]
-            exchanges = [self._open.get(key) for key in keys if key is not None]
-        exchange = next((message for message in exchanges if message is not None), None)
-        self._down(exchange or _Exchange(b"", None, answers=False), data)
-        if exchange is not None:
-            exchange.ended.set()
-
-    def _lost(self, session: sse.SseSession) -> None:
-        """Answer all pending requests with an error, because their stream ended."""
-        if session is not self._legacy:
-            return
-        with self._lock:
-            exchanges = list(self._open.values())
-        for exchange in exchanges:
-            if exchange.answers and not self._closing.is_set():
-                self._failed(exchange, f"the stream of {self._place()} ended without an answer: connection lost")
-            exchange.ended.set()
 
     # --- Streamable HTTP -------------------------------------------------------------------------
 
@@ -363,7 +277,7 @@ class HttpUpstream:
         text = {
             401: "asks for credentials: give them with --header",
             404: "does not know the session any more" if self._session else "has no such path",
-            405: "takes no POST: it speaks no MCP there",
+            405: "takes no POST: it does not speak Streamable HTTP there",
         }.get(response.status, f"answered with status {response.status}")
         if 300 <= response.status < 400:
             text = f"is elsewhere now: {response.headers.get('Location', '?')[:200]}"
@@ -459,7 +373,7 @@ class HttpUpstream:
 class _Exchange:
     """Hold one pending request. ``answers`` is True while the client waits for its answer."""
 
-    __slots__ = ("answers", "body", "ended", "key", "modern", "response", "thread")
+    __slots__ = ("answers", "body", "key", "modern", "response", "thread")
 
     def __init__(self, body: bytes, key: Id | None, *, answers: bool) -> None:
         self.body = body
@@ -468,7 +382,6 @@ class _Exchange:
         self.modern = False
         self.response: urllib3.BaseHTTPResponse | None = None
         self.thread = threading.current_thread()
-        self.ended = threading.Event()
 
     @property
     def id(self) -> bytes:
@@ -478,7 +391,6 @@ class _Exchange:
     def close(self) -> None:
         """End what another thread reads. A connection whose answer was read in full is kept. Idempotent."""
         response, self.response = self.response, None
-        self.ended.set()
         if response is not None:
             with suppress(ValueError, RuntimeError, OSError):  # closing alone does not wake the reader
                 response.shutdown()

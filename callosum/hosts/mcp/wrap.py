@@ -87,11 +87,8 @@ def run_command(wrap: Wrap, command: Sequence[str], environ: Mapping[str, str]) 
     return end_like(code)
 
 
-def run_url(wrap: Wrap, url: str, headers: Mapping[str, str], *, old: bool = False) -> int:
-    """Stand in for the server at a URL with its calls gated. Return the exit code. Raises ``ConfigError``.
-
-    ``old`` says that the server is known to speak the transport of 2024; otherwise this is detected.
-    """
+def run_url(wrap: Wrap, url: str, headers: Mapping[str, str]) -> int:
+    """Stand in for the server at a URL with its calls gated. Return the exit code. Raises ``ConfigError``."""
     try:
         from callosum.hosts.mcp.remote import HttpUpstream  # noqa: PLC0415 - not needed for a command
     except ImportError as missing:
@@ -99,7 +96,7 @@ def run_url(wrap: Wrap, url: str, headers: Mapping[str, str], *, old: bool = Fal
             f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp --url"
         ) from None
     client = LineWriter(_own_output())
-    remote = HttpUpstream(url, headers, client, old=old)
+    remote = HttpUpstream(url, headers, client)
     gate_client, proxy = _make_proxy(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

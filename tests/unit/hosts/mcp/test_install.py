@@ -128,6 +128,7 @@ def test_entry_of_an_earlier_installation_is_updated(before: tuple[str, ...]) ->
 
 def test_ungated_server_is_listed_with_the_reason() -> None:
     assert skipped({"mcpServers": ENTRIES}) == [
+        SkippedServer("sse", "it speaks the HTTP+SSE transport of 2024: use its Streamable HTTP address"),
         SkippedServer("socket", "its type is not known: ws"),
         SkippedServer("nothing", "it has neither a command nor a url"),
         SkippedServer("odd args", "its args are no list of strings"),
@@ -136,6 +137,7 @@ def test_ungated_server_is_listed_with_the_reason() -> None:
     ]
     found = covered(installed({"mcpServers": ENTRIES}))
     assert {name for name, is_covered in found.items() if not is_covered} == {
+        "sse",
         "socket",
         "nothing",
         "odd args",
