@@ -285,8 +285,8 @@ def _read(scratch: Path, file: Path, result: str) -> tuple[Callable[[], None], C
     def read() -> None:
         number = next(numbers)
         os.utime(file, ns=(number, number))
-        snapshots.look("default", "mira", str(file))
-        snapshots.looked("default", "mira", str(file), number, result)
+        snapshots.begin("default", "mira", str(file))
+        snapshots.end("default", "mira", str(file), number, result)
 
     def behind() -> None:
         snapshots.later.finish()

@@ -2,11 +2,12 @@
 
 ``PAIR`` stands for a digest of namespace, session and path::
 
-    PAIR.ID.seen        the file as a read began, if its result showed all of it and it did not change meanwhile
+    PAIR.ID.seen        the file as a read saw it, if its result showed all of it and it did not change meanwhile
     PAIR.DIGEST.write   the write of a call with this content
 
-Until a read has a result, its copy stays in memory: the process that decided the call also gets its report. A thread
-compares the copy with the result, searches it for secrets and stores it (``background``), so that no call waits.
+As a read begins, only the file's stamp is noted, in memory: the process that decided the call also gets its report. The
+copy is made at the report. If the stamp is still the same, nobody wrote to the file in between, so the copy is what the
+session's tool saw. A thread compares it with the result, searches it for secrets and stores it (``background``).
 
 A base is the last version that is proven: a read's copy with the session's own later writes applied. The store knows
 which of these writes were done.
@@ -16,14 +17,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -36,112 +36,115 @@ from callosum.merging.secret_check import looks_secret
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
 _DEEP: Final = 8
 _REMEMBERED: Final = 4096
-_MOST_BEGUN: Final = 8_000_000
-"""Most characters of copies whose reads have no result yet; beyond it the oldest are dropped."""
+_MOST_BEGUN: Final = 4096
+"""Most reads without a result that are remembered."""
+_RACY: Final = 3_000_000_000
+"""Nanoseconds for which a file counts as just changed: file systems round times, the coarsest to two seconds."""
 _written: Final = msgspec.msgpack.Decoder(ProposedWrite).decode
 
 
-class FileCopy(msgspec.Struct, frozen=True):
-    """A text file as it was on disk, with values that show whether it has changed since."""
+class Stamp(NamedTuple):
+    """What the disk says of a file. A change of the file changes its stamp, unless another came just before it."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+class FileCopy(NamedTuple):
+    """A text file as it was on disk."""
 
     text: str
-    facts: bytes
+    stamp: Stamp
 
 
 def copy_of(path: str) -> FileCopy | None:
-    """Return a copy of a regular text file; None for a symbolic link, anything else, or a larger file."""
+    """Return a copy of a regular text file; None for a symbolic link, anything else, or a larger file.
+
+    Its stamp is taken after the text was read.
+    """
     try:
         handle = os.open(path, _OPEN)
     except (OSError, ValueError):
         return None
     try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+        before = os.fstat(handle)
+        if not stat.S_ISREG(before.st_mode) or before.st_size > MAX_FILE:
             return None
         data = os.read(handle, MAX_FILE + 1)
-        if len(data) != facts.st_size or b"\0" in data:
+        after = Stamp.of(os.fstat(handle))
+        if len(data) != after.size or b"\0" in data:
             return None
-        return FileCopy(data.decode(), _facts(facts))
+        return FileCopy(data.decode(), after)
     except (OSError, UnicodeDecodeError):
         return None
     finally:
         os.close(handle)
 
 
-def _facts(status: os.stat_result) -> bytes:
-    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return b"".join((number % 2**64).to_bytes(8) for number in numbers)
+def _digest(copy: FileCopy) -> bytes:
+    return blake2b(copy.text.encode(), digest_size=16).digest()
 
 
 _Read = tuple[str, str, str]
 """Namespace, session and path."""
 
 
-class _Looking:
-    """The copies of reads that have begun."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._copies: OrderedDict[_Read, FileCopy] = OrderedDict()
-        self._size = 0
-
-    def __contains__(self, read: _Read) -> bool:
-        return read in self._copies
-
-    def put(self, read: _Read, copy: FileCopy | None) -> None:
-        """Keep the newest copy of a file that a session reads; None removes it."""
-        if copy is None and read not in self._copies:
-            return
-        with self._guard:
-            self._forget(read)
-            if copy is not None:
-                self._copies[read] = copy
-                self._size += len(copy.text)
-            while self._size > _MOST_BEGUN:
-                self._forget(next(iter(self._copies)))
-
-    def take(self, read: _Read) -> FileCopy | None:
-        """Return and remove a copy."""
-        with self._guard:
-            return self._forget(read)
-
-    def _forget(self, read: _Read) -> FileCopy | None:
-        copy = self._copies.pop(read, None)
-        self._size -= len(copy.text) if copy is not None else 0
-        return copy
-
-
 class Snapshots:
     """The copies in one folder. Nothing here raises: a file that cannot be copied has no base."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], int] = time.time_ns) -> None:
         self.folder = PrivateFiles(path)
         self.later = BackgroundQueue()
-        self._looking = _Looking()
-        self._plain: dict[str, bytes] = {}
+        self._clock = clock
+        self.begun: dict[_Read, tuple[Stamp, bytes]] = {}
+        """Reads without a result: the file's stamp as they began, and a digest if the stamp alone proves nothing."""
+        self._plain: dict[str, Stamp] = {}
         """Files in which no secret was found, with values that show whether they have changed since."""
 
-    def look(self, namespace: str, session: str, path: str) -> None:
-        """Copy a file that the session is about to read."""
-        self._looking.put((namespace, session, path), copy_of(path))
+    def begin(self, namespace: str, session: str, path: str) -> None:
+        """Note what the disk says of a file that the session is about to read.
 
-    def is_looking(self, namespace: str, session: str, path: str) -> bool:
-        """Return True if there is a copy of a file whose read has no result yet."""
-        return (namespace, session, path) in self._looking
-
-    def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
-        """Keep the copy of a finished read if its result shows the whole file and the file has not changed."""
-        begun = self._looking.take((namespace, session, path))
-        if begun is None:
-            return
+        The file is read only if it was just changed: then the next change may leave the stamp as it is.
+        """
+        read, settled = (namespace, session, path), self._clock() - _RACY  # before the stamp: a thread may stop here
         try:
-            if _facts(os.lstat(path)) != begun.facts:
-                return
-        except OSError:
-            return
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            status = None
+        begun: tuple[Stamp, bytes] | None = None
+        if status is not None and stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
+            begun = Stamp.of(status), b""
+            if max(begun[0].modified, begun[0].changed) > settled:
+                copy = copy_of(path)
+                begun = (copy.stamp, _digest(copy)) if copy is not None else None
+        if begun is not None:
+            if len(self.begun) >= _MOST_BEGUN:
+                self.begun.clear()
+            self.begun[read] = begun
+        elif self.begun:
+            self.begun.pop(read, None)
+
+    def end(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
+        """Copy a file whose read has ended, if the result can show all of it and the file has the stamp it began with.
+
+        Then nothing wrote to the file in between, and its text is the one that the session's tool saw.
+        """
+        stamp, digest = self.begun.pop((namespace, session, path), (None, b""))
         texts = tuple(_texts(result, _DEEP))
+        if stamp is None or (stamp.size and not texts):
+            return
+        copy = copy_of(path)
+        if copy is None or copy.stamp != stamp or (digest and _digest(copy) != digest):
+            return
         pair = _pair(namespace, session, path)
-        self.later.do(partial(self._saw, pair, path, id, begun, texts), len(begun.text) + sum(map(len, texts)))
+        self.later.do(partial(self._saw, pair, path, id, copy, texts), len(copy.text) + sum(map(len, texts)))
 
     def _saw(self, pair: str, path: str, id: int, copy: FileCopy, texts: tuple[str, ...]) -> None:
         if not shows(texts, copy.text) or not self._is_plain(path, copy):
@@ -152,13 +155,13 @@ class Snapshots:
                 self.folder.remove(name)
 
     def _is_plain(self, path: str, copy: FileCopy) -> bool:
-        if self._plain.get(path) == copy.facts:
+        if self._plain.get(path) == copy.stamp:
             return True
         if looks_secret(path, copy.text):
             return False
         if len(self._plain) >= _REMEMBERED:
             self._plain.clear()
-        self._plain[path] = copy.facts
+        self._plain[path] = copy.stamp
         return True
 
     def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite) -> None:

@@ -51,19 +51,19 @@ class WriteMerger:
     # --- reads and proposals ---------------------------------------------------------------------
 
     def read(self, call: Call, classification: Classification) -> None:
-        """Copy the file that a call is about to read, if it is exactly one."""
+        """Note how the file looks that a call is about to read, if it is exactly one."""
         if len(classification.keys) == 1 and (path := _path(classification.keys[0].name)):
-            self.snapshots.look(call.namespace, call.actor, path)
+            self.snapshots.begin(call.namespace, call.actor, path)
 
     def is_reading(self, action: Action) -> bool:
-        """Return True if the file that an action reads was copied when it began."""
-        path = _path(action.keys[0].name) if len(action.keys) == 1 else ""
-        return bool(path) and self.snapshots.is_looking(action.namespace, action.session, path)
+        """Return True if ``has_read`` may copy the file that an action reads."""
+        begun, keys = self.snapshots.begun, action.keys
+        return bool(begun) and len(keys) == 1 and (action.namespace, action.session, _path(keys[0].name)) in begun
 
     def has_read(self, action: Action, result: Any) -> None:
-        """Keep the copy of a finished read, if its result shows the whole file."""
+        """Copy the file that a read saw, if its result shows all of it."""
         if len(action.keys) == 1 and (path := _path(action.keys[0].name)):
-            self.snapshots.looked(action.namespace, action.session, path, action.id, result)
+            self.snapshots.end(action.namespace, action.session, path, action.id, result)
 
     def writes(self, call: Call, classification: Classification, key: Key) -> None:
         """Keep what a call proposes for a file."""
@@ -253,9 +253,12 @@ class WriteMerger:
         return f"{note}\n`callosum merges show {action.id}` shows the merge and the texts it was made of."
 
 
+_ABSOLUTE: Final = f"{FILE}/"
+
+
 def _path(key: str) -> str:
     """Return the absolute path in the key of one file, "" for any other key."""
-    return key[len(FILE) :] if key.startswith(f"{FILE}/") and key[-1] != "/" and "|" not in key else ""
+    return key[len(FILE) :] if key[:6] == _ABSOLUTE and key[-1] != "/" and "|" not in key else ""
 
 
 def _replaced(result: Any) -> str | None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from callosum.merging.hunks import Hunk, are_apart, hunks, shown, split
 from callosum.merging.private_files import PrivateFiles
 from callosum.merging.proposed_writes import ProposedWrite, TextEdit, proposed_write, rewritten
 from callosum.merging.secret_check import looks_secret
-from callosum.merging.snapshots import base_of, copy_of, shows
+from callosum.merging.snapshots import Snapshots, Stamp, base_of, copy_of, shows
 from callosum.merging.three_way import merge, parses
 from callosum.model import Call
 from callosum.rules import RuleSet
@@ -161,6 +165,45 @@ def test_copy_follows_no_link_and_takes_no_binary_or_long_file(tmp_path: Path) -
     assert copy.text == TEXT
     for name in ("link", "binary", "long", "pipe", "none", "."):
         assert copy_of(str(tmp_path / name)) is None
+
+
+SAW = "one\ntwo\nthree\n"
+_LATER = 3600 * 10**9
+
+
+def seen_after(path: Path, rewrite: str | None, *, settled: bool, tool_saw: str = SAW) -> str | None:
+    """Return the base after a read during which another process may have rewritten the file.
+
+    ``settled``: the gate's clock is an hour ahead, so that the file counts as unchanged for long.
+    """
+    path.write_text(SAW)
+    ahead = _LATER if settled else 0
+    copies = Snapshots(Path(tempfile.mkdtemp(dir=path.parent)), clock=lambda: time.time_ns() + ahead)
+    copies.begin("default", "mira", str(path))
+    (_, digest) = copies.begun["default", "mira", str(path)]
+    assert bool(digest) is not settled  # only a file that was just changed is read before the answer
+    if rewrite is not None:
+        command = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
+        subprocess.run([sys.executable, "-c", command, str(path), rewrite], check=True)
+    copies.end("default", "mira", str(path), 7, tool_saw)
+    found = copies.seen("default", "mira", str(path))
+    return found[1] if found is not None else None
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_copy_at_the_report_is_what_the_tool_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    file = tmp_path / "plan.md"
+    assert seen_after(file, None, settled=settled) == SAW
+    for rewrite in ("one\nthree\n", "one\nTWO\nthree\n", SAW):
+        for tool_saw in (SAW, rewrite, f"{SAW}{rewrite}"):
+            assert seen_after(file, rewrite, settled=settled, tool_saw=tool_saw) is None
+    # The control: without stamps, a text that no tool saw would be the base, unless its digest was taken before.
+    when = 0 if settled else 2**62
+    monkeypatch.setattr(Stamp, "of", classmethod(lambda cls, status: cls(0, 0, status.st_size, when, when)))
+    shorter = "one\nthree\n".ljust(len(SAW), "\n")
+    assert seen_after(file, shorter, settled=settled) == (shorter if settled else None)
 
 
 def test_damaged_file_counts_as_missing(tmp_path: Path) -> None:
