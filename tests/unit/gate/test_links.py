@@ -66,3 +66,23 @@ def test_no_link_is_followed_for_calls_of_other_machines(tmp_path: Path) -> None
 @pytest.mark.parametrize("path", ["a/b", "/", "/x\\0", "./x", "~", "~nobody-at-all/x", "/dev/null"])
 def test_unreadable_paths_are_judged_by_their_spelling(gate: LocalGate, path: str) -> None:
     assert gate.intercept(call("Write", file_path=path, content="")).rule != "self-guard"
+
+
+@pytest.mark.parametrize("level", ["file", "folder", "above"])
+def test_link_that_takes_the_place_of_a_file_or_folder_counts_at_once(
+    gate: LocalGate, tmp_path: Path, level: str
+) -> None:
+    inside = tmp_path / "state" / "inside"
+    inside.mkdir()
+    (inside / "tiers.json").touch()
+    folder = tmp_path / "work" / "inside"
+    folder.mkdir(parents=True)
+    write = call("Write", file_path=f"{folder}/tiers.json", content="{}")
+    assert gate.intercept(write).verdict is not Verdict.BLOCK  # the folder's path without links is kept from now on
+    if level == "file":
+        (folder / "tiers.json").symlink_to(inside / "tiers.json")
+    else:
+        place = folder if level == "folder" else folder.parent
+        place.rename(tmp_path / "moved")
+        place.symlink_to(tmp_path / "state" / place.name if level == "folder" else tmp_path / "state")
+    assert gate.intercept(write).verdict is Verdict.BLOCK
