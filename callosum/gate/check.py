@@ -380,10 +380,10 @@ def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     name, tree = secrets.name, call.worktree
     if (
         secrets.are_plain(call.tool, call.instance, call.session, call.cwd)
-        and (call.run is None or name(call.run) is call.run)
-        and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) is call.call_id)
+        and (call.run is None or name(call.run) == call.run)
+        and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) == call.call_id)
         and call.parent is call.continues is call.task_id is call.origin is None
-        and (tree is None or (name(tree.root) is tree.root and name(tree.repository) is tree.repository))
+        and (tree is None or (name(tree.root) == tree.root and name(tree.repository) == tree.repository))
         and call.home is None
         and call.homes is None
         and call.worktrees is None
