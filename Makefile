@@ -46,6 +46,10 @@ lint: $(VENV)/.test ## style, spelling, types and direction of imports
 unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
+.PHONY: budget
+budget: $(VENV)/.test ## measure what budget.toml limits, lower the figures that fell, print the table; ARGS=--add adds rows for what is new
+	@$(BIN)/python -m bench.budget $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.docs ## the documentation site, in build/site; a broken link, anchor or reference fails
 	@$(BIN)/python -m website

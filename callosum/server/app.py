@@ -259,6 +259,7 @@ class Service:
         return brief_for(self.brain, told)
 
     async def take_events(self, request: Request) -> HttpAnswer:
+        """Record events that a client sends. Raises ``Stopping`` if the server is stopping."""
         if self.served.stopping:
             raise Stopping("the server is stopping")
         body = await request.body()
@@ -320,6 +321,7 @@ class Service:
         return _json(found, code)
 
     async def open_console(self, request: Request) -> HttpAnswer:
+        """Return an address that signs a person of this machine in to the console once."""
         if not _is_local(request):
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
         asked = await self._read(OPEN_CONSOLE, await request.body())
@@ -329,6 +331,7 @@ class Service:
             raise Refused(403, str(refused), "terminal", kind="missing") from None
 
     async def show_metrics(self, _request: Request) -> HttpAnswer:
+        """Return the server's figures in Prometheus's text format."""
         return HttpAnswer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -110,13 +110,16 @@ class EventMetrics:
         self._tokens.record(event.tokens, attributes)
 
     def erred(self, event: LlmError) -> None:
+        """Count an error of a model's provider."""
         provider = self._provider_name(event.provider)
         self._errors.add(1, {"gen_ai.provider.name": provider, "callosum.will_retry": event.will_retry})
 
     def problem(self, event: HealthWarning | HealthCritical, level: str) -> None:
+        """Count a shortage of a resource. ``level`` is ``warning`` or ``critical``."""
         self._problems.add(1, {"callosum.resource": self._resource(event.resource), "callosum.level": level})
 
     def evicted(self, count: int) -> None:
+        """Count calls and runs that were forgotten while they were open."""
         self._evicted.add(count)
 
     def _provider_name(self, provider: str) -> str:

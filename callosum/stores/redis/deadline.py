@@ -119,6 +119,7 @@ class ClusterClient(redis.RedisCluster):  # type: ignore[misc]
             super().__init__(connection_pool_class=ClusterPool, **settings)
 
     def execute_command(self, *words: Any, **named: Any) -> Any:
+        """Send one command. Raises the driver's errors."""
         with _ending():
             return super().execute_command(*words, **named)
 

@@ -37,6 +37,7 @@ class RedisJournal:
         return int(self._spaces.run(TAIL, space, "", "-", "-", 1, "0")[0])
 
     def server_time(self) -> int:
+        """Return the Redis server's time in Unix microseconds."""
         seconds, micros = self._link.client.time(**({"target_nodes": "random"} if self._link.cluster else {}))
         return int(seconds) * SECOND + int(micros)
 

@@ -1,0 +1,1 @@
+"""The figures of ``budget.toml``: how they are measured, checked and lowered."""
