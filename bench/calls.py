@@ -49,6 +49,56 @@ def reply(count: int) -> tuple[str, dict[str, object]]:
     }
 
 
+LINES = (
+    "ls -la src/part-{n}",
+    "ls src/part-{n}",
+    "cat docs/page-{n}.md",
+    "git status --short part-{n}",
+    "git log -p -{n} --stat",
+    "git diff HEAD~1 -- src/part-{n}.py",
+    "git add -A && git commit -m 'Parser: read part {n}'",
+    "git checkout -b topic-{n}",
+    "git push -u origin topic-{n}",
+    "mkdir -p build/part-{n}",
+    "rm -rf build/part-{n}",
+    "cp -r src/part-{n} /tmp/part-{n}",
+    "mv notes-{n}.md docs/",
+    "grep -rn 'part {n}' src --include=*.py",
+    "rg -l part_{n} src | head -20",
+    "find . -name 'part-{n}*' -type f",
+    "sed -n '1,{n}p' src/main.py",
+    "sed -i 's/part {n}/part/' src/main.py",
+    "head -{n} README.md",
+    "wc -l src/part-{n}.py",
+    "python -m pytest -x -q tests/test_part_{n}.py",
+    "pytest tests -k part_{n} 2>&1 | tail -20",
+    "python -c 'print({n} + 1)'",
+    "npm run build -- --part {n}",
+    "npm install left-pad@1.{n}",
+    "pip install -r requirements-{n}.txt",
+    "make -j4 part-{n}",
+    "cargo test part_{n}",
+    "docker ps -a --filter name=part-{n}",
+    "docker compose -p part-{n} up -d",
+    "kubectl get pods -n part-{n}",
+    "kubectl apply -f deploy/part-{n}.yaml",
+    "curl -s https://example.com/part/{n} -o part-{n}.json",
+    "echo 'part {n}' >> notes.md",
+    "cd src && ls -l part-{n} && wc -l part-{n}/*",
+    "ps aux | grep part-{n}",
+    "psql -c 'select count(*) from part_{n}'",
+    "gh pr view {n}",
+    "for f in src/part-{n}/*.py; do echo $f; done",
+    "tar czf /tmp/part-{n}.tgz src/part-{n}",
+)
+"""Command lines as agents write them; ``{n}`` makes each one new."""
+
+
+def shell(count: int) -> tuple[str, dict[str, object]]:
+    """Run a command line that nobody has run before."""
+    return "Bash", {"command": LINES[count % len(LINES)].replace("{n}", str(count))}
+
+
 _ids = itertools.count()
 
 

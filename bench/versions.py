@@ -1,7 +1,7 @@
 """Compare this tree with an earlier version of the package, both in the same rounds: ``python -m bench.versions REV``.
 
 Each version runs in processes of its own, from a folder that holds nothing but its package; the benchmark's own code
-is this tree's for both. In every round each case runs one block with either version, in random order. A figure is the
+is this tree's for both. The group ``classify`` measures processor time, the others a clock's. In every round each case runs one block with either version, in random order. A figure is the
 median over the rounds of this tree's time divided by the earlier version's, with its 95 % interval (order statistics,
 so no distribution is assumed). A case fails if its whole interval lies above the limit.
 """
@@ -41,6 +41,8 @@ KINDS: Final[Mapping[str, tuple[calls.Make, int]]] = {
     "tier 3": (calls.reply, 60),
 }
 """The calls of each case, and how many of them make a block."""
+FRESH: Final = "fresh shell lines"
+"""The block that classifies every line of ``calls.LINES`` four times, each time as a new line, and summarises it."""
 Block = Callable[[], float]
 """Runs a block and returns its figure: less is better."""
 
@@ -110,6 +112,34 @@ def serve_blocks(target: str) -> None:
         print(statistics.median(taken) / 1000, flush=True)
 
 
+def serve_lines() -> None:
+    """Run a block of fresh shell lines for each line of standard input."""
+    from callosum import Call  # noqa: PLC0415 - the version that this process measures
+    from callosum.redact import summarise  # noqa: PLC0415
+    from callosum.rules import RuleSet  # noqa: PLC0415
+
+    rules = RuleSet.parse(secret=b"secret", protected=("/home/mira/.local/state/callosum",))
+    chance = random.Random(1)
+    first = 0
+    for _ in sys.stdin:
+        taken = []
+        for number in chance.sample(range(first, first + 4 * len(calls.LINES)), 4 * len(calls.LINES)):
+            tool, params = calls.shell(number)
+            call = Call(instance="mira", tool=tool, params=params, cwd="/home/mira/site")
+            began = time.thread_time_ns()
+            rules.classify(call)
+            summarise(params)
+            taken.append(time.thread_time_ns() - began)
+        first += len(taken)
+        print(statistics.median(taken) / 1000, flush=True)
+
+
+def classified(stack: ExitStack, trees: Sequence[Path], _: Path) -> dict[str, tuple[Block, Block]]:
+    """Return the case of fresh shell lines: what the rules and the redaction of params cost, the median line."""
+    before, after = (stack.enter_context(Blocks(tree, FRESH)) for tree in trees)
+    return {FRESH: (_block(before, FRESH), _block(after, FRESH))}
+
+
 def embedded(stack: ExitStack, trees: Sequence[Path], folder: Path) -> dict[str, tuple[Block, Block]]:
     """Return the cases of an embedded gate: one intercept and one complete."""
     before, after = (
@@ -142,7 +172,7 @@ def served(stack: ExitStack, trees: Sequence[Path], folder: Path) -> dict[str, t
     return cases
 
 
-GROUPS: Final = {"pair": embedded, "server": served}
+GROUPS: Final = {"pair": embedded, "server": served, "classify": classified}
 
 
 def compare(cases: Mapping[str, tuple[Block, Block]], rounds: int, *, seed: int = 1) -> dict[str, list[float]]:
@@ -227,6 +257,6 @@ def _earlier(folder: Path, revision: str) -> Path:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve-blocks"]:
-        serve_blocks(sys.argv[2])
+        serve_lines() if sys.argv[2] == FRESH else serve_blocks(sys.argv[2])
         sys.exit(0)
     sys.exit(main())

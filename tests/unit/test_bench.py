@@ -111,6 +111,11 @@ def test_calls_of_this_tree_run_in_a_process_of_their_own(tmp_path: Path) -> Non
         assert all(blocks.run(kind) > 0 for kind in versions.KINDS)
 
 
+def test_fresh_shell_lines_of_this_tree_are_classified_in_a_process_of_their_own(tmp_path: Path) -> None:
+    with versions.Blocks(versions._this(tmp_path), versions.FRESH) as blocks:
+        assert all(blocks.run(versions.FRESH) > 0 for _ in range(2))
+
+
 def test_blocks_need_of_an_earlier_version_only_what_every_version_has(tmp_path: Path) -> None:
     (tmp_path / "callosum").mkdir()
     (tmp_path / "callosum" / "__init__.py").write_text("Call = LocalGate = CallosumClient = dict")
