@@ -355,7 +355,7 @@ class _Shape(NamedTuple):
     pattern: bytes
     replace: Replace
     clue: bytes | None = None
-    """The member of ``CLUES`` that matches every text that ``pattern`` matches."""
+    """The clue, one of ``CLUES``, that matches every text that ``pattern`` matches."""
     needs: bytes = b""
     """A sign in every text that ``pattern`` matches: finding it costs less than searching."""
     parts: tuple[tuple[bytes, Replace], ...] = ()
@@ -423,7 +423,8 @@ def _option(programs: bytes, option: bytes) -> bytes:
     return rb"\b(?:" + programs + rb")\b(?:[^\n|;&]*?\s|\s)" + option
 
 
-_OPTION_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS)
+_OPTION_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS if SECRET_NAME not in option)
+_NAMED_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS if SECRET_NAME in option)
 _ARGUMENT_ROWS: Final = tuple(rb"\b(?:" + programs + rb")(?:\.exe)?\s+" + before for programs, before in ARGUMENTS)
 
 
@@ -431,11 +432,21 @@ _NAMED: Final = (
     SECRET_STEM
     + rb"|(?i:"
     + _SPOKEN_NAMES
-    + rb"|community|key-string|shared-key|identified by)|\s-D|\b(?:"
-    + b"|".join(dict.fromkeys(programs for programs, _ in (*OPTIONS, *ARGUMENTS) if programs != ANY_PROGRAM))
+    + rb"|community|key-string|shared-key|identified by)"
+)
+"""The name of a secret, or a word for one in a sentence."""
+_PROGRAM: Final = (
+    rb"\s-D|\b(?:"
+    + b"|".join(
+        dict.fromkeys(
+            programs
+            for programs, option in (*OPTIONS, *ARGUMENTS)
+            if programs != ANY_PROGRAM and SECRET_NAME not in option
+        )
+    )
     + rb")\b"
 )
-"""The name of a secret, a word for one in a sentence, or a program that takes one as an option."""
+"""A program that takes a secret as an option or an argument."""
 _RUN_LENGTH: Final = 16
 _RUN: Final = b"|".join(
     b"[a-z]{%d}[A-Z0-9][A-Za-z0-9]{%d}" % (before, _RUN_LENGTH - 1 - before) for before in range(_RUN_LENGTH)
@@ -450,11 +461,18 @@ _FORMED: Final = (
     rb"[A-Z]_[A-Z0-9_-]*[a-z][A-Za-z0-9_-]{16}|YC[A-Za-z0-9_-]{16}|[0-9]{8}[:|][A-Za-z0-9_-]{16}|"
     rb"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{16}|[A-Za-z0-9]{13}!|[?&#][A-Za-z_-]+=[A-Za-z0-9._~%+/-]{16}|"
     rb"\$(?:1|5|6|y|2[abxy]|apr1|argon2|scrypt|pbkdf2)|\{(?:S?SHA|CRYPT|S?MD5|ARGON2|PBKDF2)|"
-    rb"[ \t]\*[ \t]|:[0-9*]{1,5}:[A-Za-z_*]|\"(?:d|k|p|q|dp|dq|qi)\\?\"\s{0,3}:|"
-    rb"(?:^|\s)-(?:[uUlpPW]|-(?:user|login))"
+    rb"[ \t]\*[ \t]|:[0-9*]{1,5}:[A-Za-z_*]|\"(?:d|k|p|q|dp|dq|qi)\\?\"\s{0,3}:"
 )
 """Signs that occur in few texts."""
-CLUES: Final = (_NAMED, _RUN, _FORMED)
+_USER: Final = (
+    rb"(?:^|\s)(?:-[uUl]|--(?:user|username|login))[ =]?[^\s]+\s(?:[^\n|;&]*?\s)?(?:-p|-P|-w|-pw|--pass)[ =]?"
+)
+"""An option for a user, and one for the password, of any program."""
+_QUOTED: Final = rb"""\s-(?:p|P|pw|W|passwd|u|U|a|A|C)[ =]?["']"""
+"""An option that may be one for a password, of any program, and a quote."""
+_LOGIN: Final = _USER.replace(rb"^|\s", rb"^|[\s\"]") + b"|" + _QUOTED
+CLUES: Final = ((_NAMED, _PROGRAM), (_RUN,), (_FORMED, _LOGIN))
+"""What a text shows that may match a pattern without a literal. The clues of a group are searched for at once."""
 
 
 _FIRST: Final = (
@@ -485,8 +503,8 @@ _SHAPES: Final = (
         _RUN,
     ),
     _Shape(("((?:" + "|".join(WEBHOOKS) + "))").encode() + rb"([A-Za-z0-9_-]{8,}(?:/[A-Za-z0-9_-]+)*)", _after),
-    _Shape(rb"""(://[^\s/:@?#"'<>]*:)([^\s/?"'<>]+)@""", _login),
-    _Shape(rb"""(://)([^\s/:@?#"'<>]{20,})@""", _login),
+    _Shape(rb"""(://[^\s/:@?#"'<>]*:)([^\s/?"'<>]+)@""", _login, needs=b"@"),
+    _Shape(rb"""(://)([^\s/:@?#"'<>]{20,})@""", _login, needs=b"@"),
     _Shape(
         rb"""(?i)(\b(?:digest|oauth|signature|hawk|aws4[a-z0-9-]*)\s{1,3})("""
         rb"""[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)(?:\s{0,3},\s{0,3}[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)){1,20})""",
@@ -503,18 +521,20 @@ _SHAPES: Final = (
     _Shape(
         rb"(?:" + b"|".join((*_OPTION_ROWS, *_ARGUMENT_ROWS)) + rb")" + _NEW_VALUE,
         _argument,
-        _NAMED,
+        _PROGRAM,
         parts=(
             *((rb"(" + row + rb")" + _NEW_VALUE, _option_value) for row in _OPTION_ROWS),
             *((rb"(" + row + rb")" + _NEW_VALUE, _argument_value) for row in _ARGUMENT_ROWS),
         ),
     ),
+    *(_Shape(rb"(" + row + rb")" + _NEW_VALUE, _option_value, _NAMED) for row in _NAMED_ROWS),
     _Shape(rb"(\b(?:" + PAIRS + rb")\b)([^\n|;&]+)", _all_pairs),
     _Shape(
         rb"""(\b(?:echo|printf|yes)\s+)((?:[^|\n"'\\]|\\?"[^"\n]*"|'[^'\n]*'|\\[^\n"'])+?)(\s*\|\s*"""
         rb"(?:(?:sudo|doas)\s+(?:-[^\s]+\s+)*|(?:ssh|docker|podman|kubectl|(?:arch-)?chroot|env|lxc)\s[^\n|;&]*?)?"
         rb"(?:(?:/usr)?(?:/local)?/s?bin/)?(?:su\s+(?:-\s+)?[a-z]|" + READERS + rb"))",
         _printed,
+        needs=b"|",
     ),
     _Shape(rb"(\b(?:base64|" + READERS + rb")[^|\n]{0,60}<<<\s*)" + _NEW_VALUE, _argument),
     _Shape(
@@ -599,14 +619,9 @@ _SHAPES: Final = (
         rb"""(?:the\s|your\s|my\s|our\s|its\s|a\s|new\s){0,2}(?:[a-z]{1,20}\s)?(?:password|passphrase|passcode|token|secret|api key|pin)\b)""",
         _given,
     ),
-    _Shape(
-        rb"((?:^|\s)(?:-[uUl]|--(?:user|username|login))[ =]?[^\s]+\s(?:[^\n|;&]*?\s)?(?:-p|-P|-w|-pw|--pass)[ =]?)"
-        + _WORD_VALUE,
-        _password_of,
-        _FORMED,
-    ),
-    _Shape(rb"""(\s-(?:p|P|pw|W|passwd)[ =]?)('[^'\s]{6,64}'|"[^"\s]{6,64}")""", _password_of, _FORMED),
-    _Shape(rb"""(\s-(?:u|U|a|A|C)[ =]?["'][A-Za-z][A-Za-z0-9._@-]{0,40}:)([^"'\s/]{6,64})""", _password_of),
+    _Shape(rb"(" + _USER + rb")" + _WORD_VALUE, _password_of, _LOGIN),
+    _Shape(rb"""(\s-(?:p|P|pw|W|passwd)[ =]?)('[^'\s]{6,64}'|"[^"\s]{6,64}")""", _password_of, _LOGIN),
+    _Shape(rb"""(\s-(?:u|U|a|A|C)[ =]?["'][A-Za-z][A-Za-z0-9._@-]{0,40}:)([^"'\s/]{6,64})""", _password_of, _LOGIN),
     _Shape(
         rb"()("
         + SECRET_NAME
@@ -893,7 +908,9 @@ class Redactor:
         """Patterns that together match every text with a secret: at least one matches. Each is linear by itself."""
 
         clues = (*(one.clue for one in self._shapes), _NAMED)
-        self._by_clue = {clue: [at for at, named in enumerate(clues) if named == clue] for clue in CLUES}
+        self._by_clue = [
+            {clue: [at for at, named in enumerate(clues) if named == clue] for clue in group} for group in CLUES
+        ]
         self.found_by_clue: tuple[int, ...] = tuple(at for at, named in enumerate(clues) if named is not None)
         """Numbers of the patterns that RE2 cannot find by a literal."""
 
@@ -920,19 +937,21 @@ class Redactor:
     @cached_property
     def clues(self) -> tuple[tuple[Any, list[int]], ...]:
         """The clues, each with the numbers of the patterns that may match where the clue does."""
-        return tuple((compile_linear(clue, capture=False), there) for clue, there in self._by_clue.items())
+        return tuple(
+            (compile_linear(clue, capture=False), there) for group in self._by_clue for clue, there in group.items()
+        )
 
     @cached_property
-    def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[int]]]:
+    def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[list[int]]]]:
         """The clues for searches that need no position. One automaton of all clues would need many times the states."""
-        return [(_set_of((clue,)).Match, there) for clue, there in self._by_clue.items()]
+        return [(_set_of(group).Match, list(group.values())) for group in self._by_clue]
 
     def possible(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns that may match, in ascending order. This is cheap if there are none."""
         numbers = self.with_literal(data)
-        for has_clue, there in self._clue_sets:
-            if has_clue(data):
-                numbers += [number for number in there if self._needs[number] in data]
+        for clues_in, there in self._clue_sets:
+            for clue in clues_in(data) or ():
+                numbers += [number for number in there[clue] if self._needs[number] in data]
         return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:

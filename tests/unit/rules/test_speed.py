@@ -1,6 +1,7 @@
 """Bounds with a wide margin: no input of an agent makes the gate slow."""
 
 import json
+import statistics
 import sys
 import time
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from callosum.model import Call
+from callosum.redact import summarise
 from callosum.rules import RuleSet
 from tests.support.cpu import cpu_within
+from tests.support.opcodes import counting
 
 RULES = RuleSet.parse(secret=b"secret", protected=("/home/u/.state",))
 M = 1_000_000
@@ -104,3 +107,30 @@ def test_a_plain_call_is_judged_in_few_steps(call: Call) -> None:
     finally:
         sys.setprofile(None)
     assert 10 < steps <= 45
+
+
+OPTIONS = [
+    ("ls {n}/src -l", "ls {n}/src -r"),
+    ("ls -la {n}", "ls -ra {n}"),
+    ("mkdir -p build/{n}", "mkdir -v build/{n}"),
+    ("sort -u names-{n}", "sort -r names-{n}"),
+    ("git log -p {n}", "git log -s {n}"),
+    ("ps -W -u {n}", "ps -w -x {n}"),
+    ("wc -l {n} && sort -u {n}", "wc -c {n} && sort -r {n}"),
+]
+"""Command lines with an option that is some program's option for a user or a password, and the same without it."""
+
+
+@pytest.mark.parametrize(("with_one", "without"), OPTIONS)
+def test_options_of_other_programs_cost_no_search_for_passwords(with_one: str, without: str) -> None:
+    def steps(line: str, number: int) -> int:
+        params = {"command": line.format(n=number)}
+        with counting() as steps:
+            RULES.classify(Call("a", "Bash", params, cwd="/home/u/site"))
+            summarise(params)
+        return steps[0]
+
+    for number in range(20):  # load what a line loads, and learn its words
+        steps(with_one, number), steps(without, number)
+    ratios = [steps(with_one, number) / steps(without, number) for number in range(20, 25)]
+    assert statistics.median(ratios) <= 1.1
