@@ -1,9 +1,10 @@
 """Compare this tree with an earlier version of the package, both in the same rounds: ``python -m bench.versions REV``.
 
 Each version runs in processes of its own, from a folder that holds nothing but its package; the benchmark's own code
-is this tree's for both. The group ``classify`` measures processor time, the others a clock's. In every round each case runs one block with either version, in random order. A figure is the
+is this tree's for both. In every round each case runs one block with either version, in random order. A figure is the
 median over the rounds of this tree's time divided by the earlier version's, with its 95 % interval (order statistics,
-so no distribution is assumed). A case fails if its whole interval lies above the limit.
+so no distribution is assumed). A case fails if its whole interval lies above the limit. The group ``classify`` measures
+processor time, the others the time that passes.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ searched for literals and clues, which cheaply show that it holds no secret; for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import re2
 
-from callosum.redact.disguises import undisguised
+from callosum.redact.disguises import UNDISGUISED, undisguised
 from callosum.redact.program_options import ANY_PROGRAM, ARGUMENTS, OPTIONS, PAIRS, READERS
 from callosum.redact.providers import PROVIDERS, WEBHOOKS, Provider
 from callosum.redact.randomness import holds_word, looks_random
@@ -428,12 +428,7 @@ _NAMED_ROWS: Final = tuple(_option(programs, option) for programs, option in OPT
 _ARGUMENT_ROWS: Final = tuple(rb"\b(?:" + programs + rb")(?:\.exe)?\s+" + before for programs, before in ARGUMENTS)
 
 
-_NAMED: Final = (
-    SECRET_STEM
-    + rb"|(?i:"
-    + _SPOKEN_NAMES
-    + rb"|community|key-string|shared-key|identified by)"
-)
+_NAMED: Final = SECRET_STEM + rb"|(?i:" + _SPOKEN_NAMES + rb"|community|key-string|shared-key|identified by)"
 """The name of a secret, or a word for one in a sentence."""
 _PROGRAM: Final = (
     rb"\s-D|\b(?:"
@@ -916,8 +911,8 @@ class Redactor:
 
         self._needs = (*(one.needs for one in self._shapes), b"")
         self._by_literal = [at for at, named in enumerate(clues) if named is None]
-        self._plain: set[str] = set()
-        """Short texts without a secret. Bounded."""
+        self._plain: set[str] = {""}
+        """Short texts without a secret, and the empty one. Bounded."""
 
     @cached_property
     def _literals(self) -> Any:
@@ -969,18 +964,24 @@ class Redactor:
 
     def is_plain(self, text: str) -> bool:
         """Return True if ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
-        if text in self._plain:
+        return self.are_plain((text,))
+
+    def are_plain(self, texts: Collection[str]) -> bool:
+        """Return True if all texts are plain. They take a single search, or none if they are remembered."""
+        if self._plain.issuperset(texts):
             return True
+        text = "\n".join(texts)
         try:
             data = text.encode()
         except UnicodeEncodeError:
             return False
         if self._holds(data):
             return False
-        bare = undisguised(text)
-        if bare is not text and bare != text and self._holds(bare.encode()):
-            return False
-        self._remember(text)
+        if data.translate(None, UNDISGUISED):
+            bare = undisguised(text)
+            if bare != text and self._holds(bare.encode()):
+                return False
+        self._remember(texts)
         return True
 
     def redact(self, text: str, mark: Mark = marker) -> str:
@@ -1004,15 +1005,17 @@ class Redactor:
         if shown is not None:
             return shown
         if bare is text:
-            self._remember(text)
+            self._remember((text,))
         return text
 
-    def _remember(self, text: str) -> None:
-        """Remember that a text is plain, if it is short."""
-        if len(text) <= _SHORT:
-            if len(self._plain) >= _REMEMBERED:
-                self._plain.clear()
-            self._plain.add(text)
+    def _remember(self, texts: Iterable[str]) -> None:
+        """Remember that texts are plain, those that are short."""
+        if len(self._plain) >= _REMEMBERED:
+            self._plain.clear()
+            self._plain.add("")
+        for text in texts:
+            if len(text) <= _SHORT:
+                self._plain.add(text)
 
     @cached_property
     def _replacements(self) -> dict[tuple[int, int], Any]:
@@ -1076,6 +1079,12 @@ class Redactor:
 
 REDACTOR: Final = Redactor()
 is_plain = REDACTOR.is_plain
+are_plain = REDACTOR.are_plain
+
+
+def short_texts(params: Mapping[str, Any]) -> list[str]:
+    """Return the texts among params that ``are_plain`` remembers."""
+    return [text for text in params.values() if type(text) is str and len(text) <= _SHORT]
 
 
 def redact_text(text: str) -> str:

@@ -19,7 +19,7 @@ from callosum.budget import UNREAD, unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.json_lines import is_harmless
-from callosum.redact.secret_shapes import is_plain
+from callosum.redact.secret_shapes import are_plain
 from callosum.rules import acts, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
@@ -540,16 +540,16 @@ class RuleSet:
     def _without_secrets(self, found: tuple[Key, ...], params: Mapping[str, Any], shape: Shape) -> tuple[Key, ...]:
         """Replace the secrets in keys by digests: what a summary hides in the params, no key shows."""
         spell = self._secrets.key
+        names = [key.name for key in found]
         if shape.secret or (
             (shape.composed or not _SCALARS.issuperset(map(type, params.values())))
-            and not _are_harmless(params, composed=shape.composed)
+            and not _are_harmless(params, names, composed=shape.composed)
         ):
             secrets = secrets_in(params)
             spell = partial(self._secrets.key_without, secrets=secrets)
-        elif self._secrets.are_plain_keys(*[key.name for key in found]):
+        elif self._secrets.plain_keys.issuperset(names) or self._secrets.are_plain_keys(names, params):
             return found  # nearly all
-        for key in found:
-            name = key.name
+        for name in names:
             if spell(name) != name or not name.isprintable():
                 merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
                 return keys.with_old_spelling(merged)
@@ -597,11 +597,11 @@ class RuleSet:
         )
 
 
-def _are_harmless(params: Mapping[str, Any], *, composed: bool) -> bool:
+def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool) -> bool:
     """Return True if no value that a key can quote holds a secret.
 
     A key that holds a whole value shows by itself whether that is a secret. ``composed``: the texts too are taken
-    apart for keys.
+    apart for keys, whose ``names`` are then searched with them.
     """
     texts: list[str] = []
     for value in params.values():
@@ -613,7 +613,7 @@ def _are_harmless(params: Mapping[str, Any], *, composed: bool) -> bool:
             value
         ):
             return False
-    return not texts or is_plain("\n".join(texts))
+    return not texts or are_plain([*texts, *names])
 
 
 def _talk(found: tuple[Key, ...]) -> bool:

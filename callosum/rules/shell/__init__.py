@@ -14,12 +14,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from callosum.redact.secret_shapes import are_plain, redact_text, short_texts
 from callosum.rules import command, keys, name
 from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.policy import ShellPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from callosum.model import Worktree
     from callosum.rules.guard import Guard
@@ -48,6 +49,19 @@ def judge(
     ``worktrees`` tells the same of other folders, None of one outside of any. ``home`` is that of who runs the line.
     ``guard`` says in ``ShellJudgement.danger`` what the line would do to the gate itself.
     """
+    return _without_secrets(_judged(text, cwd, start, policy, worktree, guard, home, worktrees), ())
+
+
+def _judged(
+    text: str,
+    cwd: str | None,
+    start: str | None,
+    policy: ShellPolicy,
+    worktree: Worktree | None,
+    guard: Guard | None,
+    home: str | None,
+    worktrees: Mapping[str, Worktree | None] | None,
+) -> ShellJudgement:
     from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
     from callosum.rules.shell.run import Known  # noqa: PLC0415
 
@@ -55,6 +69,18 @@ def judge(
     if worktree is not None or home is not None or worktrees:
         known = Known(worktree, home, tuple(worktrees.items()) if worktrees else ())
     return line.judge(text, cwd, start or cwd, policy, known, guard)
+
+
+def _without_secrets(found: ShellJudgement, texts: Collection[str]) -> ShellJudgement:
+    """Return a judgement without secrets in its reasons.
+
+    They are searched together with its keys and with ``texts``, of which the call's classification and summary need to
+    know too.
+    """
+    if are_plain([*texts, *[key.name for key in found.keys], *found.why]):
+        return found
+    why = redact_text("\n".join(found.why)).split("\n")
+    return found._replace(why=tuple(dict.fromkeys(why)))
 
 
 def runs_commands(tool: str) -> bool:
@@ -94,7 +120,8 @@ def of_call(
     if tool and _speaks_powershell(tool):
         text = f"pwsh -c {_quoted([text])}"
     cwd, start = _start(params, cwd)
-    return judge(text, cwd, start=start, policy=policy, worktree=worktree, guard=guard, home=home, worktrees=worktrees)
+    found = _judged(text, cwd, start, policy, worktree, guard, home, worktrees)
+    return _without_secrets(found, short_texts(params))
 
 
 def folders_of(params: Mapping[str, Any], cwd: str | None, home: str | None, tool: str = "") -> tuple[str, ...]:
@@ -111,7 +138,7 @@ _MAX_LINE: Final = 8192
 
 @lru_cache(maxsize=1024)
 def _folders(text: str, cwd: str | None, start: str | None, home: str | None) -> tuple[str, ...]:
-    return judge(text, cwd, start=start, home=home).folders
+    return _judged(text, cwd, start, DEFAULT_POLICY, None, None, home, None).folders
 
 
 def _start(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:

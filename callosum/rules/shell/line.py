@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.redact import redact_text
 from callosum.rules import keys
 from callosum.rules.shell import code, data, files, git, leaks, machine, options, powershell, table, verbs, web, wrap
 from callosum.rules.shell.judgement import ShellJudgement
@@ -34,7 +33,7 @@ def judge(
     known: Known = NOTHING,
     guard: Guard | None = None,
 ) -> ShellJudgement:
-    """Return what a command line does; see ``callosum.rules.shell.judge``."""
+    """Return what a command line does; see ``callosum.rules.shell.judge``. Its reasons may show secrets."""
     if len(text) <= MAX_KEPT:
         return _kept(text, cwd, start, policy, known, guard)
     return _judge(text, cwd, start, policy, known, guard)
@@ -85,7 +84,7 @@ def _settled(run: Run) -> ShellJudgement:
         said.sort(key=lambda one: -one[0])
     least = said[0][0] if said else 0
     lines = [f"{shown(words)}: {what}" for tier, words, what in said[:3] if tier == least or tier >= 2]
-    why = tuple(dict.fromkeys(redact_text("\n".join(lines)).split("\n"))) if lines else ("nothing that runs",)
+    why = tuple(dict.fromkeys(lines)) or ("nothing that runs",)
     if cut:
         why = (*why, "more keys than a call can have: the gravest are kept")
     danger = "" if run.watch is None else run.watch.danger
