@@ -27,6 +27,7 @@ from callosum.model import (
 )
 from callosum.policy.lifecycle import Requester
 from callosum.redact import SecretDigests, redact_text, said, summarise
+from callosum.redact.secret_shapes import are_plain
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
 from callosum.wire import MAX_WAIT
@@ -370,7 +371,7 @@ def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> 
     return summarise({"result": result}, mode=mode)["result"]
 
 
-_NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "call_id", "task_id", "cwd", "origin")
+_NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "task_id", "cwd", "origin", "home")
 _HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
 """Ids that hosts make for calls. None of them looks like a secret."""
 
@@ -378,22 +379,23 @@ _HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     """Return the call without secrets in its names: a digest replaces each. The params stay as they are."""
     name, tree = secrets.name, call.worktree
-    if (
-        secrets.are_plain(call.tool, call.instance, call.session, call.cwd)
-        and (call.run is None or name(call.run) == call.run)
-        and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) == call.call_id)
-        and call.parent is call.continues is call.task_id is call.origin is None
-        and (tree is None or (name(tree.root) == tree.root and name(tree.repository) == tree.repository))
-        and call.home is None
-        and call.homes is None
-        and call.worktrees is None
-    ):
+    names = [call.instance, call.tool, call.session or "", call.cwd or "", call.run or "", call.parent or ""]
+    if call.continues is not None or call.task_id is not None or call.origin is not None or call.home is not None:
+        names += (call.continues or "", call.task_id or "", call.origin or "", call.home or "")
+    if call.call_id is not None and not _HOST_IDS.fullmatch(call.call_id):
+        names.append(call.call_id)
+    if tree is not None:
+        names += (tree.root, tree.repository)
+    if call.homes is not None:
+        names += (*call.homes, *call.homes.values())
+    if call.worktrees is not None:
+        names += call.worktrees
+        names += [path for one in call.worktrees.values() if one is not None for path in (one.root, one.repository)]
+    if are_plain(names):
         return call  # the usual case
-    shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
+    shown: dict[str, Any] = {at: name(value) for at in (*_NAMES, "call_id") if (value := getattr(call, at)) is not None}
     if tree is not None:
         shown["worktree"] = _without(name, tree)
-    if call.home is not None:
-        shown["home"] = name(call.home)
     if call.homes is not None:
         shown["homes"] = {name(user): name(home) for user, home in call.homes.items()}
     if call.worktrees is not None:

@@ -29,10 +29,6 @@ _ROOM: Final = 32
 """Characters reserved for the digest of a key that has become too long."""
 
 
-def _are_plain(*names: str | None) -> bool:
-    return are_plain([name for name in names if name])
-
-
 class SecretDigests:
     """Replace each secret by ``[redacted:3f9ac2d1]``. ``key`` is the gate's content key (any length).
 
@@ -46,8 +42,6 @@ class SecretDigests:
         self._state = blake2b(digest_size=4, key=short, person=b"secret")
         self.name: Callable[[str], str] = lru_cache(maxsize=4096)(self._name)
         """Return the name of a session, a tool or the like without secrets."""
-        self.are_plain: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain)
-        """Return True if the names (None is no name) hold no secret."""
         self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
         """Return a context key without secrets: the same object if it holds none.
 

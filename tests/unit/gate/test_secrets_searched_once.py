@@ -18,7 +18,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "edit": ("Edit", {"file_path": "/srv/site/page-{n}.md", "old_string": "page {n}", "new_string": "part {n}"}),
     "command": ("Bash", {"command": "ls -la src/{n}"}),
     "command with a description": ("Bash", {"command": "git log -p {n}", "description": "Read what {n} changed"}),
-    "several commands": ("Bash", {"command": "cd src/{n} && kubectl apply -f deploy/{n}.yaml"}),
+    "several commands": ("Bash", {"command": "cd src && kubectl apply -f deploy/{n}.yaml"}),
     "message": ("message", {"action": "send", "target": "team-{n}", "message": "Page {n} is ready."}),
     "mail": ("send_email", {"to": "ana-{n}@example.com", "subject": "Page {n}", "body": "It is ready: {n}."}),
 }
