@@ -82,17 +82,22 @@ class Guard:
         self._touched = lru_cache(maxsize=2048)(self.touched)
 
     def reason(
-        self, params: Mapping[str, Any], which: tuple[tuple[str, int], ...], cwd: str | None
+        self, params: Mapping[str, Any], which: tuple[tuple[str, int], ...], cwd: str | None, *, reads: bool = False
     ) -> tuple[str, str] | None:
         """Return why a call is a danger to the gate, None if it is none; ``which`` are its params to look at.
 
         The second text tells for which calls it holds: ``""`` for all, ``write`` for those that change something,
-        ``move`` for those that remove or move what they name.
+        ``move`` for those that remove or move what they name. ``reads``: the call does neither.
         """
         for name, role in which:
             value = params[name]
             if value and role != _COMMAND:
-                found = self._text(role, value, cwd) if type(value) is str else self._look(role, value, cwd)
+                if type(value) is not str:
+                    found = self._look(role, value, cwd)
+                elif reads and role in (_PATH, _SOURCE):
+                    continue
+                else:
+                    found = self._text(role, value, cwd)
                 if found is not None:
                     return found
         return None

@@ -25,7 +25,7 @@ from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
-from callosum.rules.judge import Judgement, holds, judge, look
+from callosum.rules.judge import Judgement, holds, judge, look, reads
 from callosum.rules.keys import APPEND
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
@@ -286,7 +286,7 @@ class RuleSet:
             shape = shapes.of(params)
         line = None
         if shape.guarded:
-            found = self._guard.reason(params, shape.guarded, call.cwd)
+            found = self._guard.reason(params, shape.guarded, call.cwd, reads=not shape.telling and reads(call.tool))
             if found is not None or shape.commands or shape.programs:
                 danger, line = self._danger(call, params, shape, found)
                 if danger:
