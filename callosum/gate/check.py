@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -52,7 +53,7 @@ _encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>
 
 
 def with_json_params(call: Call) -> tuple[Call, bytes]:
-    """Return the call with params that JSON can hold, and these params as JSON.
+    """Return the call with params that JSON can hold and the rules can read, and all of the params as JSON.
 
     Raises:
         ConfigError: The params are too long.
@@ -62,8 +63,11 @@ def with_json_params(call: Call) -> tuple[Call, bytes]:
     except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
         call = replace(call, params=plain_params(call.params))
         encoded = _encode(call.params)
-    if len(encoded) > MAX_PARAMS:
-        raise ConfigError(f"{len(encoded)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+    if (size := len(encoded)) > budget.SMALL:
+        if size > MAX_PARAMS:
+            raise ConfigError(f"{size} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+        if budget.values_in(encoded) > budget.MAX_VALUES:
+            call = replace(call, params=msgspec.json.decode(budget.shorter(encoded)))
     return call, encoded
 
 
@@ -91,55 +95,48 @@ def _plain_value(value: Any, name: str) -> Any:
     return value
 
 
-def with_short_params(call: Call, params: bytes) -> Call:
-    """Return the call with only as many values in its params as the rules read. ``params`` are its params as JSON."""
-    if len(params) <= budget.SMALL or budget.values_in(params) <= budget.MAX_VALUES:
-        return call
-    return replace(call, params=msgspec.json.decode(budget.shorter(params)))
-
-
 def check_call(call: Call) -> None:
     """Check that a call can be used.
 
     Raises:
         ConfigError: A field cannot be used; the error names it.
     """
-    check_name(call.instance, "instance")
-    check_name(call.tool, "tool")
+    names = call.instance, call.tool, call.namespace, call.session, call.run, call.parent, call.continues, call.origin
+    try:
+        _check_names(call.worktree, *names)
+    except TypeError:  # a value that is not hashable
+        _check_names.__wrapped__(call.worktree, *names)
     if call.call_id is not None:
         check_name(call.call_id, "callId")
-    if call.session is not None:
-        check_name(call.session, "session")
-    if call.run is not None:
-        check_name(call.run, "run")
-    if call.parent is not None:
-        check_name(call.parent, "parent")
-    if call.continues is not None:
-        check_name(call.continues, "continues")
-    if call.origin is not None:
-        check_name(call.origin, "origin")
-    if call.namespace != DEFAULT_NAMESPACE:
-        check_name(call.namespace, "namespace")
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
     if call.wait != 0 or call.timeout is not None or call.deadline is not None or call.timeout_ms is not None:
         _check_times(call)
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
-    if (
-        call.worktree is not None
-        or call.commits is not None
-        or call.home is not None
-        or call.homes is not None
-        or call.worktrees is not None
-    ):
-        _check_parts(call)
+    if call.commits is not None:
+        _check_commits(call.commits)
+    if call.home is not None or call.homes is not None or call.worktrees is not None:
+        _check_places(call)
     if call.task_id is not None or call.attempt != 1:
         _check_task(call)
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
     if call.meta is not None:
         _check_meta(call.meta)
+
+
+_SESSION: Final = ("instance", "tool", "namespace", "session", "run", "parent", "continues", "origin")
+"""The names of a call that most calls of a session repeat; the first three are required."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _check_names(worktree: Worktree | None, *names: str | None) -> None:
+    for place, (name, at) in enumerate(zip(names, _SESSION, strict=True)):
+        if name is not None or place < 3:
+            check_name(name, at)
+    if worktree is not None:
+        _check_worktree(worktree, "worktree")
 
 
 def _check_task(call: Call) -> None:
@@ -164,12 +161,6 @@ def _check_times(call: Call) -> None:
         expires_at(call.deadline, call.timeout_ms)
 
 
-def _check_parts(call: Call) -> None:
-    if call.commits is not None:
-        _check_commits(call.commits)
-    _check_places(call)
-
-
 def _check_commits(said: object) -> None:
     if not isinstance(said, Commits):
         raise ConfigError(f"expected a declared commitment, got {type(said).__name__}", at="commits")
@@ -187,8 +178,6 @@ def _check_commits(said: object) -> None:
 
 
 def _check_places(call: Call) -> None:
-    if call.worktree is not None:
-        _check_worktree(call.worktree, "worktree")
     if call.home is not None:
         _check_path(call.home, "home")
     for name in ("homes", "worktrees"):

@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.budget import SMALL, unread
+from callosum.budget import unread
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
 from callosum.gate import spool_records
@@ -44,7 +44,6 @@ from callosum.gate.check import (
     own_text,
     requester_of,
     with_json_params,
-    with_short_params,
     without_secrets,
 )
 from callosum.gate.links import Writes, guarded_classification
@@ -89,7 +88,7 @@ from callosum.policy.unread import Prepared
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
-from callosum.rules.keys import with_old_spelling
+from callosum.rules.keys import only_read, with_old_spelling
 from callosum.rules.standing import StandingApproval
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
@@ -176,6 +175,8 @@ class Operations:
         self.tail: Tail | None = None
         """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
+        self._requester = lru_cache(maxsize=1024, typed=True)(partial(requester_of, secrets=rules.secrets))
+        """Returns the requester of a report; a session has many."""
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"
@@ -201,7 +202,7 @@ class Operations:
             Expired: The client no longer waits for the decision. The call is journalled and nothing is open.
             Unconfirmed: The store could not confirm that the decision survives.
         """
-        began = time.perf_counter()
+        began = time.perf_counter() if self.observers else 0.0
         facts, identity = self._facts_of(call, here=here)
         call = facts.call
         if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
@@ -217,7 +218,7 @@ class Operations:
                 applied = yield from self._resolve_doubts(facts, identity, expiry, applied, looked)
             steps.append(applied)
             decided: Decided = applied.change.answer
-            if decided.queued:
+            if decided.waiter_id:
                 decided = yield from self._wait(facts, identity, expiry, steps, decided.waiter_id, looked)
         except Unconfirmed as error:
             raise (
@@ -265,8 +266,6 @@ class Operations:
     def _facts_of(self, call: Call, *, here: bool = False) -> tuple[CallFacts, bytes | None]:
         check_call(call)
         call, params = with_json_params(call)
-        if len(params) > SMALL:
-            call = with_short_params(call, params)
         rules = self.rules.current()
         found = rules.classify(call)
         hunk = ""
@@ -462,7 +461,7 @@ class Operations:
 
     def abandon(self, call: Call) -> Effects[None]:
         """Journal a call as expired whose client disconnected while the call waited outside the store."""
-        began = time.perf_counter()
+        began = time.perf_counter() if self.observers else 0.0
         facts, identity = self._facts_of(replace(call, wait=0))
         applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
         self._observe(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
@@ -499,11 +498,14 @@ class Operations:
 
     def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Effects[Report]:
         """Record how an action ended."""
-        began = time.perf_counter()
+        began = time.perf_counter() if self.observers else 0.0
         namespace = asked.namespace
         session = asked.session
         result = asked.result
-        requester = requester_of(asked.instance, session, namespace, secrets=self._secrets)
+        try:
+            requester = self._requester(asked.instance, session, namespace)
+        except TypeError:  # a name that is not hashable
+            requester = requester_of(asked.instance, session, namespace, secrets=self._secrets)
         ended = outcome_of(result, asked.outcome)
         if (id := asked.id) is not None:
             find = Find(id_of(id))
@@ -511,7 +513,7 @@ class Operations:
             call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
             if not all(type(one) in _PLAIN and (type(one) is not str or one.isascii()) for one in call.params.values()):
-                call = with_short_params(*with_json_params(call))
+                call, _ = with_json_params(call)
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
             find = Find(key=key_of(asked.context_key, self._secrets).name if asked.context_key else "")
@@ -541,7 +543,7 @@ class Operations:
 
         This has its own transaction: that of the report must not wait until a long result is searched.
         """
-        if look.session != requester.session or any(key.mode is not _LOOKS for key in look.keys):
+        if look.session != requester.session or not only_read(look.keys):
             return
         found = harvest(look.tool, look.keys, result)
         if found:

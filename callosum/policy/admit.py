@@ -127,7 +127,7 @@ def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Ch
     """
     change = admit(facts, view)
     decided: Decided = change.answer
-    if not decided.queued and (not decided.decision.conflicts or decided.decision.repeated):
+    if not decided.waiter_id and (not decided.decision.conflicts or decided.decision.repeated):
         return change
     if decided.undecided:
         return change
