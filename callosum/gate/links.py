@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 
 if TYPE_CHECKING:
-    from callosum.model import Call, Classification, Key
+    from callosum.model import Call, Classification
     from callosum.rules import RuleSet
 
 KEEP_SECONDS: Final = 5.0
@@ -26,28 +25,18 @@ _FILE: Final = "file:"
 _KIND: Final = 0o170000
 _READ: Final = Mode.READ  # an enum's attributes are slow
 
-Writes = Callable[["Call", "Classification", "Key"], object]
-
 _folders: dict[str, tuple[float, tuple[int, int] | None, str]] = {}
 """For each folder: until when it is kept, its device and inode (None if it does not exist), its path without links."""
 
 
-def guarded_classification(
-    rules: RuleSet, call: Call, found: Classification, writes: Writes | None = None
-) -> Classification:
-    """Return a call's classification, or the guard's if the call writes a protected file under another name.
-
-    ``writes`` is called with each file that the call does write.
-    """
+def guarded_classification(rules: RuleSet, call: Call, found: Classification) -> Classification:
+    """Return a call's classification, or the guard's if the call writes a protected file under another name."""
     for key in found.keys:
         name = key.name
         if key.mode is _READ or name[:5] != _FILE:
             continue
-        path = name[5:]
-        if (real := _resolved(path)) and (what := rules.protects(real)):
+        if (real := _resolved(name[5:])) and (what := rules.protects(real)):
             return rules.refused(call, f"through a link, it would change {what}")
-        if writes is not None:
-            writes(call, found, key)
     return found
 
 

@@ -46,7 +46,7 @@ from callosum.gate.check import (
     with_json_params,
     without_secrets,
 )
-from callosum.gate.links import Writes, guarded_classification
+from callosum.gate.links import guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
@@ -171,7 +171,6 @@ class Operations:
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
         self.writers: WriteMerger | None = None
         """Compares and merges writes to files of this machine, if the gate does that."""
-        self._writes: Writes | None = None
         self.tail: Tail | None = None
         """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
@@ -188,7 +187,7 @@ class Operations:
 
     def merge_with(self, writers: WriteMerger) -> None:
         """Compare writes over unread changes from now on, and merge them if their callers can replace params."""
-        self.writers, self._writes = writers, writers.writes
+        self.writers = writers
 
     # --- The decision ----------------------------------------------------------------------------
 
@@ -228,6 +227,8 @@ class Operations:
             requester = Requester(facts.actor, call.namespace)
             raise (yield from self._expired(requester, facts.keys, began, steps, decided=not decided.expired))
         decision = decided.decision
+        if here and decision.proceed and self.writers is not None:
+            self.writers.begin(facts)
         if self.tail is not None:
             self.tail(steps)
         if self.observers:
@@ -247,13 +248,8 @@ class Operations:
 
         Nothing is recorded and nothing waits.
         """
-        facts, identity = self._facts_of(replace(call, wait=0))
-        if (
-            here
-            and (found := guarded_classification(self.rules.current(), facts.call, facts.classification))
-            is not facts.classification
-        ):
-            facts = replace(facts, classification=found, keys=keys_of(found, call.tool))
+        facts, identity = self._facts_of(replace(call, wait=0), here=here)
+        facts = replace(facts, here=False)  # nothing is compared or merged
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
@@ -270,11 +266,9 @@ class Operations:
         found = rules.classify(call)
         hunk = ""
         if here and found.effect != "read":
-            found = guarded_classification(rules, call, found, self._writes)
+            found = guarded_classification(rules, call, found)
             if self._keeps_hunks and self.writers is not None:
                 hunk = self.writers.hunk(call, found)
-        elif here and found.keys and self.writers is not None:
-            self.writers.read(call, found)
         shown = call.params
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}

@@ -58,9 +58,9 @@ class ProposedWrite(Struct, frozen=True, omit_defaults=True):
 
 def proposed_write(call: Call, classification: Classification, key: str) -> ProposedWrite | None:
     """Return what a call writes under a ``file:`` key, None if its params do not say it exactly."""
-    path = key[len(FILE) :]
+    path = key[5:]
     params = call.params
-    if key[: len(FILE)] != FILE or path[:1] != "/" or path[-1:] == "/" or "|" in path:
+    if key[:5] != FILE or path[:1] != "/" or path[-1:] == "/" or "|" in path:
         return None
     if classification.tier >= Tier.HIGH or UNREAD in params:
         return None  # its params may have been shortened on the way
@@ -69,8 +69,10 @@ def proposed_write(call: Call, classification: Classification, key: str) -> Prop
             other.name for other in classification.keys if other.mode is not Mode.READ
         ] != [key]:
             return None  # it appends, or writes more than this file
-        name = next((name for name in WHOLE if type(params.get(name)) is str), "")
-        return ProposedWrite(params[name], name) if name else None
+        for name in WHOLE:
+            if type(params.get(name)) is str:
+                return ProposedWrite(params[name], name)
+        return None
     edits, param = _edits(params), ""
     if not edits:
         param = next((n for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")

@@ -20,7 +20,7 @@ from callosum.merging.proposed_writes import FILE, ProposedWrite, proposed_write
 from callosum.merging.secret_check import looks_secret
 from callosum.merging.snapshots import Snapshots, base_of, copy_of
 from callosum.merging.three_way import merge, parses
-from callosum.model import Action, Call, Classification, Event, Key, Mode, State
+from callosum.model import Action, Call, Classification, Event, Mode, State
 from callosum.policy.call_facts import CallFacts, Decided
 from callosum.policy.sentence import name
 from callosum.policy.unread import Prepared
@@ -33,6 +33,8 @@ MERGES: Final = "merges"
 """Names of the folders in the state folder."""
 _WRITES: Final = 500
 """Most journal entries of a session about a file that are searched for what it knows of the file."""
+_ABSOLUTE: Final = f"{FILE}/"
+_READ: Final = Mode.READ  # an enum's attributes are slow
 _HAPPENED: Final = (State.OPEN, State.DONE)
 _REPLACED: Final = ("originalFile", "originalContent")
 """Hosts' names for the file's text before the write, in a result or one level below."""
@@ -50,10 +52,18 @@ class WriteMerger:
 
     # --- reads and proposals ---------------------------------------------------------------------
 
-    def read(self, call: Call, classification: Classification) -> None:
-        """Note how the file looks that a call is about to read, if it is exactly one."""
-        if len(classification.keys) == 1 and (path := _path(classification.keys[0].name)):
-            self.snapshots.begin(call.namespace, call.actor, path)
+    def begin(self, facts: CallFacts) -> None:
+        """Note what is needed later of a call that is about to run: how the file it reads looks, what it writes."""
+        call, classification, actor = facts.call, facts.classification, facts.actor
+        keys = classification.keys
+        if classification.effect == "read":
+            if len(keys) == 1 and (path := _path(keys[0].name)):
+                self.snapshots.begin(call.namespace, actor, path)
+            return
+        for key in keys:
+            if key.mode is not _READ and (write := proposed_write(call, classification, key.name)) is not None:
+                digest = classification.content.digest
+                self.snapshots.proposed(call.namespace, actor, key.name[5:], digest, write)
 
     def is_reading(self, action: Action) -> bool:
         """Return True if ``has_read`` may copy the file that an action reads."""
@@ -64,13 +74,6 @@ class WriteMerger:
         """Copy the file that a read saw, if its result shows all of it."""
         if len(action.keys) == 1 and (path := _path(action.keys[0].name)):
             self.snapshots.end(action.namespace, action.session, path, action.id, result)
-
-    def writes(self, call: Call, classification: Classification, key: Key) -> None:
-        """Keep what a call proposes for a file."""
-        write = proposed_write(call, classification, key.name)
-        if write is not None:
-            digest = classification.content.digest
-            self.snapshots.proposed(call.namespace, call.actor, key.name[len(FILE) :], digest, write)
 
     def hunk(self, call: Call, classification: Classification) -> str:
         """Return the lines that a call is about to change in a file, redacted; "" if they are not known exactly."""
@@ -253,12 +256,9 @@ class WriteMerger:
         return f"{note}\n`callosum merges show {action.id}` shows the merge and the texts it was made of."
 
 
-_ABSOLUTE: Final = f"{FILE}/"
-
-
 def _path(key: str) -> str:
     """Return the absolute path in the key of one file, "" for any other key."""
-    return key[len(FILE) :] if key[:6] == _ABSOLUTE and key[-1] != "/" and "|" not in key else ""
+    return key[5:] if key[:6] == _ABSOLUTE and key[-1] != "/" and "|" not in key else ""
 
 
 def _replaced(result: Any) -> str | None:
