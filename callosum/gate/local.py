@@ -187,9 +187,9 @@ class LocalGate(Gate):
 
         ``caller`` is what else is known of the caller. For a call, only what the call itself says counts.
         """
-        if isinstance(request, Call):
-            return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
         operation = request.operation
+        if operation == "intercept":
+            return self.intercept(request)  # type: ignore[arg-type, return-value]  # a call's R is Decision
         if operation == "lock" and (self._backlog or self.spool.waiting()):
             self.take_in()
         if operation in _FOR_PEOPLE:

@@ -190,7 +190,8 @@ class SqliteConnections:
         """
         link = self._here.link
         link.busy = True  # before the next check: closing idle connections starts a new generation first
-        self._look(link)
+        if time.monotonic() - link.looked >= LOOK_EVERY:
+            self._look(link)
         if self._is_left(link):
             self._connect(link)
         if self._tended and not (link.tended or link.small):
@@ -205,8 +206,9 @@ class SqliteConnections:
         """
         link = self._here.link
         link.busy = True
-        self._look(link)
-        if self._is_left(link):
+        if time.monotonic() - link.looked >= LOOK_EVERY:
+            self._look(link)
+        if link.born != _Forks.count + self._replaced:  # as ``_is_left``, without a call
             self._connect(link)
         execute = link.execute
         link.begun += 1
@@ -222,7 +224,7 @@ class SqliteConnections:
             if not wait:
                 raise FileBusy from None
             self._line_up(link)
-        if self._is_left(link):  # after the check above, because the log it would write to may be gone
+        if link.born != _Forks.count + self._replaced:  # again, because the log it would write to may be gone
             execute("rollback")
             return self.begin(wait=wait)
         return link
@@ -276,14 +278,11 @@ class SqliteConnections:
             self._cut_log(execute, LOG_LIMIT * 8)
 
     def _look(self, link: SqliteConnection) -> None:
-        """Check now and then that the path still leads to the open file, because what another file gets is lost.
+        """Check that the path still leads to the open file, because what another file gets is lost.
 
         A thread that finds another file finds it for all threads: each of them reconnects between transactions.
         """
-        now = time.monotonic()
-        if now - link.looked < LOOK_EVERY:
-            return
-        link.looked = now
+        link.looked = time.monotonic()
         if link.born < 0:
             return
         if self._is_there(link):
