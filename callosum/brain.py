@@ -25,7 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
-from callosum.corpus.bus import STUCK, Corpus
+from callosum.corpus.bus import Corpus
 from callosum.corpus.daily_log import DailyLog
 from callosum.corpus.events import CorpusEvent, HealthWarning, ParsedCall
 from callosum.corpus.opening_calls import OpeningCalls
@@ -263,7 +263,7 @@ class Brain:
 class Feed:
     """Pass the gate's entries to the observers, in a thread and in order.
 
-    If a handler does not return, another thread continues; the bus then gives handlers their own threads.
+    A handler that does not return holds up the events of its process, and no decision.
     """
 
     def __init__(self, corpus: Corpus, takers: Sequence[Observer]) -> None:
@@ -284,14 +284,10 @@ class Feed:
         """Each with the context of its call, so that subscribers know the span it belongs to."""
         self._bell = threading.Event()
         self._idle = threading.Condition()
-        self._since = 0.0
-        """When the current observation began to be emitted, in seconds; 0 if none is."""
+        self._emitting = False
         if self._takers and not self._over.is_set():
-            self._start()
-
-    def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
-        self._thread.start()
+            self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
+            self._thread.start()
 
     def observe(self, observation: Observation) -> None:
         """Queue an observation of the gate. This costs the gate next to nothing."""
@@ -311,16 +307,13 @@ class Feed:
         self._waiting.append((copy_context(), item))
         if not self._bell.is_set():
             self._bell.set()
-        elif self._since and time.monotonic() - self._since > STUCK:
-            self._since = 0.0
-            self._start()
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything queued is emitted; return False if that takes longer than ``seconds``."""
         if not self._takers:
             return True
         with self._idle:
-            return self._idle.wait_for(lambda: not (self._waiting or self._since), seconds)
+            return self._idle.wait_for(lambda: not (self._waiting or self._emitting), seconds)
 
     def close(self) -> None:
         """Emit what is left, and stop. Idempotent."""
@@ -331,22 +324,19 @@ class Feed:
 
     def _run(self) -> None:
         reported = 0
-        while self._thread is threading.current_thread():
+        while True:
             self._bell.wait()
             self._bell.clear()
-            while self._waiting and self._thread is threading.current_thread():
-                self._since = time.monotonic()
-                with suppress(IndexError):  # another thread took it first
-                    context, item = self._waiting.popleft()
-                    context.run(self._hand_over, item)
-            if self._thread is not threading.current_thread():
-                return  # this thread counted as stuck, and another one continues
+            self._emitting = True
+            while self._waiting:
+                context, item = self._waiting.popleft()
+                context.run(self._hand_over, item)
             if self.lost > reported:
                 reported = self.lost
                 logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", reported)
                 self._corpus.emit(HealthWarning("corpus.feed", reported, MOST_WAITING))
             with self._idle:
-                self._since = 0.0
+                self._emitting = False
                 self._idle.notify_all()
             if self._over.wait(BATCH_SECONDS) and not self._waiting:
                 return

@@ -172,7 +172,7 @@ class DailyLog:
         self._closed = False
         self.begin_anew()
         _open_logs.add(self)
-        self._off = corpus.on(CorpusEvent, self.take, inline=True, ahead=True)
+        self._off = corpus.on(CorpusEvent, self.take, ahead=True)
 
     def begin_anew(self) -> None:
         """Reset in a forked child: waiting lines, the thread and the locks belong to the parent."""

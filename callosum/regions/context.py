@@ -108,14 +108,16 @@ class Prefrontal:
         self._secrets = secrets
         self._waiting: OrderedDict[_Who, str | None] = OrderedDict()
         self._guard = threading.RLock()
-        self._scope = corpus.scope()
-        self._scope.on(InputReceived, self._classify)
-        self._scope.on(InputRouted, self._routed)
-        self._scope.on(LlmResponse, self._route)
+        self._offs = (
+            corpus.on(InputReceived, self._classify),
+            corpus.on(InputRouted, self._routed),
+            corpus.on(LlmResponse, self._route),
+        )
 
     def close(self) -> None:
         """End the subscriptions. Idempotent."""
-        self._scope.close()
+        for off in self._offs:
+            off()
 
     # --- the brief -------------------------------------------------------------------------------
 

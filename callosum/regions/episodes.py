@@ -50,7 +50,7 @@ class Hippocampus:
         self._over: set[date] = set()
         """Days whose page is final."""
         self._closed = threading.Event()
-        self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
+        self._off = corpus.on(SchedulerTick, self._tick)
 
     def write(self, day: date | None = None) -> Path | None:
         """Write the page of a local day (default: today) and return its path; None if it did not change.

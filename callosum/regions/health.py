@@ -177,20 +177,22 @@ class Hypothalamus:
         self._told: dict[str, float] = {}
         self._beats: OrderedDict[_Actor, _Beat] = OrderedDict()
         self._parsed: OrderedDict[_Actor, list[_Parsed]] = OrderedDict()
-        self._scope = corpus.scope()
-        self._scope.on(LlmError, self._model_failed)
-        self._scope.on(LlmResponse, self._model_answered)
-        self._scope.on(ContextTrimmed, self._context_trimmed)
-        self._scope.on(ContextBuilt, self._context_built)
-        self._scope.on(ToolFailed, self._tool_failed)
-        self._scope.on(ToolParsed, self._tools_parsed)
-        self._scope.on(ToolCalled, self._tool_called)
-        self._scope.on(HealthOk, self._host_lives)
-        self._scope.on(SchedulerTick, self._tick, deferred=True)
+        self._offs = (
+            corpus.on(LlmError, self._model_failed),
+            corpus.on(LlmResponse, self._model_answered),
+            corpus.on(ContextTrimmed, self._context_trimmed),
+            corpus.on(ContextBuilt, self._context_built),
+            corpus.on(ToolFailed, self._tool_failed),
+            corpus.on(ToolParsed, self._tools_parsed),
+            corpus.on(ToolCalled, self._tool_called),
+            corpus.on(HealthOk, self._host_lives),
+            corpus.on(SchedulerTick, self._tick),
+        )
 
     def close(self) -> None:
         """End the subscriptions. Idempotent."""
-        self._scope.close()
+        for off in self._offs:
+            off()
 
     # --- from events ---------------------------------------------------------------------------------
 

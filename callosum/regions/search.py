@@ -136,7 +136,7 @@ class Cortex:
         self._journal = Journal(store, state)
         self._turn = threading.Lock()
         self._closed = threading.Event()
-        self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
+        self._off = corpus.on(SchedulerTick, self._tick)
 
     def close(self) -> None:
         """End the subscription; a running ``index`` stops after its next transaction. Idempotent."""

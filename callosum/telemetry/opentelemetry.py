@@ -126,27 +126,29 @@ class OpenTelemetry:
         self._ended: OrderedDict[int, None] = OrderedDict()
         """Actions that have a span already: an outcome that somebody finds later is not a second execution."""
         self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
-        self._scope = corpus.scope()
-        on = self._scope.on
-        on(CorpusEvent, self._measures.count)
-        on(LlmResponse, self._measures.answered)
-        on(LlmError, self._measures.erred)
-        on(HealthWarning, lambda event: self._measures.problem(event, "warning"))
-        on(HealthCritical, lambda event: self._measures.problem(event, "critical"))
-        on(ToolCalled, self._called)
-        on(SafetyAllowed, self._allowed)
-        on(SafetyBlocked, self._blocked)
-        on(ToolCompleted, self._completed)
-        on(ToolFailed, self._failed)
-        on(TaskCreated, self._planned)
-        on(TaskStarted, self._attempted)
-        on(TaskCompleted, lambda event: self._over(event, "done" if event.success else "failed"))
-        on(TaskFailed, lambda event: self._over(event, "failed", event.error))
-        on(TaskStopped, lambda event: self._over(event, "stopped"))
+        on = corpus.on
+        self._offs = (
+            on(CorpusEvent, self._measures.count),
+            on(LlmResponse, self._measures.answered),
+            on(LlmError, self._measures.erred),
+            on(HealthWarning, lambda event: self._measures.problem(event, "warning")),
+            on(HealthCritical, lambda event: self._measures.problem(event, "critical")),
+            on(ToolCalled, self._called),
+            on(SafetyAllowed, self._allowed),
+            on(SafetyBlocked, self._blocked),
+            on(ToolCompleted, self._completed),
+            on(ToolFailed, self._failed),
+            on(TaskCreated, self._planned),
+            on(TaskStarted, self._attempted),
+            on(TaskCompleted, lambda event: self._over(event, "done" if event.success else "failed")),
+            on(TaskFailed, lambda event: self._over(event, "failed", event.error)),
+            on(TaskStopped, lambda event: self._over(event, "stopped")),
+        )
 
     def close(self) -> None:
         """End the subscription and the spans of unfinished runs. Idempotent. The providers are left as they are."""
-        self._scope.close()
+        for off in self._offs:
+            off()
         with self._guard:
             tasks = list(self._tasks.values())
             self._tasks.clear()

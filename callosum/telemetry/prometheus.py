@@ -93,24 +93,26 @@ class Prometheus:
         self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
         self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
         self._register()
-        self._scope = corpus.scope()
-        on = self._scope.on
-        on(CorpusEvent, self._count)
-        on(ToolCompleted, self._completed)
-        on(ToolFailed, self._failed)
-        on(SafetyAllowed, self._allowed)
-        on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc())
-        on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc())
-        on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc())
-        on(LlmResponse, self._answered)
-        on(LlmError, self._erred)
-        on(HealthOk, self._measured)
-        on(HealthWarning, lambda event: self._problem(event, "warning"))
-        on(HealthCritical, lambda event: self._problem(event, "critical"))
+        on = corpus.on
+        self._offs = (
+            on(CorpusEvent, self._count),
+            on(ToolCompleted, self._completed),
+            on(ToolFailed, self._failed),
+            on(SafetyAllowed, self._allowed),
+            on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc()),
+            on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc()),
+            on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc()),
+            on(LlmResponse, self._answered),
+            on(LlmError, self._erred),
+            on(HealthOk, self._measured),
+            on(HealthWarning, lambda event: self._problem(event, "warning")),
+            on(HealthCritical, lambda event: self._problem(event, "critical")),
+        )
 
     def close(self) -> None:
         """End the subscription and remove the metrics from the registry. Idempotent."""
-        self._scope.close()
+        for off in self._offs:
+            off()
         while self._registered:
             self._registry.unregister(self._registered.pop())
 

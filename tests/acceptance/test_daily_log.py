@@ -23,7 +23,7 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.day_files import DayFiles
 from callosum.corpus.events import *
 from callosum.corpus.daily_log import DailyLog
-folder, corpus = Path(sys.argv[1]), Corpus(slow=60)
+folder, corpus = Path(sys.argv[1]), Corpus()
 """
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.corpus import bus, fault_reports, handlers
+from callosum.corpus import bus, fault_reports
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     CATALOGUE,
@@ -104,13 +103,13 @@ def test_decorator_returns_the_function_unchanged(corpus: Corpus) -> None:
         seen.append(event)
         return event.name
 
-    @corpus.once("tool.*")
+    @corpus.on("tool.*")
     def by_pattern(type: str, event: CorpusEvent) -> None:
         seen.append(type)
 
     corpus.emit(DONE)
     corpus.emit(DONE)
-    assert seen == [DONE, "tool.completed", DONE]
+    assert seen == [DONE, "tool.completed"] * 2
     assert by_class(DONE) == "github_prs"
 
 
@@ -137,34 +136,6 @@ def test_handlers_run_in_the_order_of_subscription_for_every_kind_of_pattern(cor
     assert order == [1, 2, 3, 4, 5]
 
 
-def test_once_handler_that_emits_runs_once(corpus: Corpus) -> None:
-    seen: list[CorpusEvent] = []
-
-    def handler(event: ToolCompleted) -> None:
-        seen.append(event)
-        corpus.emit(DONE)
-
-    corpus.once(ToolCompleted, handler)
-    corpus.emit(DONE)
-    corpus.emit(DONE)
-    assert seen == [DONE]
-
-
-def test_once_handler_runs_once_when_threads_emit_together() -> None:
-    for _ in range(50):
-        with Corpus() as corpus:
-            seen: list[CorpusEvent] = []
-            corpus.once(ToolCompleted, seen.append)
-            start = threading.Barrier(4)
-
-            def emit(corpus: Corpus = corpus, start: threading.Barrier = start) -> None:
-                start.wait()
-                corpus.emit(DONE)
-
-            _together(emit, 4)
-            assert len(seen) == 1
-
-
 def test_off_ends_one_subscription_or_all(corpus: Corpus) -> None:
     seen: list[CorpusEvent] = []
     off = corpus.on(ToolCompleted, seen.append)
@@ -179,19 +150,6 @@ def test_off_ends_one_subscription_or_all(corpus: Corpus) -> None:
     assert corpus.off("tool.*") == 0
     corpus.emit(DONE)
     assert seen == []
-
-
-def test_scope_unsubscribes_its_handlers_when_it_ends(corpus: Corpus) -> None:
-    seen: list[CorpusEvent] = []
-    with pytest.raises(KeyError), corpus.scope() as turn:  # noqa: PT012 - the error must leave the scope
-        turn.on(ToolCompleted, seen.append)
-        turn.once("tool.failed", seen.append)
-        corpus.emit(DONE)
-        raise KeyError
-    corpus.emit(DONE)
-    corpus.emit(FAILED)
-    assert seen == [DONE]
-    assert corpus.handlers(ToolFailed) == 0
 
 
 @pytest.mark.parametrize(
@@ -304,7 +262,7 @@ def test_a_handler_may_unsubscribe_all_others(corpus: Corpus) -> None:
 
 def test_a_handler_may_subscribe(corpus: Corpus) -> None:
     seen: list[int] = []
-    corpus.on(ToolCompleted, lambda event: corpus.once(ToolCompleted, lambda event: seen.append(1)))
+    corpus.on(ToolCompleted, lambda event: corpus.on(ToolCompleted, lambda event: seen.append(1)))
     corpus.emit(DONE)
     assert seen == []
     corpus.emit(DONE)
@@ -331,10 +289,10 @@ def test_handler_that_answers_itself_without_end_is_stopped_and_reported(corpus:
 
     corpus.on(ToolCompleted, answer)
     corpus.emit(DONE)
-    assert count == handlers.DEPTH + 1
+    assert count == bus.DEPTH + 1
     assert [(one.resource, one.value) for one in warnings] == [("corpus.recursion", "tool.completed")]
     corpus.emit(DONE)
-    assert count == 2 * (handlers.DEPTH + 1)
+    assert count == 2 * (bus.DEPTH + 1)
 
 
 def test_handler_that_answers_itself_twice_each_time_is_stopped(corpus: Corpus) -> None:
@@ -418,262 +376,21 @@ def test_exception_that_ends_the_process_passes_through(corpus: Corpus) -> None:
 # --- what is slow ---
 
 
-def test_a_slow_handler_gets_a_thread_and_keeps_its_order() -> None:
-    clock, seen, threads = Clock(), [], set()
-    with Corpus(clock=clock) as corpus:
-        warnings = _warnings(corpus)
-
-        def slow(event: LlmToken) -> None:
-            clock.now += 0.2
-            seen.append(event.delta)
-            threads.add(threading.current_thread().name)
-
-        corpus.on(LlmToken, slow)
-        for number in range(20):
-            corpus.emit(LlmToken(str(number), at=0))  # old enough that its emit may have been slow
-        assert corpus.flush()
-        assert seen == [str(number) for number in range(20)]
-        assert len(threads) == 2, "first here, then in a thread of its own"
-        assert [(one.resource, one.threshold) for one in warnings] == [("corpus.handler", "100 ms")]
-
-
-def test_only_the_slow_one_of_several_handlers_gets_a_thread() -> None:
-    clock, here = Clock(), threading.current_thread()
-    threads: dict[str, set[threading.Thread]] = {"quick": set(), "slow": set()}
-    with Corpus(clock=clock) as corpus:
-
-        def slow(event: LlmToken) -> None:
-            clock.now += 0.2
-            threads["slow"].add(threading.current_thread())
-
-        corpus.on(LlmToken, lambda event: threads["quick"].add(threading.current_thread()))
-        corpus.on(LlmToken, slow)
-        for _ in range(5):
-            corpus.emit(LlmToken("a", at=0))
-        assert corpus.flush()
-    assert threads["quick"] == {here}
-    assert threads["slow"] - {here}
-
-
-def test_old_event_does_not_count_as_slow() -> None:
-    with Corpus(clock=Clock()) as corpus:
-        threads = set()
-        corpus.on(LlmToken, lambda event: threads.add(threading.current_thread()))
-        for _ in range(200):
-            corpus.emit(LlmToken("a", at=0))
-        assert threads == {threading.current_thread()}
-
-
-def test_an_old_event_takes_the_fast_path_like_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    suspected: list[object] = []
-    monkeypatch.setattr(Corpus, "_suspect", lambda self, kind: suspected.append(kind))
-    clock = Clock()
-    with Corpus(clock=clock) as corpus:
-        corpus.on(LlmToken, lambda event: None)
-        plans = set()
-        for _ in range(200):
-            corpus.emit(LlmToken("a", at=0))
-            plans.add(id(corpus._plans[LlmToken]))
-        assert not suspected
-        assert len(plans) == 1, "the plan is made once, as for new events"
-
-        def slow(event: LlmToken) -> None:
-            clock.now += 1
-
-        corpus.on(LlmToken, slow)
-        corpus.emit(LlmToken("a", at=0))
-        assert suspected == [LlmToken], "a slow handler is noticed all the same"
-
-
-def test_handler_that_blocks_delays_only_one_emit() -> None:
-    clock, entered, release = Clock(), threading.Event(), threading.Event()
-    seen: list[str] = []
-    blocked: list[str] = []
-    corpus = Corpus(clock=clock)
-
-    def block(event: LlmToken) -> None:
-        blocked.append(event.delta)
-        entered.set()
-        assert release.wait(30)
-
-    corpus.on(LlmToken, block)
-    corpus.on(LlmToken, lambda event: seen.append(event.delta))
-    stuck = threading.Thread(target=corpus.emit, args=(LlmToken("first"),))
-    stuck.start()
-    assert entered.wait(10)
-    corpus.emit(FAILED)  # another thread is in an emit: noticed for the first time
-    clock.now += bus.STUCK + 1
-    corpus.emit(LlmToken("second"))  # it would block as well if it were called here
-    other = [one for one in corpus._subscriptions if one.handler is not block]
-    assert other[0].flush(10)
-    assert seen == ["second"]
-    release.set()
-    stuck.join(10)
-    assert not stuck.is_alive()
-    assert corpus.flush()
-    assert sorted(seen) == ["first", "second"]
-    assert sorted(blocked) == ["first", "second"]
-    corpus.close()
-
-
-def test_slow_inline_handler_stays_in_the_emitting_thread() -> None:
-    clock, threads = Clock(), set()
-    with Corpus(clock=clock) as corpus:
-
-        def slow(event: LlmToken) -> None:
-            clock.now += 5
-            threads.add(threading.current_thread())
-
-        corpus.on(LlmToken, slow, inline=True)
-        for _ in range(5):
-            corpus.emit(LlmToken("a", at=0))
-    assert threads == {threading.current_thread()}
-
-
-def test_event_with_an_invalid_moment_is_still_handled(corpus: Corpus) -> None:
-    seen: list[CorpusEvent] = []
-    corpus.on(LlmToken, seen.append)
-    corpus.emit(LlmToken("a", at="yesterday"))  # type: ignore[arg-type]
-    assert len(seen) == 1
-
-
-def test_a_deferred_handler_never_runs_in_the_emitter(corpus: Corpus) -> None:
-    threads = set()
-    corpus.on(ToolCompleted, lambda event: threads.add(threading.current_thread()), deferred=True)
-    corpus.emit(DONE)
-    assert corpus.flush()
-    assert threads
-    assert threading.current_thread() not in threads
-
-
-def test_handler_that_cannot_keep_up_loses_the_oldest_events_and_is_reported(
-    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handlers, "MAX_WAITING", 10)
-    entered, release = threading.Event(), threading.Event()
-    warnings, seen = _warnings(corpus), []
-
-    def slow(event: LlmToken) -> None:
-        entered.set()
-        assert release.wait(30)
-        seen.append(event.delta)
-
-    corpus.on(LlmToken, slow, deferred=True)
-    corpus.emit(LlmToken("first"))
-    assert entered.wait(10)
-    for number in range(15):
-        corpus.emit(LlmToken(str(number)))
-    release.set()
-    assert corpus.flush()
-    assert seen == ["first", *map(str, range(5, 15))]
-    assert [one.threshold for one in warnings] == ["10 events"]
-
-
-def test_deferred_events_are_handled_before_the_corpus_closes() -> None:
-    corpus, seen = Corpus(), []
-    corpus.on(LlmToken, lambda event: seen.append(event.delta), deferred=True)
-    corpus.once(LlmToken, lambda event: seen.append("once"), deferred=True)
-    for number in range(100):
-        corpus.emit(LlmToken(str(number)))
-    corpus.close()
-    assert len(seen) == 101
-    assert not [one for one in threading.enumerate() if one.name.startswith("corpus ") and _alive(one)]
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_deferred_handler_that_raises_still_gets_the_next_event(corpus: Corpus, error: BaseException) -> None:
-    seen, warnings = [], _warnings(corpus)
-
-    def broken(event: LlmToken) -> None:
-        seen.append(event.delta)
-        if event.delta == "1":
-            raise error
-
-    corpus.on(LlmToken, broken, deferred=True)
-    for delta in "123":
-        corpus.emit(LlmToken(delta))
-    assert corpus.flush()
-    assert seen == ["1", "2", "3"]
-    assert len(warnings) == 1
-
-
-def test_a_partial_function_that_is_slow_gets_a_thread_too() -> None:
-    clock, threads = Clock(), set()
-    with Corpus(clock=clock) as corpus:
-
-        def slow(_: str, event: LlmToken) -> None:
-            clock.now += 0.2
-            threads.add(threading.current_thread())
-
-        corpus.on(LlmToken, partial(slow, "a"))
-        for _ in range(5):
-            corpus.emit(LlmToken("a", at=0))
-        assert corpus.flush()
-    assert len(threads) == 2
-
-
-def test_handler_subscribed_twice_is_slow_only_for_the_slow_class() -> None:
-    clock, threads = Clock(), set()
-    with Corpus(clock=clock) as corpus:
-
-        def slow(event: CorpusEvent) -> None:
-            clock.now += 0.2
-            threads.add(threading.current_thread())
-
-        corpus.on(ToolCompleted, slow)
-        corpus.on(LlmToken, slow)
-        for _ in range(5):
-            corpus.emit(LlmToken("a", at=0))
-        assert corpus.flush()
-        lanes = {str(one.what): one.lane is not None for one in corpus._subscriptions}
-    assert lanes == {str(ToolCompleted): False, str(LlmToken): True}
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_threaded_handler_that_answers_itself_is_stopped(corpus: Corpus, asynchronous: bool) -> None:
+def test_async_handler_that_answers_itself_is_stopped(corpus: Corpus) -> None:
     count, stopped, warnings = [0], threading.Event(), _warnings(corpus)
     corpus.on("health.warning", lambda event: stopped.set())
 
-    def answer(event: LlmToken) -> None:
+    @corpus.on(LlmToken)
+    async def answer(event: LlmToken) -> None:
+        await asyncio.sleep(0)
         count[0] += 1
         corpus.emit(LlmToken("again"))
 
-    async def answer_later(event: LlmToken) -> None:
-        await asyncio.sleep(0)
-        answer(event)
-
-    if asynchronous:
-        corpus.on(LlmToken, answer_later)
-    else:
-        corpus.on(LlmToken, answer, deferred=True)
     corpus.emit(LlmToken("first"))
     assert stopped.wait(20)
     assert corpus.flush()
-    assert count[0] == handlers.DEPTH
+    assert count[0] == bus.DEPTH
     assert warnings[0].resource == "corpus.recursion"
-
-
-def test_stuck_handler_is_reported_by_the_next_emitter() -> None:
-    clock, entered, release = Clock(), threading.Event(), threading.Event()
-    corpus = Corpus(clock=clock)
-    warnings = _warnings(corpus)
-
-    def block(event: LlmToken) -> None:
-        entered.set()
-        assert release.wait(30)
-
-    corpus.on(LlmToken, block)
-    stuck = threading.Thread(target=corpus.emit, args=(LlmToken("first"),))
-    stuck.start()
-    assert entered.wait(10)
-    corpus.emit(FAILED)
-    clock.now += bus.STUCK + 1
-    corpus.emit(FAILED)
-    assert corpus._subscriptions[0].flush(10)
-    assert [(one.value, one.threshold) for one in warnings] == [("llm.token", "1 s")]
-    release.set()
-    stuck.join(10)
-    corpus.close()
 
 
 def test_forked_child_keeps_working() -> None:
@@ -684,7 +401,6 @@ from callosum.corpus.events import LlmToken
 corpus = Corpus()
 seen = []
 corpus.on(LlmToken, lambda event: seen.append(event.delta))
-corpus.on(LlmToken, lambda event: seen.append("deferred"), deferred=True)
 @corpus.on(LlmToken)
 async def later(event): seen.append("async")
 corpus.emit(LlmToken("parent"))
@@ -703,7 +419,7 @@ sys.exit(status >> 8)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['async', 'child', 'deferred']"
+    assert done.stdout.strip() == "['async', 'child']"
 
 
 # --- coroutine functions ---
@@ -727,18 +443,6 @@ def test_an_event_emitted_as_a_loop_ends_does_not_silence_the_handler(corpus: Co
     assert seen[-1:] == ["kept"]
 
 
-def test_flushing_in_a_loop_does_not_wait_for_that_loop(corpus: Corpus) -> None:
-    async def main() -> None:
-        async def handler(event: LlmToken) -> None: ...
-
-        corpus.on(LlmToken, handler)
-        corpus.emit(LlmToken("a"))
-        assert not corpus.flush(60)
-        assert await corpus.settle()
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
 def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Corpus) -> None:
     async def main() -> None:
         seen: list[tuple[str, asyncio.AbstractEventLoop]] = []
@@ -751,7 +455,7 @@ def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Co
         corpus.emit(DONE)
         assert seen == [], "it is scheduled, not run"
         await asyncio.to_thread(corpus.emit, DONE)
-        assert await corpus.settle()
+        assert await asyncio.to_thread(corpus.flush)
         assert seen == [("github_prs", asyncio.get_running_loop())] * 2
 
     asyncio.run(main())
@@ -844,15 +548,11 @@ def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None
     assert corpus.handlers(ToolCompleted) == 1
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["on", "once", "off", "emit"]), st.integers(0, 3), st.integers(0, 5)), max_size=60
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["on", "off", "emit"]), st.integers(0, 3), st.integers(0, 5)), max_size=60))
 def test_bus_calls_the_same_handlers_as_a_reference_model(steps: list[tuple[str, int, int]]) -> None:
     """Compare the bus with the simplest model of it: a list that is walked."""
     whats: list[Any] = [ToolCompleted, "tool.*", "*", "tool.failed"]
-    model: list[tuple[int, int, bool]] = []
+    model: list[tuple[int, int]] = []
     expected: list[int] = []
     seen: list[int] = []
     functions: list[Callable[..., None]] = [_noting(seen, number) for number in range(6)]
@@ -862,15 +562,14 @@ def test_bus_calls_the_same_handlers_as_a_reference_model(steps: list[tuple[str,
         for step, what, function in steps:
             if step == "off":
                 corpus.off(whats[what], functions[function])
-                model = [one for one in model if one[:2] != (what, function)]
+                model = [one for one in model if one != (what, function)]
             elif step == "emit":
                 event = events[what]
                 expected += [one[1] for one in model if event.dotted in fits[one[0]]]
-                model = [one for one in model if not (one[2] and event.dotted in fits[one[0]])]
                 corpus.emit(event)
             else:
-                (corpus.on if step == "on" else corpus.once)(whats[what], functions[function])
-                model.append((what, function, step == "once"))
+                corpus.on(whats[what], functions[function])
+                model.append((what, function))
     assert seen == expected
 
 
@@ -910,11 +609,6 @@ def _noting(seen: list[int], number: int) -> Callable[..., None]:
         seen.append(number)
 
     return handler
-
-
-def _alive(thread: threading.Thread) -> bool:
-    thread.join(5)
-    return thread.is_alive()
 
 
 def _together(work: Callable[[], None], count: int) -> list[BaseException]:

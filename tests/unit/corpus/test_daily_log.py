@@ -103,7 +103,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def corpus() -> Iterator[Corpus]:
-    with Corpus(slow=60) as corpus:
+    with Corpus() as corpus:
         yield corpus
 
 

@@ -262,7 +262,7 @@ def test_closing_abandons_a_job_that_blocks(
         entered.set()
         go.wait(WAIT)
 
-    place.corpus.on(SchedulerTick, stuck, inline=True)
+    place.corpus.on(SchedulerTick, stuck)
     brainstem = place.brainstem(
         jobs=[ScheduledJob("quick", every=3600, first=0), ScheduledJob("sweep", every=3600, first=0)]
     )
@@ -292,7 +292,7 @@ from callosum.settings import Settings
 scheduler._PATIENCE = 0.05
 entered = threading.Event()
 corpus, gate = Corpus(), LocalGate(settings=Settings(state=Path(sys.argv[1])))
-corpus.on(SchedulerTick, lambda _: (entered.set(), threading.Event().wait()), inline=True)
+corpus.on(SchedulerTick, lambda _: (entered.set(), threading.Event().wait()))
 brainstem = scheduler.Brainstem(corpus, gate=gate, state=Path(sys.argv[1]), jobs=[scheduler.ScheduledJob("x", every=9, first=0)])
 brainstem.start()
 entered.wait()
