@@ -569,6 +569,11 @@ def _up_to_repository(here: Path) -> list[Path]:
     return [here]
 
 
+def default_state() -> Path:
+    """Return the state folder of this user if no setting names one."""
+    return _platform("state", os.environ)
+
+
 def _platform(kind: Literal["state", "config"], environ: Mapping[str, str]) -> Path:
     variable = environ.get(f"XDG_{kind.upper()}_HOME")
     if variable and Path(variable).is_absolute() and os.name == "posix":

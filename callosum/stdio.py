@@ -145,6 +145,8 @@ class RpcMethods:
     def answer(self, request: Any) -> Any:
         """Carry out the request and return the struct of its reply. Raises ``CallosumError``."""
         operation = request.operation
+        if isinstance(self._gate, LocalGate) and not self._gate.here and getattr(request, "host", None) is not None:
+            request = replace(request, host=None)  # a process that this one cannot look up
         if operation == "intercept":
             return self._gate.intercept(request)
         if operation == "health":

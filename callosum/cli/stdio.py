@@ -27,6 +27,7 @@ def stdio(
     import signal
 
     from callosum.gate import LocalGate
+    from callosum.loopback import is_near
     from callosum.stdio import Pipes, briefs_of, serve
 
     logging.basicConfig(format="callosum: %(message)s")
@@ -34,6 +35,7 @@ def stdio(
     os.dup2(2, 1)  # whatever else prints, only answers go to standard output
     settings = settings_of(state, namespace, config)
     gate = LocalGate(settings=settings)
+    gate.here = is_near(os.getppid())  # a container's or a remote shell's parent has other files
     if approver:
         from callosum.person import refuse_agents
 

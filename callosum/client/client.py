@@ -18,6 +18,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
@@ -105,7 +106,8 @@ class CallosumClient(Gate):
     """The gate behind a server, as a ``Gate``. Usable from any thread and after a fork; close it.
 
     ``url``: ``http://HOST:PORT``, ``https://...`` or ``unix:/PATH`` (default: ``CALLOSUM_URL``, else port 7700 of this
-    machine). ``token``: the secret that identifies this client to the server (default: ``CALLOSUM_TOKEN``).
+    machine). ``token``: the secret that identifies this client to the server (default: ``CALLOSUM_TOKEN``; for a gate
+    of this user on the loopback, the machine's own token in the state folder).
     ``deadline``: seconds that a request may take, all tries together; a call's ``wait`` comes on top. ``cafile``:
     certificates to trust instead of the system's. ``verify`` False trusts any certificate (for tests).
 
@@ -148,7 +150,7 @@ class CallosumClient(Gate):
         self._start = start
         self._sleep = sleep
         self._clock = clock
-        self._transport = self._open(token, cafile, verify=verify)
+        self._transport = self._open(token, folder, cafile, verify=verify)
         try:
             self._table = TierTable(fallback, folder)
         except ValueError as error:
@@ -171,7 +173,14 @@ class CallosumClient(Gate):
     here: bool = True
     """True if the calls' tools run on this machine, so that its disk describes their folders."""
 
-    def _open(self, token: str | None, cafile: str | os.PathLike[str] | None, *, verify: bool) -> Transport:
+    def _open(
+        self,
+        token: str | None,
+        folder: str | os.PathLike[str] | None,
+        cafile: str | os.PathLike[str] | None,
+        *,
+        verify: bool,
+    ) -> Transport:
         token = token or os.environ.get("CALLOSUM_TOKEN")
         try:
             Transport(self.url)
@@ -181,6 +190,7 @@ class CallosumClient(Gate):
             return Transport(
                 self.url,
                 token=token,
+                machine_token=partial(_machine_token, folder),
                 cafile=os.fspath(cafile) if cafile is not None else None,
                 verify=verify,
                 clock=self._clock,
@@ -644,6 +654,14 @@ class CallosumClient(Gate):
             if answer.status in (400, 413, 422) or (theirs and record_index is not None):
                 raise PageRefused(str(error), int(record_index[1]) if record_index else None, theirs=theirs) from None
             raise
+
+
+def _machine_token(state: str | os.PathLike[str] | None, port: int) -> str:
+    """Return the machine's own token for a server on the loopback, "" if that is another user's or there is none."""
+    from callosum.loopback import is_own_listener, read_token  # noqa: PLC0415 - only for a server on the loopback
+    from callosum.settings import default_state  # noqa: PLC0415
+
+    return read_token(state if state is not None else default_state()) if is_own_listener(port) else ""
 
 
 def _is_own(url: str, state: str) -> bool:

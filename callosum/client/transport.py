@@ -138,6 +138,8 @@ class HttpResponse:
 class Transport:
     """Sends requests to one address. ``token`` is sent with each request and never shown.
 
+    Without one, ``machine_token`` is called for each connection to the loopback with its port; the token that it
+    returns is sent over that connection ("": none).
     ``cafile``: certificates to trust instead of the system's; ``verify`` False trusts any certificate (for tests).
     Deadlines are moments of ``clock`` (default ``time.monotonic``). Raises ``ValueError`` for a URL or token that
     cannot be used.
@@ -148,6 +150,7 @@ class Transport:
         url: str,
         *,
         token: str | None = None,
+        machine_token: Callable[[int], str] | None = None,
         cafile: str | None = None,
         verify: bool = True,
         clock: Callable[[], float] = monotonic,
@@ -161,6 +164,7 @@ class Transport:
             if not token.isascii() or not token.isprintable() or " " in token:
                 raise ValueError("the token contains characters that tokens never contain")
             lines.append(f"Authorization: Bearer {token}")
+        self._machine_token = None if token else machine_token
         self._lines = "\r\n".join(lines).encode()
         self._prefix = self.address.prefix
         self._tls = (cafile, verify)
@@ -358,7 +362,9 @@ class Transport:
                 absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
                 raise Unreachable(f"no connection to {url}: {error}", sent=False, absent=absent) from error
             raise
-        return _Connection(sock, self._clock)
+        is_loopback = isinstance(place, tuple) and (place[0] == "::1" or place[0].startswith("127."))
+        token = self._machine_token(self.address.port) if is_loopback and self._machine_token is not None else ""
+        return _Connection(sock, self._clock, token)
 
     def _check_owner(self, sock: socket.socket) -> None:
         """Raise ``Unreachable`` if the listening process belongs to another user, before anything is sent."""
@@ -382,11 +388,12 @@ class Transport:
 
 
 class _Connection:
-    """One connected socket. ``pid`` is the process that opened it."""
+    """One connected socket. ``pid`` is the process that opened it, ``token`` is sent with its requests."""
 
-    __slots__ = ("_clock", "_poll", "_sock", "pid")
+    __slots__ = ("_clock", "_line", "_poll", "_sock", "pid")
 
-    def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
+    def __init__(self, sock: socket.socket, clock: Callable[[], float], token: str) -> None:
+        self._line = f"\r\nAuthorization: Bearer {token}\r\n".encode() if token else b""
         self._sock = sock
         self._clock = clock
         self._poll = select.poll() if hasattr(select, "poll") else None  # Windows has no poll()
@@ -412,7 +419,7 @@ class _Connection:
 
     def send(self, message: bytes, deadline: float) -> None:
         """Send the whole message. If the gate responds and closes before reading all of it, its response counts."""
-        view: bytes | memoryview = message
+        view: bytes | memoryview = message.replace(b"\r\n", self._line, 1) if self._line else message
         sent = False
         try:
             while True:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -162,15 +162,15 @@ class LocalGate(Gate):
 
     located = staticmethod(located)
     """Adds what this machine's disk says about a call, since its tools run here."""
-    here: ClassVar[bool] = True
-    """The tools of its calls run on this machine, so links may be followed for the guard."""
+    here: bool = True
+    """True if the tools of its calls run on this machine, so that its disk may be read for them."""
 
     # --- The gate's operations -------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
         if self._backlog or self.spool.waiting():
             self.take_in()
-        decision = self._drive(self.operations.intercept(self.located(call), here=self.here))
+        decision = self._drive(self.operations.intercept(self.located(call) if self.here else call, here=self.here))
         if decision.id % UPKEEP_EVERY == 0:
             self.upkeep()
         return decision
@@ -180,7 +180,7 @@ class LocalGate(Gate):
 
         Nothing is recorded and nothing waits.
         """
-        return self._drive(self.operations.explain(self.located(call), here=self.here))
+        return self._drive(self.operations.explain(self.located(call) if self.here else call, here=self.here))
 
     def handle(self, request: GateRequest[R], caller: Caller = UNKNOWN) -> R:
         """Serve a request as ``Gate`` does.

@@ -24,6 +24,7 @@ from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook
 from callosum.hosts.setup import InstallSite, InstallTarget, hook_for
+from callosum.loopback import make_token
 from callosum.programs import NAMED, WITH_HOOKS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, handed_on, load, user_config
@@ -128,16 +129,20 @@ def uninstall(plan: InstallPlan, settings: Settings) -> None:
 
 
 def _record(settings: Settings) -> None:
-    """Record the path of the settings file for the gates that hosts start, which read no project's settings."""
+    """Record the path of the settings file for the gates that hosts start, and make the machine's own token.
+
+    These gates read no project's settings.
+    """
     path = settings.state / launch.RECORD
     own = settings.config is None or settings.config == user_config()
     try:
+        make_token(settings.state)
         if own:
             path.unlink(missing_ok=True)
         else:
             files.write(path, json.dumps({"config": str(settings.config)}).encode() + b"\n", 0o600)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", at=str(path)) from None
+        raise ConfigError(f"cannot be written: {error.strerror}", at=str(error.filename or path)) from None
 
 
 def _replace_gate(settings: Settings) -> None:

@@ -23,7 +23,7 @@ SOCKET: Final = "Callosum's socket"
 PROGRAM: Final = "Callosum's own program"
 KEPT: Final = (
     "gate.db gate.db-wal gate.db-shm gate.db.turn gate.db.sync gate.db.receipt content.key gate.sock gate.sock.lock "
-    "fallback.json tiers.json callosum.toml tokens.json remote.json late.jsonl heard.json checkup.json "
+    "fallback.json tiers.json callosum.toml tokens.json machine.token remote.json late.jsonl heard.json checkup.json "
     "server.log server.pid servers/1.json late.lock late-1.jsonl callosum-hook link.log "
     "callosum-hook-native callosum-hook-native.conf "
     "journal/0.jsonl.gz journal/.lock brain/search.db corpus/2026-01-01.jsonl days/2026-01-01.md"

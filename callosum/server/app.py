@@ -44,6 +44,7 @@ from callosum.operations import OPERATIONS, GateOperation
 from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.async_gate import LARGE, ServedGate
+from callosum.server.caller import is_direct, is_here
 from callosum.server.console_address import ConsoleOpener
 from callosum.server.health import StoreHealth
 from callosum.server.metrics import Metrics
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
+A = TypeVar("A", Call, wire.Lock)
 
 
 HEALTH: Final = "/health"
@@ -161,6 +163,8 @@ class Service:
             served.admit()
             await served.take_in()
         found = wire.read(decoder, body) if len(body) < LARGE else await served.read(partial(wire.read, decoder, body))
+        if isinstance(found, wire.Lock):
+            found, _ = await _with_own_process(request, found)
         asked, caller = of.permit(request, found, named, arrived)
         answer = await served.drive(SERVED[asked.operation](self.operations, asked, caller), size=len(body))
         self.stream.wake()
@@ -191,11 +195,8 @@ class Service:
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=at)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
-        here = False
-        if call.host is not None and _is_local(request) and is_of_this_machine(call.host):
-            # At a port without tokens, another user may be the client.
-            here = token is not None or _is_by_socket(request)
-            call = located(call) if call.cwd else call
+        call, here = await _with_own_process(request, call)
+        call = located(call) if here and call.cwd else call
         if call.wait:
             self.waiting += 1
             left = asyncio.ensure_future(_left(request))
@@ -244,7 +245,7 @@ class Service:
             if payload.get("hook_event_name") == BEFORE.get(adapter.name):
                 raise
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
-        pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
+        pid = asked.pid if asked.pid is not UNSET and await is_here(request.scope) else None
         host = host_above(pid) if pid is not None else None
         effects = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None, expiry=expiry)
         answer = await self.served.drive(effects, size=len(body))
@@ -263,19 +264,20 @@ class Service:
         if self.served.stopping:
             raise Stopping("the server is stopping")
         body = await request.body()
-        token = _token(request)
-        count = (
-            await self.served.read(partial(self._take, body, token)) if len(body) >= LARGE else self._take(body, token)
-        )
-        return _json(wire.Accepted(count))
+        take = partial(self._take, body, _token(request), here=await is_here(request.scope))
+        return _json(wire.Accepted(await self.served.read(take) if len(body) >= LARGE else take()))
 
-    def _take(self, body: bytes, token: Token | None) -> int:
+    def _take(self, body: bytes, token: Token | None, *, here: bool) -> int:
         taken = events.read(body)
         for place, event in enumerate(taken):
             may_act(token, event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance")
         for event in taken:
             if isinstance(event, events.HealthOk) and event.instance:
                 self.heard.alive(event.instance)
+                if not here and "pid" in event.metrics:  # its process is not looked up
+                    metrics = {name: value for name, value in event.metrics.items() if name != "pid"}
+                    self.brain.corpus.emit(replace(event, metrics=metrics))
+                    continue
             self.brain.corpus.emit(event)
         return len(taken)
 
@@ -293,7 +295,7 @@ class Service:
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=f"{at}.{name}")
             if check_record(late, f"calls[{place}]."):
-                records.append(late)
+                records.append(replace(late, call=(await _with_own_process(request, call))[0]))
         await self.served.enter(records, asked.now if asked.now is not None else time.time())
         self.stream.wake()
         return _json(wire.Accepted(len(asked.calls)))
@@ -322,7 +324,7 @@ class Service:
 
     async def open_console(self, request: Request) -> HttpAnswer:
         """Return an address that signs a person of this machine in to the console once."""
-        if not _is_local(request):
+        if not is_direct(request.scope):
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
         asked = await self._read(OPEN_CONSOLE, await request.body())
         try:
@@ -355,15 +357,16 @@ async def _left(request: Request) -> None:
         pass
 
 
-def _is_local(request: Request) -> bool:
-    """Return True if the client runs on this machine (socket or loopback), so that its pid means something."""
-    return _is_by_socket(request) or request.scope["client"][0] in ("127.0.0.1", "::1")
+async def _with_own_process(request: Request, asked: A) -> tuple[A, bool]:
+    """Return what is asked, and True if the process that it names is one of this machine, which may be looked up.
 
-
-def _is_by_socket(request: Request) -> bool:
-    """Return True for a request on the Unix socket, which only the gate's own user can open."""
-    client = request.scope.get("client")
-    return not client or not client[0]
+    A request that comes from elsewhere cannot name a process of this machine: the name is removed.
+    """
+    if asked.host is None or not is_of_this_machine(asked.host):
+        return asked, False
+    if await is_here(request.scope):
+        return asked, True
+    return replace(asked, host=None), False
 
 
 def _person(request: Request, by: str) -> str:

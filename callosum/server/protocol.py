@@ -30,6 +30,7 @@ from msgspec import Struct, structs
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from callosum.server.caller import Peer
 from callosum.server.security import HEADERS
 from callosum.wire import MAX_BODY, ErrorResponse, encode
 
@@ -113,6 +114,7 @@ class Protocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         self._arriving: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
+        self._peer: Peer | None = None
 
     # --- Connection ---
 
@@ -128,6 +130,7 @@ class Protocol(HttpToolsProtocol):
         elif beyond > 0:
             self._refuse(503, "there are too many connections", "connection")
         else:
+            self._peer = Peer(transport)
             self._arriving = self.loop.call_later(self.limits.arrive, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -240,6 +243,7 @@ class Protocol(HttpToolsProtocol):
         self.scope["callosum.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
         self.scope["callosum.answer"] = self.answer  # type: ignore[typeddict-unknown-key]
         self.scope["callosum.gone"] = self.transport.is_closing  # type: ignore[typeddict-unknown-key]
+        self.scope["callosum.peer"] = self._peer  # type: ignore[typeddict-unknown-key]
         _on_headers_complete(self)
         self._headed, self._fed = True, 0
         cycle = self.cycle

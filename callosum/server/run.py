@@ -113,6 +113,7 @@ def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], Non
     """
     tokens = Tokens(settings.state / TOKENS)
     _check(options, tokens)
+    tokens.serve_machine()
     _allow_files()
     with ExitStack() as stack:
         if options.socket is not None:

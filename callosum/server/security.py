@@ -33,6 +33,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, Final, Literal
 
 from callosum.errors import CallosumError, ConfigError
+from callosum.server.caller import is_direct
 from callosum.server.tokens import Role, Token, Tokens
 from callosum.wire import ErrorResponse, encode
 
@@ -209,7 +210,7 @@ class Security:
                 if extra is not HEADERS and _is_preflight(scope):
                     await _send(sending, 204, _preflight(scope))
                     return
-                token = self._token(said)
+                token = self._token(said, scope)
             if token is None and self.token_required:
                 if (scope["method"], scope["path"]) not in self._untokened:
                     raise Refused(401, "a token is required", "Authorization", kind="missing")  # noqa: TRY301
@@ -262,7 +263,7 @@ class Security:
             raise Refused(403, "requests from pages of other sites are refused", "Sec-Fetch-Site", kind="origin")
         return HEADERS
 
-    def _token(self, said: dict[bytes, bytes]) -> Token | None:
+    def _token(self, said: dict[bytes, bytes], scope: Scope) -> Token | None:
         given = said.get(b"authorization")
         if given is None:
             return None
@@ -274,6 +275,8 @@ class Security:
             name = self.tokens.named(bearer[1])
             error = "this token is not in force: unknown, removed, replaced or expired"
             raise Refused(401, error, "Authorization", kind="wrong", token=name)
+        if token is self.tokens.machine and not is_direct(scope):
+            return None  # it says that its sender is on this machine, which nothing shows
         return token
 
     def _report(self, refused: Refused, scope: Scope) -> None:

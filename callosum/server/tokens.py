@@ -30,6 +30,8 @@ from msgspec import Meta, Struct
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name
 from callosum.locks import locked, put
+from callosum.loopback import TOKEN as MACHINE_FILE
+from callosum.loopback import make_token
 from callosum.person import refuse_agents
 from callosum.wire import fault_of
 
@@ -40,6 +42,8 @@ FILE: Final = "tokens.json"
 LOOK_EVERY: Final = 0.2
 """Seconds between two checks of the file: a removed token works for at most this long."""
 
+MACHINE: Final = "this machine"
+"""Name of the machine's own token (``callosum.loopback``). No other token can have it, because it holds a space."""
 _PATIENCE: Final = 5.0
 """Seconds to wait for another process that changes the file."""
 _PREFIX: Final = "cal_"
@@ -114,6 +118,8 @@ class Tokens:
     ) -> None:
         self.path = Path(path)
         self.error: ConfigError | None = None
+        self.machine: Token | None = None
+        """The machine's own token, once ``serve_machine`` has made it. It may act as every instance."""
         self._clock, self._ticks = clock, ticks
         self._stamp = _stamp(self.path)
         self._tokens: Mapping[str, Token] = _read(self.path)
@@ -124,6 +130,14 @@ class Tokens:
 
     # --- Used by servers ---
 
+    def serve_machine(self) -> None:
+        """Accept the machine's own token, and make it if there is none. Raises ``ConfigError``."""
+        try:
+            digest = _digest(make_token(self.path.parent))
+        except OSError as error:
+            raise ConfigError(error.strerror or str(error), at=str(self.path.parent / MACHINE_FILE)) from error
+        self.machine = Token(name=MACHINE, role=Role.ACTOR, created=0, digest=digest)
+
     def find(self, presented: str) -> Token | None:
         """Return the token with this secret; None if it is unknown, removed, replaced or expired.
 
@@ -131,6 +145,8 @@ class Tokens:
         A wrong secret or a name that does not exist takes as long as the right secret.
         """
         tokens, now, digest = self._current(), self._clock(), _digest(presented)
+        if self.machine is not None and hmac.compare_digest(digest, self.machine.digest):
+            return self.machine
         token = tokens.get(_name_in(presented), _NOBODY)
         fits = hmac.compare_digest(digest, token.digest)
         fits_former = hmac.compare_digest(digest, token.former or _NO_DIGEST)
@@ -142,6 +158,8 @@ class Tokens:
 
     def holds(self, token: Token) -> bool:
         """Return True if a token that was returned earlier is still valid, for connections that stay open for long."""
+        if token is self.machine:
+            return True
         found, now = self._current().get(token.name), self._clock()
         if found is None or (found.expires is not None and now >= found.expires):
             return False
@@ -328,8 +346,9 @@ def _read(path: Path) -> dict[str, Token]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", at=at) from error
     if hasattr(os, "geteuid"):  # anyone who can write it can make an approver's token
-        if facts.st_mode & 0o022:
-            raise ConfigError("users other than its owner can change it: check its content and chmod 600 it", at=at)
+        if facts.st_mode & 0o077:
+            does = "change" if facts.st_mode & 0o022 else "read"
+            raise ConfigError(f"users other than its owner can {does} it: check its content and chmod 600 it", at=at)
         if facts.st_uid not in (os.geteuid(), 0):
             raise ConfigError("it belongs to another user", at=at)
     try:

@@ -15,6 +15,7 @@ import pytest
 from callosum import Blocked, Call, LocalGate, State, Verdict, gated
 from callosum.brain import Brain
 from callosum.hosts.adapters import ADAPTERS
+from callosum.loopback import read_token
 from callosum.merging.merge_store import bring_back
 from callosum.model import Decision
 from callosum.process import this_process
@@ -421,15 +422,19 @@ def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
         assert gate.intercept(Call("mira", "Bash", {"command": "callosum merges show 7"})).proceed
 
 
-@pytest.mark.parametrize(("where", "merges"), [("socket", True), ("port with tokens", True), ("port", False)])
+@pytest.mark.parametrize(
+    ("where", "merges"),
+    [("socket", True), ("port with the machine's token", True), ("port with another token", False), ("port", False)],
+)
 def test_server_reads_files_only_for_its_own_user(tmp_path: Path, file: Path, where: str, merges: bool) -> None:
     state = tmp_path / "served"
     state.mkdir()
-    token = Tokens(state / TOKENS).add("ann") if where == "port with tokens" else None
+    token = Tokens(state / TOKENS).add("ann") if where == "port with another token" else None
     options = ("--socket", str(tmp_path / "socket")) if where == "socket" else ()
     process = this_process()
     host = [process.pid, process.started, process.machine]
     with serving(state, *options) as server:
+        token = read_token(state) if "machine's" in where else token
 
         def call(session: str, tool: str, **params: str) -> dict[str, Any]:
             asked = {"tool": tool, "params": {"path": str(file), **params}, "rewrite": True, "host": host}

@@ -271,9 +271,8 @@ def test_removed_token_ends_although_the_file_could_not_be_opened_at_first(
     assert tokens.error is None
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_file_that_others_can_change_is_not_used(tokens: Tokens, path: Path, clock: Clock, mode: int) -> None:
-    """Control: one that others can only read is."""
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o640, 0o644])
+def test_file_that_others_can_read_or_change_is_not_used(tokens: Tokens, path: Path, clock: Clock, mode: int) -> None:
     secret = tokens.add("mira")
     forged = json.loads(path.read_bytes())
     forged["tokens"].append({**ENTRY, "role": "approver", "name": "evil", "digest": hashlib.sha256(b"x").hexdigest()})
@@ -284,7 +283,7 @@ def test_file_that_others_can_change_is_not_used(tokens: Tokens, path: Path, clo
     assert tokens.error is not None
     assert [token.name for token in (tokens.find(secret),) if token] == ["mira"]
     assert tokens.named("cal_evil_" + "A" * 43) == ""
-    path.chmod(0o644)
+    path.chmod(0o600)
     clock.goes(LOOK_EVERY)
     assert tokens.named("cal_evil_" + "A" * 43) == "evil"
 
