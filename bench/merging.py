@@ -25,6 +25,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from callosum import Call, LocalGate, Verdict
+from callosum.merging.merge_check import fault_of
 from callosum.merging.snapshots import Snapshots
 from callosum.merging.three_way import merge
 from callosum.settings import Settings
@@ -49,46 +50,8 @@ def check(triple: Triple, merged: list[str]) -> None:
     """Raise ``Fault`` unless the merge holds each change of either side once, and nothing else."""
     if triple.both is not None and merged != triple.both:
         raise Fault("the merge of two halves is not the whole")
-    base, mine, theirs, found = map(Counter, (*triple[:3], merged))
-    sides = [_changed(triple.base, side) for side in (triple.mine, triple.theirs)]
-    for line in {*base, *mine, *theirs, *found}:
-        added, removed = ([side[number][line] for side in sides] for number in (0, 1))
-        # Where both sides did the same to a line, they may have made one change, or each one of its own.
-        least, most = max(added) - sum(removed), sum(added) - max(removed)
-        if not least <= found[line] - base[line] <= most:
-            raise Fault(f"{line!r}: {added} times added, {removed} times removed, {found[line] - base[line]:+} merged")
-    for side, other, counted in ((triple.mine, triple.theirs, theirs), (triple.theirs, triple.mine, mine)):
-        moved = _moved(triple.base, other)
-        alone = {line for line in side if base[line] <= 1 and base[line] == counted[line]}  # the other left it alone
-        both = {line for line, number in Counter(side).items() if number == found[line] == 1} & alone - moved
-        if [line for line in side if line in both] != [line for line in merged if line in both]:
-            raise Fault("the merge has lines in another order than a side")
-
-
-def _changed(base: list[str], side: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Return which lines a side added, and which it removed."""
-    opcodes = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
-    changes = [one for one in opcodes if one[0] != "equal"]
-    added = Counter(line for _, _, _, start, end in changes for line in side[start:end])
-    return added, Counter(line for _, start, end, _, _ in changes for line in base[start:end])
-
-
-def _moved(base: list[str], side: list[str]) -> set[str]:
-    """Return the lines that a side has in another order than the base: those that were moved, and what they passed."""
-    first, then = Counter(base), Counter(side)
-    places = {line: at for at, line in enumerate(base) if first[line] == then[line] == 1}
-    order = [line for line in side if line in places]
-    found = set()
-    highest, lowest = -1, len(base)
-    for line in order:
-        if places[line] < highest:
-            found.add(line)
-        highest = max(highest, places[line])
-    for line in reversed(order):
-        if places[line] > lowest:
-            found.add(line)
-        lowest = min(lowest, places[line])
-    return found
+    if fault := fault_of(*triple[:3], merged):
+        raise Fault(fault)
 
 
 def edited(text: list[str], random: Random, names: Iterator[int], changes: int) -> list[str]:

@@ -103,16 +103,19 @@ def serve_command(state: str, socket: str, idle: float) -> list[str]:
     return command("serve", "--recorded", *options, working_folder=NEUTRAL)
 
 
-def recorded_config(state: str) -> str | None:
-    """Return the ``callosum.toml`` recorded when a host was set up to use this state folder, or None."""
+def recorded_path(state: str | os.PathLike[str], name: str) -> str | None:
+    """Return a path that was recorded when a host was set up to use this state folder, or None.
+
+    ``config`` is the ``callosum.toml``, ``git`` the program that merges if the system has none.
+    """
     import json  # noqa: PLC0415 - needed only to start a gate
 
     try:
         with open(os.path.join(state, RECORD), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            config = json.load(file)["config"]
+            path = json.load(file)[name]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return config if isinstance(config, str) and os.path.isabs(config) else None  # noqa: PTH117
+    return path if isinstance(path, str) and os.path.isabs(path) else None  # noqa: PTH117
 
 
 # --- As a script ----------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def serve(  # noqa: PLR0917  typer names them all
 ) -> None:
     """Serve the gate to sessions of other processes and machines, until SIGTERM or Ctrl-C."""
     if recorded and state is not None and config is None and not os.environ.get("CALLOSUM_CONFIG"):
-        found = launch.recorded_config(str(state))
+        found = launch.recorded_path(str(state), "config")
         config = Path(found) if found is not None else None
     settings = settings_of(
         state,

@@ -22,9 +22,10 @@ from callosum.hosts.files import FileChange
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
-from callosum.hosts.script import Hook
+from callosum.hosts.script import Hook, program_in_no_project
 from callosum.hosts.setup import InstallSite, InstallTarget, hook_for
 from callosum.loopback import make_token
+from callosum.merging.git import git_of
 from callosum.programs import NAMED, WITH_HOOKS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, handed_on, load, user_config
@@ -129,18 +130,22 @@ def uninstall(plan: InstallPlan, settings: Settings) -> None:
 
 
 def _record(settings: Settings) -> None:
-    """Record the path of the settings file for the gates that hosts start, and make the machine's own token.
+    """Record the settings file and the git for the gates that hosts start, and make the machine's own token.
 
-    These gates read no project's settings.
+    These gates read no project's settings, and start no program that is found in ``PATH``.
     """
     path = settings.state / launch.RECORD
-    own = settings.config is None or settings.config == user_config()
+    recorded = {}
+    if settings.config is not None and settings.config != user_config():
+        recorded["config"] = str(settings.config)
     try:
         make_token(settings.state)
-        if own:
-            path.unlink(missing_ok=True)
+        if not git_of("") and (git := program_in_no_project("git")):
+            recorded["git"] = git
+        if recorded:
+            files.write(path, json.dumps(recorded).encode() + b"\n", 0o600)
         else:
-            files.write(path, json.dumps({"config": str(settings.config)}).encode() + b"\n", 0o600)
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", at=str(error.filename or path)) from None
 

@@ -18,7 +18,7 @@ import sys
 from time import monotonic
 
 from callosum.hosts.refusal import GUARDED, REFUSED_CONNECTION, refusal
-from callosum.launch import NEUTRAL, environment, recorded_config, serve_command
+from callosum.launch import NEUTRAL, environment, recorded_path, serve_command
 from callosum.programs import WITH_HOOKS
 from callosum.sockets import HUNG_STATUS, note_answered, note_hung, stranger
 
@@ -163,7 +163,7 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
     if shell and (not isinstance(command, str) or waits(command)):
         return UNKNOWN
     # neither the settings of the host's working folder nor its variables affect how a call is classified
-    settings = load({"state": state, "config": recorded_config(state)}, environment(os.environ), NEUTRAL)
+    settings = load({"state": state, "config": recorded_path(state, "config")}, environment(os.environ), NEUTRAL)
     rules = Rulebook.of(settings).current()
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
 

@@ -255,8 +255,26 @@ def _dropped() -> tuple[str, ...]:
     return (*loader, *(name for name in launch.DROPPED if name not in kept))
 
 
+def program_in_no_project(name: str) -> str | None:
+    """Return the first program of this name in ``PATH`` that may be recorded for gates and hooks, or None.
+
+    It lies in no project, where an agent could replace it: not in the working folder, unless that holds the user's
+    home, and no folder above it holds a ``.git``.
+    """
+    here = Path.cwd().resolve()
+    is_project = not Path.home().resolve().is_relative_to(here)
+    for entry in filter(os.path.isabs, os.get_exec_path()):
+        folder = Path(entry).resolve()
+        above = (folder, *folder.parents)
+        if not (is_project and here in above) and not any(one.joinpath(".git").exists() for one in above):
+            found = shutil.which(name, path=str(folder))
+            if found is not None:
+                return found
+    return None
+
+
 def _program(name: str) -> str | None:
-    return shutil.which(name, path=_PROGRAMS) or shutil.which(name)
+    return shutil.which(name, path=_PROGRAMS) or program_in_no_project(name)
 
 
 def _is_bash(shell: str) -> bool:

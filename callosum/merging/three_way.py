@@ -1,23 +1,30 @@
 """Merge three texts with ``git merge-file``, and check that the result parses.
 
 Neither program runs in a repository or reads anyone's settings: the folder is a fresh one of ours, git is kept from
-searching its parents, and Python is started isolated. Nothing in the agent's working folder is run.
+searching its parents, and Python is started isolated. git is one that only root can change, or the recorded one
+(``git_of``), never one found in ``PATH``, and its result is checked: a merge that does not hold each side's change
+once is thrown away.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from callosum.merging.git import git_of
+from callosum.merging.hunks import split
+from callosum.merging.merge_check import fault_of
+
 PARSING: Final = 0.2
 """Seconds that parsing a merge may take."""
 _MERGING: Final = 2.0
 """Seconds that git may take."""
+_MARKER: Final = re.compile(r"(?:<{7} mine|\|{7} base|={7}|>{7} theirs)\r?\n?\Z")
 _KINDS: Final = {
     ".py": "py",
     ".pyi": "py",
@@ -57,13 +64,14 @@ class MergeResult(NamedTuple):
     conflicts: int
 
 
-def merge(mine: str, base: str, theirs: str, *, scratch: Path) -> MergeResult | None:
-    """Merge the changes of ``mine`` and ``theirs`` to ``base``; return None if git fails.
+def merge(mine: str, base: str, theirs: str, *, scratch: Path, state: str | Path = "") -> MergeResult | None:
+    """Merge the changes of ``mine`` and ``theirs`` to ``base``; return None if git fails, or its result is wrong.
 
-    ``scratch`` is a private folder in which the files lie while git reads them.
+    ``scratch`` is a private folder in which the files lie while git reads them. ``state`` is the state folder in which
+    ``callosum install`` may have recorded a git.
     """
-    git = _git()
-    if git is None:
+    git = git_of(state)
+    if not git:
         return None
     try:
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,19 +90,23 @@ def merge(mine: str, base: str, theirs: str, *, scratch: Path) -> MergeResult | 
             )
         if not 0 <= done.returncode < 128:  # more is an error; up to 127 is the number of conflicts
             return None
-        return MergeResult(done.stdout.decode(), done.returncode)
+        result = MergeResult(done.stdout.decode(), done.returncode)
+        return None if _is_wrong(result, *map(split, (base, mine, theirs, result.text))) else result
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 
 
+def _is_wrong(result: MergeResult, base: list[str], mine: list[str], theirs: list[str], merged: list[str]) -> bool:
+    """Return True unless a merge holds each side's change once; one with conflicts may hold lines of the texts only."""
+    if not result.conflicts:
+        return bool(fault_of(base, mine, theirs, merged))
+    texts = {line.rstrip("\n") for line in (*base, *mine, *theirs)}
+    strange = [line for line in merged if line.rstrip("\n") not in texts]
+    return not strange or not all(map(_MARKER.match, strange))
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _git() -> str | None:
-    """Return the path of git, never one in a relative folder of ``PATH``."""
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder[:1] == "/"]
-    return shutil.which("git", path=os.pathsep.join(folders)) if folders else None
 
 
 def _environment(folder: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ class WriteMerger:
     def __init__(self, folder: Path, store: Store, rules: Rulebook) -> None:
         self.snapshots = Snapshots(folder / SNAPSHOTS)
         self.merges = MergeStore(folder / MERGES)
-        self._scratch = folder / SNAPSHOTS
+        self._scratch, self._state = folder / SNAPSHOTS, folder
         self._store = store
         self._rules = rules
 
@@ -134,7 +134,7 @@ class WriteMerger:
         """Merge ``proposal``, the base with the call's write applied, with the text on disk."""
         if max(len(proposal), len(disk)) > MAX_FILE or looks_secret(path, disk) or looks_secret(path, proposal):
             return Prepared()
-        result = merge(proposal, base, disk, scratch=self._scratch)
+        result = merge(proposal, base, disk, scratch=self._scratch, state=self._state)
         if result is None:
             return Prepared()
         if result.conflicts:

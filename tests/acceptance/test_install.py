@@ -272,6 +272,7 @@ def test_files_are_readable_by_the_user_alone(home: Home) -> None:
         **(native if client_path() else {"callosum-hook": 0o700}),
         "installed.json": 0o600,
         "fallback.json": 0o600,
+        "machine.token": 0o600,
     }
     assert home.path("claude-code").stat().st_mode & 0o777 == 0o600
 

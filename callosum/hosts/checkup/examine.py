@@ -27,6 +27,7 @@ from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, names_of, native_path, script_path
 from callosum.hosts.setup import hook_for, wanted_in
+from callosum.merging.git import git_of
 from callosum.model import SECOND, Entry
 from callosum.programs import HOSTS
 from callosum.programs.program import Program
@@ -62,6 +63,7 @@ def examine(settings: Settings, here: UserContext, read: Read, *, now: float | N
         yield from checks.look(checkup)
     if checkup.local:
         yield _gate(settings)
+        yield from _git(settings)
     yield from _mcp(settings)
 
 
@@ -88,6 +90,15 @@ def _gate(settings: Settings) -> Finding:
     if listens(path):
         return Finding("gate", "ok", f"answers on {path}")
     return Finding("gate", "ok", "not running; the next call of a host or `callosum serve` starts it")
+
+
+def _git(settings: Settings) -> Iterator[Finding]:
+    """Yield the finding that no writes are merged, because there is no git that the gate may start."""
+    if settings.snapshots and not git_of(settings.state):
+        says = "writes are not merged: there is no git that only root can change, and none was recorded"
+        yield Finding(
+            "git", "advice", says, "Install git for the whole system, or `callosum install HOST` with git in PATH."
+        )
 
 
 class Checkup:
