@@ -54,22 +54,19 @@ def located(call: Call) -> Call:
     These are the worktree of its ``cwd``, the worktrees of other folders in which its command line uses git and, if it
     names a home, the home of this process and of the users it names. Never raises.
     """
-    facts: dict[str, Any] = {}
-    cwd = call.cwd
-    if type(cwd) is not str:
-        cwd = None
-    if cwd and call.worktree is None and (worktree := worktree_of(cwd)) is not None:
-        facts["worktree"] = worktree
-    params = call.params
-    if type(params) is dict:
-        names_home, uses_other_folder = _speaks_of(params)
-        if names_home:
-            if call.home is None and (home := home_of()):
-                facts["home"] = home
-            if call.homes is None and (users := _users(params)):
-                facts["homes"] = users
-        if uses_other_folder and call.worktrees is None and (elsewhere := _elsewhere(call, facts)):
-            facts["worktrees"] = elsewhere
+    cwd, params = call.cwd, call.params
+    worktree = worktree_of(cwd) if cwd and type(cwd) is str and call.worktree is None else None
+    names_home, uses_other_folder = _speaks_of(params) if type(params) is dict else (False, False)
+    if not (names_home or uses_other_folder):
+        return call if worktree is None else replace(call, worktree=worktree)
+    facts: dict[str, Any] = {} if worktree is None else {"worktree": worktree}
+    if names_home:
+        if call.home is None and (home := home_of()):
+            facts["home"] = home
+        if call.homes is None and (users := _users(params)):
+            facts["homes"] = users
+    if uses_other_folder and call.worktrees is None and (elsewhere := _elsewhere(call, facts)):
+        facts["worktrees"] = elsewhere
     return replace(call, **facts) if facts else call
 
 

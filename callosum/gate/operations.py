@@ -65,7 +65,6 @@ from callosum.model import (
     Find,
     Key,
     LockResult,
-    Mode,
     Observation,
     Outcome,
     Report,
@@ -129,7 +128,7 @@ class Read(NamedTuple):
 
 _ENDS: Final = frozenset(("SessionEnd", "session_end"))
 """Hosts' names for the end of a session. After it, any session of its instance owns the session's commitments."""
-_DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
+_DONE = Outcome.DONE  # an enum's attributes are slow
 
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
@@ -209,10 +208,7 @@ class Operations:
         looked: set[int] = set()
         steps: list[Applied] = []
         try:
-            step = (
-                partial(admit, facts) if self.refused is None and expiry is None else self._step(facts, looked, expiry)
-            )
-            applied: Applied = yield scope_of(facts, identity), step
+            applied: Applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
             if applied.change.answer.undecided:
                 applied = yield from self._resolve_doubts(facts, identity, expiry, applied, looked)
             steps.append(applied)
@@ -519,32 +515,23 @@ class Operations:
             self.tail((applied,))
         if self.observers:
             self._tell(Event.COMPLETE, requester, began, applied, report=report, outcome=ended, result=kept)
-        if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
-            look = applied.change.settles[0].action
-            if look.keys and look.keys[0].mode is _LOOKS:
+        change = applied.change
+        if result and ended is _DONE and report.ok and not report.late and change.settles:
+            look = change.settles[0].action
+            if look.keys and only_read(look.keys):
                 if self.writers is not None and self.writers.is_reading(look):
                     yield Read(partial(self.writers.has_read, look, result))
-                yield from self._mark_results_read(requester, look, result)
-        if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
-            written_ = partial(self.writers.has_written, applied.change.settles[0].action, failed=ended is not _DONE)
+                if look.session == requester.session and (found := harvest(look.tool, look.keys, result)):
+                    # Mark what the read returned as read, as of its intercept, in a transaction of its own: that of the
+                    # report must not wait until a long result is searched.
+                    scope = Scope(namespace, requester.session, self._spelled(found))
+                    yield scope, partial(mark_as_read, look.started)
+        if change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
+            written_ = partial(self.writers.has_written, change.settles[0].action, failed=ended is not _DONE)
             lost = yield Read(partial(written_, result))
             if lost:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report
-
-    def _mark_results_read(self, requester: Requester, look: Action, result: Any) -> Effects[None]:
-        """Mark what a finished read returned as read, as of its intercept. Only the ids in the result are used.
-
-        This has its own transaction: that of the report must not wait until a long result is searched.
-        """
-        if look.session != requester.session or not only_read(look.keys):
-            return
-        found = harvest(look.tool, look.keys, result)
-        if found:
-            yield (
-                Scope(requester.namespace, requester.session, self._spelled(found)),
-                partial(mark_as_read, look.started),
-            )
 
     # --- Records of a spool ----------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from callosum.model import Call, Classification, Mode, Tier
 from callosum.rules.ruleset import WHOLE
 
 FILE: Final = "file:"
+_ABSOLUTE: Final = f"{FILE}/"
+_HIGH: Final = Tier.HIGH  # an enum's attributes are slow
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText", "newText"))
 """Hosts' names for the text that an edit searches for and the text that replaces it."""
 _EVERYWHERE: Final = ("replace_all", "replaceAll", "allow_multiple")
@@ -58,16 +60,14 @@ class ProposedWrite(Struct, frozen=True, omit_defaults=True):
 
 def proposed_write(call: Call, classification: Classification, key: str) -> ProposedWrite | None:
     """Return what a call writes under a ``file:`` key, None if its params do not say it exactly."""
-    path = key[5:]
-    params = call.params
-    if key[:5] != FILE or path[:1] != "/" or path[-1:] == "/" or "|" in path:
+    params, keys = call.params, classification.keys
+    if key[:6] != _ABSOLUTE or key[-1] == "/" or "|" in key:
         return None
-    if classification.tier >= Tier.HIGH or UNREAD in params:
+    if classification.tier >= _HIGH or UNREAD in params:
         return None  # its params may have been shortened on the way
+    alone = [other.name for other in keys if other.mode is not Mode.READ] == [key]
     if classification.content.whole:
-        if classification.content.repeats or [
-            other.name for other in classification.keys if other.mode is not Mode.READ
-        ] != [key]:
+        if classification.content.repeats or not alone:
             return None  # it appends, or writes more than this file
         for name in WHOLE:
             if type(params.get(name)) is str:
@@ -76,8 +76,8 @@ def proposed_write(call: Call, classification: Classification, key: str) -> Prop
     edits, param = _edits(params), ""
     if not edits:
         param = next((n for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")
-        edits = _patched(params[param], path) if param else ()
-    elif [other.name for other in classification.keys if other.mode is not Mode.READ] != [key]:
+        edits = _patched(params[param], key[len(FILE) :]) if param else ()
+    elif not alone:
         return None
     return ProposedWrite(param=param, edits=edits) if edits else None
 

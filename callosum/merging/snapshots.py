@@ -167,13 +167,13 @@ class Snapshots:
 
     def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite) -> None:
         """Keep the write that a call proposes; a background thread stores it."""
-        texts = (write.whole or "", *[edit.new for edit in write.edits])
+        texts = [edit.new for edit in write.edits] if write.whole is None else [write.whole]
         size = sum(map(len, texts))
         if size <= MAX_FILE:
             self.later.do(partial(self._keep, namespace, session, path, digest, write, texts), size)
 
     def _keep(
-        self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite, texts: tuple[str, ...]
+        self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite, texts: list[str]
     ) -> None:
         if any(looks_secret(path, text) for text in texts):
             return

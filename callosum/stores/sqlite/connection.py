@@ -475,11 +475,12 @@ class SqliteConnections:
         because it syncs the log before and the file after.
         """
         link = self._here.link
-        self.prepare_sync(link)
+        if link.synced < 0:
+            self.prepare_sync(link)
         self.check_files(link)
         if fcntl is None or link.known.alone:  # no other process could share the sync
             if link.upto < seq:
-                self._to_disk(link)
+                _sync_file(link.log)
                 link.upto = seq
         else:
             self._sync_together(link, seq)
@@ -497,7 +498,7 @@ class SqliteConnections:
             found = os.pread(file, 2 * _PAIR.size, 0)
             noted_inode, committed, done, synced = _PAIRS.unpack(found.ljust(2 * _PAIR.size, b"\0"))
             if done != inode or synced < seq:
-                self._to_disk(link)
+                _sync_file(link.log)
                 upto = committed if noted_inode == inode and committed > seq else seq
                 os.pwrite(file, _PAIR.pack(inode, upto), _PAIR.size)
         finally:
@@ -514,7 +515,7 @@ class SqliteConnections:
                 if self._is_synced(link, seq):
                     return False
                 if time.monotonic() > deadline:  # the process that syncs was stopped, so each syncs for itself
-                    self._to_disk(link)
+                    _sync_file(link.log)
                     return False
                 time.sleep(pause)
                 pause = min(pause * 1.5, _POLL_SOON)
@@ -563,9 +564,6 @@ class SqliteConnections:
     def _is_synced(self, link: SqliteConnection, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
         return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
-
-    def _to_disk(self, link: SqliteConnection) -> None:
-        _sync_file(link.log)
 
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""

@@ -48,13 +48,12 @@ def _newest(answers: list[Applied | Exception], last: int) -> int:
 
     ``last`` is the newest entry. Waiters poll again and again: if nothing was written, nothing is synced.
     """
-    return max((_written(one, last) for one in answers if isinstance(one, Applied)), default=0)
-
-
-def _written(applied: Applied, last: int) -> int:
-    if applied.ids:
-        return applied.ids[-1]
-    return applied.now if applied.change.settles or applied.change.moves else max(last, 0)
+    newest = 0
+    for one in answers:
+        if isinstance(one, Applied):
+            wrote = one.change.settles or one.change.moves
+            newest = max(newest, one.ids[-1] if one.ids else one.now if wrote else last)
+    return newest
 
 
 class _Swept:
@@ -148,12 +147,12 @@ class SqliteStore:
                 known.refresh(execute)
                 for scope, step in requests:
                     if scope.durable:
-                        if not self._connections.may_acknowledge(execute):
+                        if self._connections.changed and not self._connections.may_acknowledge(execute):
                             answers.append(refusal(self._connections.changed))
                             continue
-                        if not durable:
+                        durable = True
+                        if link.synced < 0:
                             self._connections.prepare_sync(link)  # before the commit of anything that needs it
-                            durable = True
                     look = SqliteView(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
                     try:
