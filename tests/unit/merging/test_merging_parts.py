@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bench import secrets_fourth, secrets_independent, secrets_third
 from callosum.merging import private_files as folders
 from callosum.merging.hunks import Hunk, are_apart, hunks, shown, split
 from callosum.merging.private_files import PrivateFiles
@@ -20,6 +21,7 @@ from callosum.merging.secret_check import looks_secret
 from callosum.merging.snapshots import Snapshots, Stamp, base_of, copy_of, shows
 from callosum.merging.three_way import merge, parses
 from callosum.model import Call
+from callosum.redact import redact_text
 from callosum.rules import RuleSet
 
 RULES = RuleSet.parse(None)
@@ -122,6 +124,21 @@ def test_edit_is_apart_with_three_lines_between() -> None:
 )
 def test_looks_secret(path: str, text: str) -> None:
     assert looks_secret(path, text)
+
+
+@pytest.mark.parametrize("tables", [secrets_independent.TABLES, secrets_third.TABLES, secrets_fourth.TABLES])
+def test_no_token_is_copied_that_the_journal_hides(tables: secrets_independent.Tables) -> None:
+    """Each made-up token with a shape of its own stands alone on a line of a file."""
+    kinds = [kind for kind, group in secrets_independent.kinds(tables).items() if group in ("shaped", "address")]
+    assert len(kinds) > 10
+    missed = []
+    for kind in kinds:
+        for seed in range(1, 6):
+            token = secrets_independent.make(kind, seed, tables).text
+            text = f"# Notes\n\n{token}\n\nend\n"
+            if len(token) >= 20 and redact_text(token) != token and not looks_secret("/p/notes.md", text):
+                missed.append((kind, token))
+    assert missed == []
 
 
 @pytest.mark.parametrize(
