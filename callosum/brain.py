@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from callosum.regions.budget import RAS
     from callosum.regions.context import Prefrontal
     from callosum.regions.execution import Motor
-    from callosum.regions.models import Thalamus
     from callosum.regions.parsing import Wernicke
     from callosum.regions.scheduler import Brainstem
 
@@ -101,7 +100,6 @@ class Brain:
         takers: list[Observer] = []
         calls = OpeningCalls(Journal(gate.store, state).entry)
         self.motor: Motor | None = None
-        self.thalamus: Thalamus | None = None
         self.wernicke: Wernicke | None = None
         self.prefrontal: Prefrontal | None = None
         self.ras: RAS | None = None
@@ -150,10 +148,6 @@ class Brain:
             from callosum.regions.budget import RAS
 
             self.ras = self._keep(RAS(corpus, self.settings.brief_budget))
-        if self._on("models"):
-            from callosum.regions.models import Thalamus
-
-            self.thalamus = self._keep(Thalamus(corpus))
         if self._on("parsing"):
             from callosum.regions.parsing import Wernicke
 

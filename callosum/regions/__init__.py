@@ -15,9 +15,9 @@ search        Cortex          searches the journal and the pages
 context       Prefrontal      builds the brief; classifies the intent of an input
 budget        RAS             cuts the brief to its budget
 learning      BasalGanglia    proposes narrower rules from what people confirm
-models        Thalamus        reads model traffic that a host reports
-parsing       Wernicke        reads tool calls out of a model's answer
+parsing       Wernicke        emits the tool calls that a host read out of a model's answer
 ============= =============== ==========================================================================
 
-``search_index`` and ``search_query`` belong to Cortex.
+``models`` (Thalamus) is no module here: hosts report ``llm.*`` events, and a server reads them in transcripts
+(``callosum.hosts.transcripts``). ``search_index`` and ``search_query`` belong to Cortex.
 """

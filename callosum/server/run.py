@@ -270,9 +270,7 @@ async def serve_gate(
     if gate.settings.telemetry_prometheus:
         Prometheus(brain.corpus, metrics.registry)
     transcripts = None
-    if (
-        not options.public and brain.thalamus is not None
-    ):  # its hosts may run elsewhere, and their files are on their machine
+    if not options.public and "models" not in brain.settings.regions_off:  # other hosts' files are elsewhere
         transcripts = Transcripts(brain.corpus.emit, gate.settings.state)
     service = Service(served, stream, metrics, tokens, brain, transcripts)
     tasks: set[asyncio.Task[None]] = set()

@@ -33,7 +33,6 @@ PACKAGES: Final = (
     "callosum.regions",
     "callosum.pages",
     "callosum.wire",
-    "callosum.answers",
     "callosum.server",
     "callosum.telemetry",
 )
