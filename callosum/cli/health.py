@@ -69,7 +69,7 @@ def _namesake() -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
-    from callosum.regions.health import is_read_only
+    from callosum.regions.machine import is_read_only
 
     try:
         found = folder.stat()
@@ -122,7 +122,7 @@ def _user() -> str:
 
 
 def _room(folder: Path) -> Iterator[Finding]:
-    from callosum.regions.health import is_read_only
+    from callosum.regions.machine import is_read_only
 
     place = next((one for one in (folder, *folder.parents) if one.exists()), folder)
     try:

@@ -19,5 +19,6 @@ parsing       Wernicke        emits the tool calls that a host read out of a mod
 ============= =============== ==========================================================================
 
 ``models`` (Thalamus) is no module here: hosts report ``llm.*`` events, and a server reads them in transcripts
-(``callosum.hosts.transcripts``). ``search_index`` and ``search_query`` belong to Cortex.
+(``callosum.hosts.transcripts``). ``search_index`` and ``search_query`` belong to Cortex, ``watched_files``
+to Brainstem, ``machine`` to Hypothalamus.
 """

@@ -19,8 +19,6 @@ without a decision. All of this relies on what the host says about itself.
 from __future__ import annotations
 
 import errno
-import os
-import shutil
 import socket
 import threading
 import time
@@ -29,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -54,6 +51,7 @@ from callosum.corpus.events import (
 from callosum.errors import StoreError
 from callosum.model import SECOND, Host
 from callosum.process import alive, host_of
+from callosum.regions.machine import DiskSpace, disk_now, memory_now
 from callosum.stores.base import Store
 
 JOB: Final = "health"
@@ -94,13 +92,6 @@ class HealthLimits(Struct, frozen=True, kw_only=True):
     patience: float = 60.0
 
 
-class DiskSpace(NamedTuple):
-    """Used and total size of memory or a disk, in bytes."""
-
-    used: int
-    total: int
-
-
 class _Beat(NamedTuple):
     """The last sign of life of a host: its moment, the expected interval, and the process."""
 
@@ -119,30 +110,6 @@ class _Parsed(NamedTuple):
 
 _Actor = tuple[str | None, str]
 """A namespace, and the name of a session or host in it."""
-
-
-def memory_now() -> DiskSpace:
-    """Return the use of the machine's memory."""
-    memory = psutil.virtual_memory()
-    return DiskSpace(memory.total - memory.available, memory.total)
-
-
-def is_read_only(folder: Path) -> bool:
-    """Return True if the file system of a folder is mounted read-only. Raises ``OSError``."""
-    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
-
-
-def disk_now(folder: Path) -> DiskSpace:
-    """Return the use of the disk of a folder, or of its nearest existing parent.
-
-    Raises ``OSError``, also if the disk is read-only.
-    """
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if is_read_only(folder):  # its free space means nothing: many such file systems have none
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
-    usage = shutil.disk_usage(folder)
-    return DiskSpace(usage.total - usage.free, usage.total)
 
 
 class Hypothalamus:

@@ -126,23 +126,22 @@ class OpenTelemetry:
         self._ended: OrderedDict[int, None] = OrderedDict()
         """Actions that have a span already: an outcome that somebody finds later is not a second execution."""
         self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
-        on = corpus.on
         self._offs = (
-            on(CorpusEvent, self._measures.count),
-            on(LlmResponse, self._measures.answered),
-            on(LlmError, self._measures.erred),
-            on(HealthWarning, lambda event: self._measures.problem(event, "warning")),
-            on(HealthCritical, lambda event: self._measures.problem(event, "critical")),
-            on(ToolCalled, self._called),
-            on(SafetyAllowed, self._allowed),
-            on(SafetyBlocked, self._blocked),
-            on(ToolCompleted, self._completed),
-            on(ToolFailed, self._failed),
-            on(TaskCreated, self._planned),
-            on(TaskStarted, self._attempted),
-            on(TaskCompleted, lambda event: self._over(event, "done" if event.success else "failed")),
-            on(TaskFailed, lambda event: self._over(event, "failed", event.error)),
-            on(TaskStopped, lambda event: self._over(event, "stopped")),
+            corpus.on(CorpusEvent, self._measures.count),
+            corpus.on(LlmResponse, self._measures.answered),
+            corpus.on(LlmError, self._measures.erred),
+            corpus.on(HealthWarning, lambda event: self._measures.problem(event, "warning")),
+            corpus.on(HealthCritical, lambda event: self._measures.problem(event, "critical")),
+            corpus.on(ToolCalled, self._called),
+            corpus.on(SafetyAllowed, self._allowed),
+            corpus.on(SafetyBlocked, self._blocked),
+            corpus.on(ToolCompleted, self._completed),
+            corpus.on(ToolFailed, self._failed),
+            corpus.on(TaskCreated, self._planned),
+            corpus.on(TaskStarted, self._attempted),
+            corpus.on(TaskCompleted, lambda event: self._over(event, "done" if event.success else "failed")),
+            corpus.on(TaskFailed, lambda event: self._over(event, "failed", event.error)),
+            corpus.on(TaskStopped, lambda event: self._over(event, "stopped")),
         )
 
     def close(self) -> None:

@@ -93,20 +93,19 @@ class Prometheus:
         self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
         self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
         self._register()
-        on = corpus.on
         self._offs = (
-            on(CorpusEvent, self._count),
-            on(ToolCompleted, self._completed),
-            on(ToolFailed, self._failed),
-            on(SafetyAllowed, self._allowed),
-            on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc()),
-            on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc()),
-            on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc()),
-            on(LlmResponse, self._answered),
-            on(LlmError, self._erred),
-            on(HealthOk, self._measured),
-            on(HealthWarning, lambda event: self._problem(event, "warning")),
-            on(HealthCritical, lambda event: self._problem(event, "critical")),
+            corpus.on(CorpusEvent, self._count),
+            corpus.on(ToolCompleted, self._completed),
+            corpus.on(ToolFailed, self._failed),
+            corpus.on(SafetyAllowed, self._allowed),
+            corpus.on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc()),
+            corpus.on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc()),
+            corpus.on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc()),
+            corpus.on(LlmResponse, self._answered),
+            corpus.on(LlmError, self._erred),
+            corpus.on(HealthOk, self._measured),
+            corpus.on(HealthWarning, lambda event: self._problem(event, "warning")),
+            corpus.on(HealthCritical, lambda event: self._problem(event, "critical")),
         )
 
     def close(self) -> None:

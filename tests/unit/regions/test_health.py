@@ -35,7 +35,8 @@ from callosum.corpus.events import (
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Call
-from callosum.regions.health import REMIND, DiskSpace, Hypothalamus, disk_now
+from callosum.regions.health import REMIND, Hypothalamus
+from callosum.regions.machine import DiskSpace, disk_now
 from callosum.stores.memory import MemoryStore
 
 ERROR = LlmError("anthropic", "529", True)

@@ -33,7 +33,8 @@ from callosum.pages.dates import start_of
 from callosum.pages.page_folder import PageFolder
 from callosum.regions import scheduler
 from callosum.regions.episodes import Hippocampus
-from callosum.regions.scheduler import JOBS, Brainstem, ScheduledJob, WatchedFiles, _Interval
+from callosum.regions.scheduler import JOBS, Brainstem, ScheduledJob, _Interval
+from callosum.regions.watched_files import WatchedFiles
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
@@ -701,8 +702,8 @@ def test_files_are_checked_where_the_system_cannot_watch(
     def refuse(*_: object, **__: object) -> Iterator[object]:
         raise OSError("inotify watch limit reached")
 
-    monkeypatch.setattr("callosum.regions.scheduler.watch", refuse)
-    monkeypatch.setattr("callosum.regions.scheduler._LOOK_EVERY", 10)
+    monkeypatch.setattr("callosum.regions.watched_files.watch", refuse)
+    monkeypatch.setattr("callosum.regions.watched_files.LOOK_EVERY", 10)
     caplog.set_level(logging.ERROR, "callosum")
     wanted = tmp_path / "elsewhere" / "callosum.toml"
     wanted.parent.mkdir()
