@@ -17,18 +17,15 @@ reads.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 from tenacity import (
-    AsyncRetrying,
     Retrying,
     retry_if_exception,
     stop_after_attempt,
@@ -79,7 +76,6 @@ class Task:
         self.stopped: str | None = None
         self._corpus = corpus
         self._bell = threading.Event()
-        self._wake: Callable[[], object] | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -102,10 +98,6 @@ class Task:
         if self.stopped is None:
             self.stopped = reason
             self._bell.set()
-            wake = self._wake
-            if wake is not None:
-                with suppress(RuntimeError):  # the loop was closed meanwhile
-                    wake()
 
     def emit(self, kind: Callable[..., CorpusEvent], *facts: Any) -> None:
         """Emit an event of this task."""
@@ -115,20 +107,6 @@ class Task:
     def rest(self, seconds: float) -> None:
         """Wait between two attempts, until the task is stopped."""
         self._bell.wait(seconds)
-
-    async def rest_async(self, seconds: float) -> None:
-        """Wait as ``rest`` does, on an event loop."""
-        bell = asyncio.Event()
-        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, bell.set)
-        if self.stopped is not None:
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await bell.wait()
-        except TimeoutError:
-            return
-        finally:
-            self._wake = None
 
 
 class Motor:
@@ -187,35 +165,6 @@ class Motor:
                     with guard(self._running(), self._next(task)) as running:
                         task.decision = running.decision
                         running.result = result = work(task)
-                    self._end(task, began)
-                    return result
-        except BaseException as error:
-            self._fail(task, began, error)
-            raise
-        raise AssertionError("an attempt returns or raises")  # pragma: no cover
-
-    async def run_async(
-        self,
-        call: Call,
-        work: Callable[[Task], Awaitable[R]],
-        *,
-        attempts: int = 3,
-        backoff: float = 1.0,
-        longest: float = 30.0,
-        task_id: str | None = None,
-    ) -> R:
-        """Run work that awaits, as ``run`` does.
-
-        A cancelled task is reported as stopped, its call's outcome as unknown.
-        """
-        task = self._begin(call, attempts, backoff, longest, task_id)
-        began = time.perf_counter()
-        try:
-            async for attempt in AsyncRetrying(**_policy(task, attempts, backoff, longest), sleep=task.rest_async):
-                with attempt:
-                    async with guard(self._running(), self._next(task)) as running:
-                        task.decision = running.decision
-                        running.result = result = await work(task)
                     self._end(task, began)
                     return result
         except BaseException as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,55 +173,6 @@ def test_task_is_stopped_during_a_pause_before_a_retry(stage: TaskGate) -> None:
         stage.motor.run(CALL, work, attempts=5, backoff=300, longest=600)
     stopper.join()
     assert len(stage.of("task.started")) == 1
-
-
-def test_async_work_is_retried_too(stage: TaskGate) -> None:
-    async def work(task: Task) -> int:
-        await asyncio.sleep(0)
-        with task.step("one"):
-            pass
-        if task.attempt == 1:
-            raise ValueError
-        return 7
-
-    assert asyncio.run(stage.motor.run_async(CALL, work, backoff=0)) == 7
-    assert [event.attempt for event in stage.of("task.started")] == [1, 2]
-
-
-def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: TaskGate) -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        async def work(task: Task) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        running = asyncio.ensure_future(stage.motor.run_async(CALL, work, attempts=3))
-        await begun.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(main())
-    assert len(stage.of("task.stopped")) == 1
-    assert stage.of("tool.failed")[0].error.startswith("CancelledError")
-
-
-def test_async_pause_before_a_retry_ends_when_the_task_is_stopped(stage: TaskGate) -> None:
-    async def main() -> None:
-        failed, loop = asyncio.Event(), asyncio.get_running_loop()
-        stage.corpus.on("tool.failed", lambda event: loop.call_soon_threadsafe(failed.set))
-
-        async def work(task: Task) -> None:
-            raise ValueError
-
-        running = asyncio.ensure_future(stage.motor.run_async(CALL, work, backoff=300, longest=600))
-        await failed.wait()
-        await asyncio.to_thread(stage.motor.close)
-        with pytest.raises(Stopped):
-            await running
-
-    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 @pytest.mark.parametrize(
