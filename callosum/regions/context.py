@@ -18,6 +18,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -348,7 +349,7 @@ class _BriefView:
             self._held.add((action.session, action.tool, key))
             sort = (action.session, action.tool, key, action.state, action.lock, action.approved > 0)
             newest, calls = groups.get(sort, (action, 0))
-            groups[sort] = _RunningGroup(max(newest, action, key=_begun), calls + 1)
+            groups[sort] = _RunningGroup(max(newest, action, key=attrgetter("started")), calls + 1)
         return list(groups.values())
 
     def _gravest(self, under_way: Iterable[Action]) -> list[Action]:
@@ -359,7 +360,7 @@ class _BriefView:
             for action in (*under_way, *unknown)
             if action.tier >= Tier.CRITICAL and self._is_lost(action) and self._is_news(action)
         ]
-        return sorted(lost, key=_begun, reverse=True)
+        return sorted(lost, key=attrgetter("started"), reverse=True)
 
     def _unknown(self, nearby: Iterable[NearbyAction]) -> list[Action]:
         return [
@@ -609,10 +610,6 @@ def _where(action: Action) -> str:
 
 def _instance(session: str) -> str:
     return session.partition("/")[0]
-
-
-def _begun(action: Action) -> int:
-    return action.started
 
 
 def _on(key: str) -> str:

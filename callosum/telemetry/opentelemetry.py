@@ -149,10 +149,9 @@ class OpenTelemetry:
         for off in self._offs:
             off()
         with self._guard:
-            tasks = list(self._tasks.values())
-            self._tasks.clear()
+            tasks, self._tasks = self._tasks, OrderedDict()
             self._calls.clear()
-        for task in tasks:
+        for task in tasks.values():
             task.end(time.time_ns(), "unfinished")
 
     # --- calls ---------------------------------------------------------------------------------------

@@ -92,7 +92,6 @@ class Prometheus:
         self._health = Gauge("callosum_health_value", "What the last check measured.", ("name",), registry=None)
         self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
         self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
-        self._register()
         self._offs = (
             corpus.on(CorpusEvent, self._count),
             corpus.on(ToolCompleted, self._completed),
@@ -107,6 +106,7 @@ class Prometheus:
             corpus.on(HealthWarning, lambda event: self._problem(event, "warning")),
             corpus.on(HealthCritical, lambda event: self._problem(event, "critical")),
         )
+        self._register()
 
     def close(self) -> None:
         """End the subscription and remove the metrics from the registry. Idempotent."""
@@ -133,8 +133,7 @@ class Prometheus:
             try:
                 self._registry.register(metric)
             except ValueError:
-                while self._registered:
-                    self._registry.unregister(self._registered.pop())
+                self.close()
                 raise
             self._registered.append(metric)
 

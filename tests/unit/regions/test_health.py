@@ -173,7 +173,6 @@ def test_health_ok_has_the_measurements(bench: Bench) -> None:
 
 def test_tick_of_the_schedule_runs_the_check(bench: Bench) -> None:
     bench.emit(TICK, SchedulerTick("index", "every 60 s"))
-    assert bench.corpus.flush()
     assert [event.dotted for event in bench.told] == ["health.ok"]
 
 
@@ -414,7 +413,6 @@ def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
     assert len(bench.region._beats) == 1000
     assert len(bench.region._parsed) == 1000
     bench.emit(*[_parsed(*map(str, range(100)), at=1000) for _ in range(30)])
-    assert bench.corpus.flush(60), "on a busy machine a handler may have got a thread"
     assert len(bench.region._parsed[None, "mira"]) == 1000
 
 

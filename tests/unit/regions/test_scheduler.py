@@ -187,7 +187,6 @@ def test_closing_ends_all_threads(place: ScheduledGate) -> None:
     brainstem.start()
     place.until(lambda seen: seen)
     brainstem.close()
-    place.corpus.flush()
     left = [thread for thread in set(threading.enumerate()) - before if thread.is_alive()]
     assert left == []
 
