@@ -65,12 +65,9 @@ class EmbeddedLog:
         self._writing = threading.Lock()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
-        self._lost = 0
 
     def take(self, steps: Sequence[Applied]) -> None:
         """Queue what the gate applied to the store. This costs the gate next to nothing."""
-        if len(self._waiting) == MOST_WAITING:
-            self._lost += 1
         self._waiting.append(steps)
         if self._thread is None:
             self._wake()
@@ -120,6 +117,7 @@ class EmbeddedLog:
         with self._writing:
             if not self._waiting:
                 return
+            overflowed = len(self._waiting) == MOST_WAITING
             calls, _, log = self._parts or self._begin()
             ends = perf_counter() + _SLICE
             while self._waiting:
@@ -131,9 +129,8 @@ class EmbeddedLog:
                     sleep(_PAUSE)
                     ends = perf_counter() + _SLICE
             log.flush()
-            lost, self._lost = self._lost, 0
-            if lost:
-                logger.warning("daily log: %d decisions and reports are left out: they came too fast", lost)
+            if overflowed:
+                logger.warning("daily log: some decisions and reports are left out: they came too fast")
 
     def _begin(self) -> tuple[OpeningCalls, Corpus, DailyLog]:
         from callosum.corpus.bus import Corpus  # noqa: PLC0415 - nothing is imported before there is something to write

@@ -95,48 +95,57 @@ def _plain_value(value: Any, name: str) -> Any:
     return value
 
 
-def check_call(call: Call) -> None:
-    """Check that a call can be used.
+def check_call(call: Call) -> bool:
+    """Check that a call can be used. Return True if its names surely hold no secret.
 
     Raises:
         ConfigError: A field cannot be used; the error names it.
     """
     names = call.instance, call.tool, call.namespace, call.session, call.run, call.parent, call.continues, call.origin
     try:
-        _check_names(call.worktree, *names)
+        plain = _check_names(call.worktree, call.cwd, *names)
     except TypeError:  # a value that is not hashable
-        _check_names.__wrapped__(call.worktree, *names)
+        plain = _check_names.__wrapped__(call.worktree, call.cwd, *names)
     if call.call_id is not None:
         check_name(call.call_id, "callId")
+        plain = plain and _HOST_IDS.fullmatch(call.call_id) is not None
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
     if call.wait != 0 or call.timeout is not None or call.deadline is not None or call.timeout_ms is not None:
         _check_times(call)
-    if call.cwd is not None and type(call.cwd) is not str:
-        raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
     if call.commits is not None:
         _check_commits(call.commits)
     if call.home is not None or call.homes is not None or call.worktrees is not None:
         _check_places(call)
+        plain = False
     if call.task_id is not None or call.attempt != 1:
         _check_task(call)
+        plain = False
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
     if call.meta is not None:
         _check_meta(call.meta)
+    return plain
 
 
 _SESSION: Final = ("instance", "tool", "namespace", "session", "run", "parent", "continues", "origin")
 """The names of a call that most calls of a session repeat; the first three are required."""
+_HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
+"""Ids that hosts make for calls. None of them looks like a secret."""
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _check_names(worktree: Worktree | None, *names: str | None) -> None:
+def _check_names(worktree: Worktree | None, cwd: str | None, *names: str | None) -> bool:
+    """Check what the calls of a session repeat. Return True if none of it holds a secret."""
     for place, (name, at) in enumerate(zip(names, _SESSION, strict=True)):
         if name is not None or place < 3:
             check_name(name, at)
+    if cwd is not None and type(cwd) is not str:
+        raise ConfigError(f"expected text, got {type(cwd).__name__}", at="cwd")
     if worktree is not None:
         _check_worktree(worktree, "worktree")
+    folders = (worktree.root, worktree.repository) if worktree is not None else ()
+    return are_plain([text for text in (*names, cwd, *folders) if text])
 
 
 def _check_task(call: Call) -> None:
@@ -361,8 +370,6 @@ def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> 
 
 
 _NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "task_id", "cwd", "origin", "home")
-_HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
-"""Ids that hosts make for calls. None of them looks like a secret."""
 
 
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:

@@ -256,7 +256,7 @@ class Operations:
         return facts.classification, shown[0]
 
     def _facts_of(self, call: Call, *, here: bool = False) -> tuple[CallFacts, bytes | None]:
-        check_call(call)
+        plain = check_call(call)
         call, params = with_json_params(call)
         rules = self.rules.current()
         found = rules.classify(call)
@@ -268,7 +268,8 @@ class Operations:
         shown = call.params
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}
-        call = without_secrets(call, self._secrets)
+        if not plain:
+            call = without_secrets(call, self._secrets)
         if call.summary is not None or call.purpose is not None:
             call = self._with_shown_texts(call)
         actor = call.actor
