@@ -4,6 +4,8 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -29,6 +31,21 @@ def pytest_collection_finish() -> None:
                 importlib.import_module(found.name)
     gc.collect()
     gc.freeze()  # thousands of collected tests live to the end: no search for garbage looks at them again
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_of_a_terminal() -> Iterator[None]:
+    """Let the processes of the tests end on signals that whoever started the tests ignores.
+
+    A shell ignores SIGINT and SIGQUIT in a script's background, and nohup ignores SIGHUP. Children inherit that.
+    """
+    usual = {"SIGINT": signal.default_int_handler, "SIGQUIT": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
+    ignored = [name for name in usual if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is signal.SIG_IGN]
+    for name in ignored:
+        signal.signal(getattr(signal, name), usual[name])
+    yield
+    for name in ignored:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)

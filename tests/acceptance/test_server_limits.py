@@ -69,8 +69,7 @@ def test_server_with_too_low_a_file_limit_says_how_many_files_it_needs(tmp_path:
 
 def test_hangup_signal_drains_the_server(tmp_path: Path) -> None:
     """Waiting calls are redirected, others are answered until a second signal ends the drain; the exit code is 0."""
-    heed = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # these tests may have been started with nohup
-    with serving(tmp_path / "state", "--drain", "30", before=heed) as server:
+    with serving(tmp_path / "state", "--drain", "30") as server:
         grave = {"instance": "mira", "tool": "delete_repository", "params": {"repo": "acme/site"}}
         assert server.post("/intercept", grave)["proceed"]
         waiter = Late(partial(server.ask, "POST", "/intercept", grave | {"instance": "doug", "wait": 30}))
