@@ -39,13 +39,13 @@ def signals_of_a_terminal() -> Iterator[None]:
 
     A shell ignores SIGINT and SIGQUIT in a script's background, and nohup ignores SIGHUP. Children inherit that.
     """
-    usual = {"SIGINT": signal.default_int_handler, "SIGQUIT": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
-    ignored = [name for name in usual if signal.getsignal(getattr(signal, name, signal.SIGTERM)) is signal.SIG_IGN]
-    for name in ignored:
-        signal.signal(getattr(signal, name), usual[name])
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     yield
-    for name in ignored:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)
