@@ -2,8 +2,9 @@ r"""Characters that are invisible, change the direction of a text or control a t
 
 ``tokens`` estimates how many tokens of a model a text takes.
 
-The list holds Unicode's categories Cc, Cf, Cs, Co, Zl and Zp, its property Default_Ignorable_Code_Point, and
-letters and symbols that are displayed as nothing (U+2800). A test compares it with ``unicodedata``.
+The list holds Unicode's categories Cc, Cf, Cs, Co, Zl and Zp, its property Default_Ignorable_Code_Point, the
+noncharacters of the first plane, and letters and symbols that are displayed as nothing (U+2800) or stand for any object
+(U+FFFC). A test compares it with ``unicodedata``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 HIDDEN: Final = (
     r"\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
-    r"\uffa0\ufff0-\ufffb"
+    r"\uffa0\ufdd0-\ufdef\ufff0-\ufffc\ufffe\uffff"
+    "\U00016fe4\U0001d159"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # unescaped, since JSON
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # Schema has no escape for them
 )

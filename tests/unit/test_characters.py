@@ -8,6 +8,8 @@ import unicodedata
 import pytest
 
 from callosum.characters import escaped, is_shown, without_hidden
+from callosum.errors import ConfigError
+from callosum.gate.check import check_name
 
 IGNORABLE = [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0000, 0xE1000)]
 IGNORABLE += [
@@ -36,7 +38,15 @@ def test_list_holds_every_character_of_the_hidden_categories() -> None:
 
 
 def test_list_holds_what_unicode_ignores_and_what_shows_as_a_blank() -> None:
-    assert [hex(code) for code in (*IGNORABLE, 0x2800) if is_shown(chr(code))] == []
+    blank = (0x2800, 0xFFFC, 0xFFFE, 0xFFFF, *range(0xFDD0, 0xFDF0), 0x1D159, 0x16FE4)
+    assert [hex(code) for code in (*IGNORABLE, *blank) if is_shown(chr(code))] == []
+
+
+@pytest.mark.parametrize("code", [0xFFFC, 0xFDD0, 0x1D159, 0x16FE4, 0x202E])
+def test_name_holds_no_character_that_shows_nothing(code: int) -> None:
+    with pytest.raises(ConfigError, match="broken Unicode"):
+        check_name(f"mi{chr(code)}ra", "instance")
+    check_name("Größe 日本語 🙂\u3000", "instance")
 
 
 @pytest.mark.parametrize("text", ["alice", "Größe 日本語 🙂", "a b", "п", "e\u0301", "\u3000"])

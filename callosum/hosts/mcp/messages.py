@@ -69,6 +69,14 @@ class MalformedMessage(Exception):
     """Report a line that cannot be parsed as JSON."""
 
 
+class AmbiguousMessage(MalformedMessage):
+    """Report a message whose method or params the server may read otherwise than the gate."""
+
+
+_LOOKED_AT: Final = ("id", "method", "params")
+_NAME: Final = re.compile(rb'"(?i:id|method|params)"|\\u00|(?!tools/call)(?i:tools\\?/call)')
+"""What the gate looks at, in any case, or letters that JSON writes in another way."""
+_PLAIN: Final = frozenset((b'"id"', b'"method"', b'"params"'))
 _MESSAGE: Final = msgspec.json.Decoder(Message)
 _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _PARAMS: Final = msgspec.json.Decoder(Params)
@@ -85,15 +93,36 @@ def read(line: bytes) -> Message | list[Message] | None:
     if not text:
         return None
     try:
-        return _decoded(text)
+        found = _decoded(text)
     except _FAULTS:
-        return _decoded_mended(text)
+        found = _decoded_mended(text)
+    _refuse_ambiguous(text)
+    return found
 
 
 def _decoded(text: bytes) -> Message | list[Message]:
     if text[:1] == b"[":
         return [_MESSAGE.decode(item) for item in _BATCH.decode(text)]
     return _MESSAGE.decode(text)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """Hold an object's members in order, with names that occur twice."""
+
+
+def _refuse_ambiguous(text: bytes) -> None:
+    """Raise ``AmbiguousMessage`` if a message names what the gate looks at twice, or in another case."""
+    found = _NAME.findall(text)
+    if len(set(found)) == len(found) and _PLAIN.issuperset(found):
+        return
+    read = json.loads(text, object_pairs_hook=_Pairs)
+    for pairs in [read] if isinstance(read, _Pairs) else read:
+        for name in _LOOKED_AT:
+            alike = [(other, value) for other, value in pairs if other.lower() == name]
+            if len(alike) > 1 or (alike and alike[0][0] != name):
+                raise AmbiguousMessage(f"{name!r} occurs more than once, or as {alike[0][0]!r}")
+            if name == "method" and alike and alike[0][1] != CALL and str(alike[0][1]).lower() == CALL:
+                raise AmbiguousMessage(f"expected {CALL!r}, not {alike[0][1]!r}")
 
 
 def _decoded_mended(text: bytes) -> Message | list[Message]:

@@ -214,6 +214,10 @@ class Proxy:
 
     def _unreadable(self, line: bytes, error: MalformedMessage) -> None:
         """Forward a line that no parser accepts, unless it may call a tool. Such a call is refused."""
+        if isinstance(error, messages.AmbiguousMessage):
+            logger.warning("a message was refused: %s", error)
+            self._to_client(messages.fault(b"null", messages.INVALID_REQUEST, str(error)) + b"\n")
+            return
         call = messages.call_inside(line)
         if call is None:
             self._to_server(line)

@@ -472,6 +472,7 @@ class SqliteStore:
             except BaseException:
                 self._connections.undo()
                 raise
+            self._connections.prove_sync()
             if self._damaged and (wrong := link.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
                 raise StoreError(f"{self.path} is damaged ({wrong}): run `callosum doctor`")
             self._damaged = False

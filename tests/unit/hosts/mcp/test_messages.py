@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.messages import MalformedMessage, Message
+from callosum.hosts.mcp.messages import AmbiguousMessage, MalformedMessage, Message
 
 
 def single_message(line: bytes) -> Message:
@@ -31,9 +31,37 @@ def test_other_names_change_nothing() -> None:
     assert (found.method, found.key, messages.raw_id(found)) == ("ping", 7, b"7")
 
 
-def test_last_of_two_equal_names_counts_as_for_the_server() -> None:
-    line = b'{"method":"ping","method":"tools/call","id":1}'
-    assert single_message(line).method == json.loads(line)["method"]
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"method":"tools/call","method":"ping","id":1}',
+        b'{"method":"ping","method":"tools/call","id":1}',
+        b'{"METHOD":"tools/call","id":1}',
+        b'{"method":"ping","Method":"tools/call","id":1}',
+        b'{"method":"ping","m\\u0065thod":"tools/call","id":1}',
+        b'{"method":"Tools/Call","id":1}',
+        b'{"method":"Tools\\/Call","id":1}',
+        b'{"method":"tools/call","params":{"name":"ls"},"Params":{"name":"rm"},"id":1}',
+        b'{"method":"tools/call","params":{"name":"ls"},"params":{"name":"rm"},"id":1}',
+        b'[{"method":"ping","id":1},{"method":"tools/call","method":"ping","id":2}]',
+        b'{"method":"tools/call","method":"ping","id":1,"x":"\\ud800"}',
+    ],
+)
+def test_message_that_a_server_may_read_otherwise_is_refused(line: bytes) -> None:
+    with pytest.raises(AmbiguousMessage):
+        messages.read(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"method":"tools/call","id":1,"params":{"name":"http","arguments":{"method":"GET","METHOD":1,"id":2}}}',
+        b'[{"method":"ping","id":1},{"method":"ping","id":2}]',
+        b'{"method":"tools/call","id":1,"params":{"name":"a","arguments":{"text":"\\u0041 Tools/Call"}}}',
+    ],
+)
+def test_names_below_the_top_level_are_the_servers_own(line: bytes) -> None:
+    assert messages.read(line) is not None
 
 
 @pytest.mark.parametrize("line", [b"", b"  \r\n"])

@@ -103,3 +103,21 @@ def test_rewritten_batch_stays_one_line(tmp_path: Path) -> None:
     assert (batch.count(b"\n"), single.count(b"\n"), single[-1:]) == (1, 1, b"\n")
     for call in (*json.loads(batch), json.loads(single)):
         assert call["params"]["arguments"] == {"path": "/a", "content": "merged\ntext"}
+
+
+def test_ambiguous_message_reaches_no_server(tmp_path: Path) -> None:
+    gate_client = Rewriting(
+        lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write")
+    )
+    server: list[bytes] = []
+    client: list[bytes] = []
+    wrapped = ProxyConfig(names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server")
+    proxy = Proxy(gate_client, wrapped, to_client=client.append, to_server=server.append)
+    try:
+        proxy.from_client(b'{"method":"tools/call","method":"ping","id":1,"params":{"name":"rm"}}\n')
+        proxy.finish()
+    finally:
+        proxy.close()
+        gate_client.close()
+    assert server == []
+    assert "occurs more than once" in json.loads(client[0])["error"]["message"]
