@@ -95,31 +95,25 @@ def suggest(
     from callosum.cli.text import clean
     from callosum.cli.times import moment
     from callosum.journal import EntryFilter, Journal
-    from callosum.retrospect import Examined, examine
+    from callosum.retrospect import suggest as proposals
     from callosum.rulebook import path_of
 
     settings = settings_of(state, namespace, config)
     path = path_of(settings)
     wanted = EntryFilter(namespace=namespace, since=moment(since, "--since"))
     rules = rulebook_of(settings).current()
-    examined = Examined([], ["Nothing has been decided here yet."])
+    found: list[Suggestion] = []
     if exists(settings):
         with open_gate(settings) as gate:
             entries = Journal(gate.store, settings.state).read(wanted)
-            examined = examine(entries, rules, least=least, now=gate.store.now())
-    found = examined.suggestions
+            found = proposals(entries, rules, least=least, now=gate.store.now())
     if json:
         together = [rule for one in found for rule in one.rules]
-        told = {"suggestions": found, "rules": together, "reasons": examined.reasons}
-        show.json({"changed": False, "file": str(path), **told})
+        show.json({"changed": False, "file": str(path), "suggestions": found, "rules": together})
     elif found:
         _print(found, clean(str(path), 300), there=path.exists())
-    elif not exists(settings):
-        show.line(examined.reasons[0])
     else:
-        show.line("Nothing to propose:")
-        for reason in examined.reasons:
-            show.line(f"- {reason}")
+        show.line("Nothing to propose.")
     if not found:
         raise typer.Exit(NO)
 

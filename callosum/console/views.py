@@ -29,7 +29,7 @@ from callosum.pages.action_lines import ActionLine, begun, follow, without_spell
 from callosum.policy.summary import journalled_call_of, summary_of
 from callosum.regions.learning.endings import Ending, EndingTracker
 from callosum.regions.search import Cortex
-from callosum.retrospect import Examined, Like, Trial, examine_endings, like, try_rules
+from callosum.retrospect import Like, Suggestion, Trial, like, suggest_from, try_rules
 from callosum.rules import StandingApproval
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Views:
         """Create the views. ``took`` returns how long decisions took, if that is measured."""
         self.namespace = namespace
         self._took = took
-        self._suggested: tuple[float, int, Examined] | None = None
+        self._suggested: tuple[float, int, list[Suggestion]] | None = None
         self._told: dict[int, tuple[float, list[Ending]]] = {}
         self.gate = gate
         self.journal = Journal(gate.store, gate.settings.state)
@@ -374,7 +374,7 @@ class Views:
             "rates": rates(endings, since, int(now * SECOND)),
             "newest": newest[:_SHOWN],
             "open": [one for one in held if one.conflicts],
-            "examined": self._examined(span, endings, now),
+            "suggestions": self._suggestions(span, endings, now),
             "standing": self.standing(),
             "span": span,
         }
@@ -395,11 +395,11 @@ class Views:
             kept = self._told[span] = (now, list(found))
         return kept[1]
 
-    def _examined(self, span: int, endings: list[Ending], now: float) -> Examined:
+    def _suggestions(self, span: int, endings: list[Ending], now: float) -> list[Suggestion]:
         """Return the suggestions of ``callosum rules suggest`` for these endings, recomputed once a minute."""
         kept = self._suggested
         if kept is None or kept[1] != span or now - kept[0] > _MINUTE:
-            made = examine_endings(endings[-_EXAMINED:], self.gate.rules.current())
+            made = suggest_from(endings[-_EXAMINED:], self.gate.rules.current())
             kept = self._suggested = (now, span, made)
         return kept[2]
 

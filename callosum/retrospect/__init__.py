@@ -9,7 +9,7 @@ from how stopped calls ended, ``like`` a standing approval from one call. All of
 from callosum.retrospect.classification_changes import ClassificationChange
 from callosum.retrospect.gaps import BlindTool, Gaps, UnsharedFamily, find_gaps
 from callosum.retrospect.like import Like, like
-from callosum.retrospect.suggestions import Examined, Suggestion, SuggestionEvidence, examine, examine_endings, suggest
+from callosum.retrospect.suggestions import Suggestion, SuggestionEvidence, suggest, suggest_from
 from callosum.retrospect.trial import MOST, Difference, Trial, try_rules
 
 __all__ = [
@@ -17,17 +17,15 @@ __all__ = [
     "BlindTool",
     "ClassificationChange",
     "Difference",
-    "Examined",
     "Gaps",
     "Like",
     "Suggestion",
     "SuggestionEvidence",
     "Trial",
     "UnsharedFamily",
-    "examine",
-    "examine_endings",
     "find_gaps",
     "like",
     "suggest",
+    "suggest_from",
     "try_rules",
 ]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -41,7 +41,6 @@ from callosum.policy.table import cell
 from callosum.redact import MARKER
 from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, EndingCount, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Ending, EndingTracker, StoppedCall
-from callosum.retrospect.no_rule_reasons import NoRuleReason, NoRuleReasons
 from callosum.retrospect.recorded_calls import CallGroups
 from callosum.rules import KeyTemplate, Rule, RuleSet
 from callosum.rules.match import Index, scalar
@@ -95,56 +94,30 @@ class Suggestion(Struct, frozen=True, rename="camel"):
         return (*self.before, self.rule)
 
 
-class Examined(Struct, frozen=True):
-    """The proposals that entries support.
-
-    If there are none, ``reasons`` has sentences that say why; otherwise it is empty.
-    """
-
-    suggestions: list[Suggestion]
-    reasons: list[str]
-
-
-def suggest(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST) -> list[Suggestion]:
+def suggest(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now: int = 0) -> list[Suggestion]:
     """Return the rules that the entries support, in the order in which they must precede all others.
 
     ``entries`` come in the journal's order and are read once; memory does not grow with them. ``rules`` are the current
-    ones: stops that they would decide differently today prove nothing. Pure.
-    """
-    return examine(entries, rules, least=least).suggestions
-
-
-def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now: int = 0) -> Examined:
-    """Return what ``suggest`` returns, and the reasons if there is nothing to propose.
-
-    ``now`` is the current moment: a stop that was not repeated by then was heeded, though no entry says so.
+    ones: stops that they would decide differently today prove nothing. ``now`` is the current moment: a stop that was
+    not repeated by then was heeded, though no entry says so. Pure.
     """
     endings = EndingTracker()
-    paused = False
 
     def ended() -> Iterator[Ending]:
-        nonlocal paused
         for entry in entries:
-            paused = paused or (entry.verdict is not None and not entry.verdict.proceed)
             yield from endings.feed(entry)
         yield from endings.pass_time(now)
 
-    return _examined(ended(), rules, least, lambda: paused)
+    return suggest_from(ended(), rules, least=least)
 
 
-def examine_endings(endings: Iterable[Ending], rules: RuleSet, *, least: int = LEAST) -> Examined:
-    """Return what ``examine`` returns, for a caller that has already followed the entries."""
-    return _examined(endings, rules, least, lambda: True)
-
-
-def _examined(endings: Iterable[Ending], rules: RuleSet, least: int, paused: Callable[[], bool]) -> Examined:
+def suggest_from(endings: Iterable[Ending], rules: RuleSet, *, least: int = LEAST) -> list[Suggestion]:
+    """Return what ``suggest`` returns, for a caller that has already followed the entries."""
     tally = _Tally(rules)
     for ending in endings:
         tally.add(ending)
     found = [made for group in tally.groups.values() for made in tally.proposals(group, least)]
-    if not found:
-        return Examined([], tally.why_not(least, paused=paused()))
-    return Examined([suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])], [])
+    return [suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])]
 
 
 # --- counting -------------------------------------------------------------------------------------------
@@ -173,7 +146,6 @@ class _Tally:
         self._classify = rules.classify
         self._index = Index(rules.rules)
         self.groups: CallGroups[tuple[str, str, int], _Group] = CallGroups(_Group, MOST_GROUPS)
-        self._reasons = NoRuleReasons()
         self._cells = 0
         self._params: dict[str, set[str]] = {}
         """For each rule, the params that its keys are made of, or that it requires."""
@@ -187,21 +159,12 @@ class _Tally:
         case = ending.case
         asked = case.verdict is Verdict.ASK and case.kinds <= MILD and bool(case.rule)
         if not (asked or learnable(ending)) or case.rule not in self._params:
-            why = (
-                NoRuleReason.NAMELESS
-                if not case.rule
-                else NoRuleReason.CHANGED
-                if case.rule not in self._params
-                else NoRuleReason.GRAVE
-            )
-            self._reasons.add(why, ending)
             return
         group = self.groups.of((case.rule, case.tool, case.tier))
         if group is None:
             return
         group.rule, group.tool, group.tier = case.rule, case.tool, case.tier
-        if ending.how in ("confirmed", "approved") and (changed := self._changed(group, case)) is not None:
-            self._reasons.add(changed, ending)
+        if ending.how in ("confirmed", "approved") and self._is_changed(group, case):
             return
         if asked:
             exact = _exact(case.params, "description" if self._runs_commands(case.rule) else None)
@@ -222,23 +185,18 @@ class _Tally:
             found = cells[place] = EndingCount()
         return found
 
-    def _changed(self, group: _Group, case: StoppedCall) -> NoRuleReason | None:
-        """Return why the call proves nothing about the current rules; None if they treat it as before.
-
-        Note the rule.
-        """
+    def _is_changed(self, group: _Group, case: StoppedCall) -> bool:
+        """Return True if the current rules treat the call differently, so that it proves nothing. Note the rule."""
         params = case.params if isinstance(case.params, Mapping) else {}
         found = self._classify(Call(case.session, case.tool, params))
         if (found.rule, found.tier) != (case.rule, case.tier):
-            return NoRuleReason.CHANGED
+            return True
         today: set[Verdict | None] = {cell(found.tier, kind, 0, found.cells) for kind in case.kinds} or {found.verdict}
         if not today <= ({Verdict.ASK} if case.verdict is Verdict.ASK else {Verdict.WARN, Verdict.CONFIRM}):
-            return NoRuleReason.CHANGED
+            return True
         if group.base is None:
             group.base = self._place_of(case)
-        if group.base is not None:
-            return None
-        return NoRuleReason.NAMELESS if not self._index.naming(case.tool) else NoRuleReason.UNWRITTEN
+        return group.base is None
 
     def _place_of(self, case: StoppedCall) -> int | None:
         """Return the index of the call's rule; None if two have its name, or it names no tool."""
@@ -256,12 +214,6 @@ class _Tally:
         return any(rule.pattern is not None for rule in self._rules if rule.name == name)
 
     # --- proposing -----------------------------------------------------------------------------------
-
-    def why_not(self, least: int, *, paused: bool) -> list[str]:
-        """Return sentences for a person: why nothing is proposed."""
-        for group in self.groups.values():
-            self._reasons.left(group.tool, group.rule, group.pauses.values(), list(group.questions.values()), least)
-        return self._reasons.sentences(least, paused=paused)
 
     def proposals(self, group: _Group, least: int) -> list[tuple[tuple[int, int], Suggestion]]:
         """Return the proposals that the group supports, each with its index among all."""

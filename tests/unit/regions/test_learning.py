@@ -20,7 +20,7 @@ from callosum.model import HOUR, MINUTE, SECOND, Call, Entry, Event, Key, Kind, 
 from callosum.regions.learning import BasalGanglia
 from callosum.regions.learning.counts import family
 from callosum.regions.learning.endings import Ending, EndingTracker, StoppedCall
-from callosum.retrospect import Suggestion, examine, suggest, suggestions
+from callosum.retrospect import Suggestion, suggest, suggestions
 from callosum.retrospect.suggestions import written
 from callosum.rules import RuleSet
 from callosum.rules.parse import default_rules, parse_rules
@@ -776,57 +776,6 @@ def test_nothing_is_learned_from_two_kinds_at_once_if_only_one_was_right() -> No
     for _ in range(6):
         tell("confirmed", Kind.HELD)
     assert len(events) == 1
-
-
-def reasons(stage: ThreadGate, least: int = 5) -> list[str]:
-    found = examine(
-        stage.entries(), stage.rules, least=least, now=stage.entries()[-1].seq + HOUR if stage.entries() else 0
-    )
-    assert found.suggestions == []
-    return found.reasons
-
-
-def test_reasons_are_given_if_nothing_is_proposed(tmp_path: Path) -> None:
-    stage = ThreadGate(tmp_path / "a")
-    assert reasons(stage) == ["No call was paused or put to a person in that time."]
-    stage.meet("andy", "m0", confirms=False)
-    assert reasons(stage) == ["Calls were paused or put to a person, and none was confirmed or approved."]
-    stage = ThreadGate(tmp_path / "b")
-    for number in range(3):
-        stage.meet("andy", f"m{number}")
-    assert reasons(stage) == ["3 of 3 pauses of message (rule thread-reply) were confirmed; a proposal needs 5."]
-    stage.meet("andy", "m3", confirms=False)
-    assert reasons(stage, least=2) == [
-        (
-            "3 of 4 pauses of message (rule thread-reply) were confirmed; the others were justified, or a confirmed "
-            "call went wrong."
-        )
-    ]
-    stage = ThreadGate(tmp_path / "c")
-    for number in range(6):
-        stage.meet("andy", f"m{number}")
-    (tmp_path / "c" / "rules.json").write_text(json.dumps({"rules": stage.suggest()[0].rules}))
-    stage.rules = RuleSet.parse((tmp_path / "c" / "rules.json").read_bytes())  # the proposed rule is in force
-    (said,) = reasons(stage)
-    assert said.startswith("6 of 6 pauses of message (rule thread-reply) were confirmed, but the current rules")
-    stage = ThreadGate(tmp_path / "d", [PAY])
-    for amount in range(6):
-        _approvals(stage, count=1, to="acme", amount=amount)
-    assert reasons(stage) == [
-        "A person approved pay (rule pay) 6 of 6 times, but fewer than 5 times for the same call."
-    ]
-
-
-def test_reason_says_that_no_rule_names_the_tool() -> None:
-    entries = list(_confirmations("recent", 8, rule=""))
-    assert examine(entries, RuleSet.parse()).reasons == [
-        (
-            "No rule names message: 8 of its 8 pauses were confirmed. Name it in a rule of its own; then its "
-            "pauses can lead to a proposal."
-        )
-    ]
-    (said,) = examine(_confirmations("duplicate", 8), RuleSet.parse()).reasons
-    assert said.startswith("8 of 8 pauses of message (rule thread-reply) were confirmed, at tier 4 or for duplicate")
 
 
 def test_a_confirmed_call_that_failed_teaches_nothing(stage: ThreadGate) -> None:
