@@ -50,8 +50,6 @@ PAGE_BYTES: Final = 1_000_000
 WAIT: Final = 2.0
 """Seconds that a gate waits before its decision while another process reads the spool."""
 _LOCK: Final = "late.lock"
-_LEFT: Final = "late-"
-"""File name prefix of files that an earlier version had taken and not finished."""
 _POLL: Final = 0.001
 _OF_THE_MOMENT: Final = frozenset((errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS))
 """Errors that may be gone by the next decision although the file looks the same."""
@@ -87,10 +85,6 @@ class Spool:
     def waiting(self) -> bool:
         """Return True if the file exists, which means that records are pending. The content is not checked."""
         return os.access(self.path, os.F_OK)
-
-    def left(self) -> bool:
-        """Return True if records are pending, including in a file that an earlier version did not finish."""
-        return self.waiting() or any(True for _ in self._left())
 
     # --- Writing ---
 
@@ -154,9 +148,7 @@ class Spool:
             kept: list[bytes] = []
             with locked(Path(self.folder, _LOCK), wait=wait) as mine:
                 if mine:
-                    paths = [os.path.join(self.folder, name) for name in sorted(self._left())]  # noqa: PTH118
-                    for path in (*paths, self.path):
-                        count += self._empty(path, accept, kept)
+                    count = self._empty(self.path, accept, kept)
             for line in kept:
                 self.add(line)
         except FileNotFoundError:
@@ -176,13 +168,6 @@ class Spool:
         except OSError:
             return ()
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
-
-    def _left(self) -> Iterator[str]:
-        try:
-            names = os.listdir(self.folder)  # noqa: PTH208
-        except OSError:
-            return
-        yield from (name for name in names if name.startswith(_LEFT) and name.endswith(".jsonl"))
 
     def _empty(self, path: str, accept: Accept, kept: list[bytes]) -> int:
         """Read one file and remove it; records that must stay for another client are added to ``kept``."""

@@ -276,21 +276,18 @@ def _call_of(entry: Entry) -> str | None:
 
 
 def _late(entry: Entry, names: CallNames) -> Events:
-    at = entry.seq / SECOND
     called = ToolCalled(
         entry.tool,
         _args(entry),
         names.task_id,
         *_trace(entry),
-        at=at,
+        at=entry.seq / SECOND,
         instance=entry.session,
         namespace=entry.namespace,
         call_id=names.call_id,
         id=entry.action or None,
     )
-    if entry.outcome is None:
-        return (called,)  # a separate entry records its outcome
-    return called, _end(entry, names, f"{entry.seq}.0", None)  # journalled by an earlier version
+    return (called,)  # a separate entry records its outcome
 
 
 def _approved(entry: Entry, names: CallNames) -> Events:

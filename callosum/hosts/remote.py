@@ -179,7 +179,7 @@ def tend(state: str, host: str) -> None:
         return
     with suppress(CallosumError, TransportError, ValueError, OSError):
         _write_tables(folder, _table(remote))
-        if Spool(str(folder)).left():
+        if Spool(str(folder)).waiting():
             with _client(remote, folder, _PATIENCE) as client:
                 client.flush()
 

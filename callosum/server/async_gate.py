@@ -101,14 +101,13 @@ class ServedGate:
             self.turned_away += 1
             raise Overloaded("the server is overloaded; nothing was done: try again in a moment")
 
-    async def take_in(self, *, left: bool = False) -> None:
+    async def take_in(self) -> None:
         """Enter the records of the state folder's spool, before a decision. Raises ``StoreError`` and ``Stopping``.
 
         If the spool is already being taken in, wait for that. It may have read the file before the last records were
-        written; if records remain, wait for one more round that began later. ``left`` says that there is a file that an
-        earlier version did not finish.
+        written; if records remain, wait for one more round that began later.
         """
-        if not left and self._nothing_waits():
+        if self._nothing_waits():
             return
         try:
             async with asyncio.timeout(TAKE_IN):

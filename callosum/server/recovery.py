@@ -37,9 +37,9 @@ class Recovery:
         if service.dispatcher.owes:
             with suppress(Stopping):
                 await service.served.drive(service.dispatcher.make_good())
-        if await asyncio.to_thread(service.served.gate.spool.left):
+        if await asyncio.to_thread(service.served.gate.spool.waiting):
             with suppress(Stopping, StoreError):  # records that the store does not take now wait in the spool
-                await service.served.take_in(left=True)
+                await service.served.take_in()
             service.stream.wake()
         await asyncio.to_thread(self._look)
 

@@ -319,17 +319,6 @@ def test_spooled_file_is_sent_by_another_process(folder: Path) -> None:
     assert lines_of(folder) == []
 
 
-def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
-    ClientSpool(str(folder)).let_through(call(1))
-    (folder / "late.jsonl").rename(folder / "late-1-dead.jsonl")
-    late = ClientSpool(str(folder))
-    late.let_through(call(2))
-    gate = Gate()
-    late.flush(gate.post)
-    assert gate.numbers == [1, 2]
-    assert lines_of(folder) == []
-
-
 def test_killed_sender_repeats_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for where in (module, spool):
         monkeypatch.setattr(where, "MAX_PAGE", 3)

@@ -241,21 +241,6 @@ def test_answer_of_a_person_has_its_event(world: World, by: str, channel: str, s
         assert (event.instance, event.id, event.cause) == ("mira", decision.id, f"{decision.id}.1")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "end"),
-    [
-        (Outcome.DONE, ("tool.completed", {"name": "read"})),
-        (Outcome.FAILED, ("tool.failed", {"name": "read", "error": "ran while the store was away"})),
-    ],
-)
-def test_late_call_has_its_events(outcome: Outcome, end: tuple[str, dict[str, Any]]) -> None:
-    body = {"params": {"path": "/a"}, "note": "ran while the store was away"}
-    entry = Entry(Event.LATE, "mira", seq=1_500_000, tool="read", outcome=outcome, body=body)
-    called, ended = events_of(entry)
-    assert event_payloads([called, ended]) == [("tool.called", {"name": "read", "args": {"path": "/a"}}), end]
-    assert (called.at, called.id, ended.cause) == (1.5, None, "1500000.0")
-
-
 @pytest.mark.parametrize("event", list(Event))
 @pytest.mark.parametrize("bare", [True, False])
 def test_any_entry_can_be_derived(event: Event, bare: bool) -> None:

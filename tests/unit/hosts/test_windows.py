@@ -116,7 +116,7 @@ from callosum.hosts import install, offline, remote
 from callosum.hosts.checkup import examine
 from callosum.cli import install as command
 from callosum.spool import Spool
-assert not Spool(sys.argv[1]).add(b"{}") and not Spool(sys.argv[1]).left() and not Spool(sys.argv[1]).take(print)
+assert not Spool(sys.argv[1]).add(b"{}") and not Spool(sys.argv[1]).waiting() and not Spool(sys.argv[1]).take(print)
 with CallosumClient("http://127.0.0.1:9", deadline=0.2) as client:
     try:
         client.health()
