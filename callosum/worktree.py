@@ -54,12 +54,12 @@ def located(call: Call) -> Call:
     These are the worktree of its ``cwd``, the worktrees of other folders in which its command line uses git and, if it
     names a home, the home of this process and of the users it names. Never raises.
     """
-    cwd, params = call.cwd, call.params
-    worktree = worktree_of(cwd) if cwd and type(cwd) is str and call.worktree is None else None
+    facts: dict[str, Any] = {}
+    cwd = call.cwd
+    params = call.params
+    if cwd and type(cwd) is str and call.worktree is None and (worktree := worktree_of(cwd)) is not None:
+        facts["worktree"] = worktree
     names_home, uses_other_folder = _speaks_of(params) if type(params) is dict else (False, False)
-    if not (names_home or uses_other_folder):
-        return call if worktree is None else replace(call, worktree=worktree)
-    facts: dict[str, Any] = {} if worktree is None else {"worktree": worktree}
     if names_home:
         if call.home is None and (home := home_of()):
             facts["home"] = home

@@ -369,33 +369,25 @@ def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> 
     return summarise({"result": result}, mode=mode)["result"]
 
 
-_NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "task_id", "cwd", "origin", "home")
+_NAMES: Final = "instance tool session run parent continues call_id task_id cwd origin home".split()
 
 
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     """Return the call without secrets in its names: a digest replaces each. The params stay as they are."""
-    name, tree = secrets.name, call.worktree
-    names = [call.instance, call.tool, call.session or "", call.cwd or "", call.run or "", call.parent or ""]
-    if call.continues is not None or call.task_id is not None or call.origin is not None or call.home is not None:
-        names += (call.continues or "", call.task_id or "", call.origin or "", call.home or "")
-    if call.call_id is not None and not _HOST_IDS.fullmatch(call.call_id):
-        names.append(call.call_id)
-    if tree is not None:
-        names += (tree.root, tree.repository)
-    if call.homes is not None:
-        names += (*call.homes, *call.homes.values())
-    if call.worktrees is not None:
-        names += call.worktrees
-        names += [path for one in call.worktrees.values() if one is not None for path in (one.root, one.repository)]
-    if are_plain(names):
-        return call  # the usual case
-    shown: dict[str, Any] = {at: name(value) for at in (*_NAMES, "call_id") if (value := getattr(call, at)) is not None}
+    name, tree, homes, trees = secrets.name, call.worktree, call.homes or {}, call.worktrees or {}
+    folders = [path for one in (tree, *trees.values()) if one is not None for path in (one.root, one.repository)]
+    names = [
+        text for at in _NAMES if (text := getattr(call, at)) and not (at == "call_id" and _HOST_IDS.fullmatch(text))
+    ]
+    if are_plain([*names, *homes, *homes.values(), *trees, *folders]):
+        return call
+    shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
     if tree is not None:
         shown["worktree"] = _without(name, tree)
     if call.homes is not None:
-        shown["homes"] = {name(user): name(home) for user, home in call.homes.items()}
+        shown["homes"] = {name(user): name(home) for user, home in homes.items()}
     if call.worktrees is not None:
-        shown["worktrees"] = {name(at): one and _without(name, one) for at, one in call.worktrees.items()}
+        shown["worktrees"] = {name(at): one and _without(name, one) for at, one in trees.items()}
     return replace(call, **shown)
 
 

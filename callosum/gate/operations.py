@@ -174,7 +174,6 @@ class Operations:
         """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
         self._requester = lru_cache(maxsize=1024, typed=True)(partial(requester_of, secrets=rules.secrets))
-        """Returns the requester of a report; a session has many."""
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"

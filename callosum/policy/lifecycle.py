@@ -191,7 +191,7 @@ def finish(
         )
     late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
-    settles = [Settle(action, state, ended if 0 < ended < view.now else view.now)]
+    settles = [Settle(action, state, min(ended or view.now, view.now))]
     if over := action.content.over:  # treat it as late: its session has not seen the current content of the file
         settles[0] = replace(settles[0], expires=min(action.expires, action.started))
     if late:

@@ -302,11 +302,10 @@ def _is_worth_marking(key_view: KeyView, view: View) -> bool:
     """Return True if this read shows more than the previous one did, because something changed in between."""
     if not key_view.mark.read or key_view.key.name[-1:] == "/":
         return True  # a read does not look up what changed in a tree
-    for group in key_view.groups:
-        if not group.action.lock and may_be_running(group.action, view.now):
-            return True
-    if not (key_view.latest or key_view.live):
+    if not (key_view.latest or key_view.live or key_view.groups):
         return False
+    if any(not group.action.lock and may_be_running(group.action, view.now) for group in key_view.groups):
+        return True
     newest = max((change_moment(a, view.now) for a in (*key_view.latest, *key_view.live)), default=0)
     if any(may_be_running(action, view.now) for action in key_view.latest):
         return True

@@ -77,12 +77,6 @@ def look(tool: str, params: Mapping[str, Any], shape: Shape) -> Look:
     return seen
 
 
-@lru_cache(maxsize=4096)
-def reads(tool: str) -> bool:
-    """Return True if ``look`` says of each call of a tool that it reads, unless its params tell more."""
-    return len(tool) <= MAX_NAME and _look(tool, "", "").effect == "read"
-
-
 def holds(seen: Look, params: Mapping[str, Any]) -> bool:
     """Tells whether afterwards one resource holds what the call says and nothing else, so that a repeat is harmless.
 

@@ -25,7 +25,7 @@ from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
-from callosum.rules.judge import Judgement, holds, judge, look, reads
+from callosum.rules.judge import Judgement, holds, judge, look
 from callosum.rules.keys import APPEND
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
@@ -172,8 +172,7 @@ class RuleSet:
 
     def classify(self, call: Call) -> Classification:
         """Return what the rules make of a call. Never raises for params as JSON knows them."""
-        params = call.params
-        action = call.action
+        params, action = call.params, call.action
         if action is not None:
             written = params.get("action")
             if written is None:
@@ -286,7 +285,8 @@ class RuleSet:
             shape = shapes.of(params)
         line = None
         if shape.guarded:
-            found = self._guard.reason(params, shape.guarded, call.cwd, reads=not shape.telling and reads(call.tool))
+            reads = not shape.telling and look(call.tool, params, shape).effect == "read"
+            found = self._guard.reason(params, shape.guarded, call.cwd, reads=reads)
             if found is not None or shape.commands or shape.programs:
                 danger, line = self._danger(call, params, shape, found)
                 if danger:

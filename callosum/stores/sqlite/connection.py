@@ -208,7 +208,7 @@ class SqliteConnections:
         link.busy = True
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
-        if link.born != _Forks.count + self._replaced:  # as ``_is_left``, without a call
+        if self._is_left(link):
             self._connect(link)
         execute = link.execute
         link.begun += 1
@@ -475,8 +475,7 @@ class SqliteConnections:
         because it syncs the log before and the file after.
         """
         link = self._here.link
-        if link.synced < 0:
-            self.prepare_sync(link)
+        self.prepare_sync(link)
         self.check_files(link)
         if fcntl is None or link.known.alone:  # no other process could share the sync
             if link.upto < seq:
@@ -572,7 +571,8 @@ class SqliteConnections:
 
     def _is_synced(self, link: SqliteConnection, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
-        return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
+        inode, synced = _PAIR.unpack(found.ljust(_PAIR.size, b"\0"))
+        return bool(inode == link.inode and synced >= seq)
 
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""
