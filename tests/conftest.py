@@ -1,7 +1,9 @@
 """What holds for all tests."""
 
+import asyncio
 import gc
 import importlib
+import inspect
 import os
 import pkgutil
 import signal
@@ -31,6 +33,20 @@ def pytest_collection_finish() -> None:
                 importlib.import_module(found.name)
     gc.collect()
     gc.freeze()  # thousands of collected tests live to the end: no search for garbage looks at them again
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on an event loop of its own, and give it up after two minutes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    asyncio.run(bounded())
+    return True
 
 
 @pytest.fixture(autouse=True, scope="session")

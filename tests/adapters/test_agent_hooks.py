@@ -130,18 +130,16 @@ def valid(verdict: Verdict) -> None:
 
 @pytest.mark.parametrize("mode", list(EnforcementMode))
 @pytest.mark.parametrize("id", VECTORS)
-def test_each_context_of_the_kit_gets_a_verdict_that_holds(id: str, mode: EnforcementMode, gate: LocalGate) -> None:
+async def test_each_context_of_the_kit_gets_a_verdict_that_holds(
+    id: str, mode: EnforcementMode, gate: LocalGate
+) -> None:
     contexts = contexts_of(VECTORS[id])
     watched = RecordingInterceptor(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
-
-    async def whole() -> None:
-        emitter = InterceptionEmitter(mode=mode).register(watched)
-        for context in contexts:
-            record = await emitter.emit_unchecked(context)
-            assert not (record.verdict.reason or "").startswith("host_error:")
-            assert record.proceeds or record.interception_point is InterceptionPoint.PRE_TOOL_CALL
-
-    asyncio.run(whole())
+    emitter = InterceptionEmitter(mode=mode).register(watched)
+    for context in contexts:
+        record = await emitter.emit_unchecked(context)
+        assert not (record.verdict.reason or "").startswith("host_error:")
+        assert record.proceeds or record.interception_point is InterceptionPoint.PRE_TOOL_CALL
     assert len(watched.said) == len(contexts)
     for verdict in watched.said:
         valid(verdict)
@@ -170,27 +168,26 @@ def test_kit_has_every_interception_point() -> None:
 # --- what the gate says ----------------------------------------------------------------------------------------
 
 
-def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_later_turn_runs(gate: LocalGate) -> None:
-    async def whole() -> None:
-        interceptor = CallosumInterceptor(gate, instance="mira")
-        chat, heartbeat = Host(interceptor), Host(interceptor, "heartbeat")
-        await chat.before("send_email", MAIL)
-        await chat.after("send_email", MAIL)
-        await heartbeat.turn()
-        for id in ("c1", "c2"):
-            with pytest.raises(InterceptionBlocked) as no:
-                await heartbeat.before("send_email", {**MAIL, "body": "no"}, id)
-            verdict = no.value.result.verdict
-            assert not verdict.is_liftable
-            assert verdict.reason == "callosum:confirm"
-            assert verdict.message.startswith("[Callosum] Conflict: mira/chat acted on")
-            assert "repeat the call" in (interceptor.told("heartbeat", id) or "")
-        assert interceptor.told("heartbeat", "c9") is None
-        assert interceptor.told("nobody", "c1") is None
-        await heartbeat.turn()
-        await heartbeat.before("send_email", {**MAIL, "body": "no"}, "c3")
-
-    asyncio.run(whole())
+async def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_later_turn_runs(
+    gate: LocalGate,
+) -> None:
+    interceptor = CallosumInterceptor(gate, instance="mira")
+    chat, heartbeat = Host(interceptor), Host(interceptor, "heartbeat")
+    await chat.before("send_email", MAIL)
+    await chat.after("send_email", MAIL)
+    await heartbeat.turn()
+    for id in ("c1", "c2"):
+        with pytest.raises(InterceptionBlocked) as no:
+            await heartbeat.before("send_email", {**MAIL, "body": "no"}, id)
+        verdict = no.value.result.verdict
+        assert not verdict.is_liftable
+        assert verdict.reason == "callosum:confirm"
+        assert verdict.message.startswith("[Callosum] Conflict: mira/chat acted on")
+        assert "repeat the call" in (interceptor.told("heartbeat", id) or "")
+    assert interceptor.told("heartbeat", "c9") is None
+    assert interceptor.told("nobody", "c1") is None
+    await heartbeat.turn()
+    await heartbeat.before("send_email", {**MAIL, "body": "no"}, "c3")
 
 
 def test_a_warning_is_an_allow_with_a_warning(tmp_path: Path) -> None:
@@ -208,31 +205,25 @@ def test_a_warning_is_an_allow_with_a_warning(tmp_path: Path) -> None:
     assert [warning.reason for warning in verdict.warnings] == ["callosum:warn"]
 
 
-def test_a_block_is_a_plain_deny(gate: LocalGate) -> None:
-    async def whole() -> None:
-        interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=True)
-        await Host(interceptor).before("wipe", HOST)
-        with pytest.raises(InterceptionBlocked, match="callosum:block") as no:
-            await Host(interceptor, "heartbeat").before("wipe", HOST)
-        assert not no.value.result.verdict.is_liftable
-
-    asyncio.run(whole())
+async def test_a_block_is_a_plain_deny(gate: LocalGate) -> None:
+    interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=True)
+    await Host(interceptor).before("wipe", HOST)
+    with pytest.raises(InterceptionBlocked, match="callosum:block") as no:
+        await Host(interceptor, "heartbeat").before("wipe", HOST)
+    assert not no.value.result.verdict.is_liftable
 
 
-def test_params_that_a_person_approved_become_a_transform(gate: LocalGate) -> None:
-    async def whole() -> None:
-        host = Host(CallosumInterceptor(gate, instance="mira"))
-        shown = {**HOST, "text": "Roll out version 12 of the billing service to all customers of the second region"}
-        with pytest.raises(InterceptionBlocked, match="callosum:ask"):
-            await host.before("deploy", shown)
-        assert gate.approve(of(gate, Event.INTERCEPT)[0].seq, by="Ada").ok
-        await host.turn()
-        reworded = {**shown, "text": f"{shown['text']}."}
-        outcome = await host.before("deploy", reworded, "c2")
-        assert outcome.target == shown
-        assert outcome.record.verdict.decision == "transform"
-
-    asyncio.run(whole())
+async def test_params_that_a_person_approved_become_a_transform(gate: LocalGate) -> None:
+    host = Host(CallosumInterceptor(gate, instance="mira"))
+    shown = {**HOST, "text": "Roll out version 12 of the billing service to all customers of the second region"}
+    with pytest.raises(InterceptionBlocked, match="callosum:ask"):
+        await host.before("deploy", shown)
+    assert gate.approve(of(gate, Event.INTERCEPT)[0].seq, by="Ada").ok
+    await host.turn()
+    reworded = {**shown, "text": f"{shown['text']}."}
+    outcome = await host.before("deploy", reworded, "c2")
+    assert outcome.target == shown
+    assert outcome.record.verdict.decision == "transform"
 
 
 class Person:
@@ -270,17 +261,14 @@ def test_permitted_resolver_lifts_a_question_and_it_is_journalled(gate: LocalGat
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("ValueError", Outcome.FAILED), ("TimeoutError", Outcome.UNKNOWN)])
-def test_a_call_that_was_only_evaluated_is_journalled_with_its_outcome(
+async def test_a_call_that_was_only_evaluated_is_journalled_with_its_outcome(
     gate: LocalGate, value: str, outcome: Outcome
 ) -> None:
-    async def whole() -> None:
-        interceptor = CallosumInterceptor(gate, instance="mira")
-        host = Host(interceptor, mode=EnforcementMode.EVALUATE_ONLY)
-        record = (await host.before("deploy", HOST)).record
-        assert record.verdict.reason == "callosum:ask"
-        await host.after("deploy", HOST, value, failed=True)
-
-    asyncio.run(whole())
+    interceptor = CallosumInterceptor(gate, instance="mira")
+    host = Host(interceptor, mode=EnforcementMode.EVALUATE_ONLY)
+    record = (await host.before("deploy", HOST)).record
+    assert record.verdict.reason == "callosum:ask"
+    await host.after("deploy", HOST, value, failed=True)
     gate.intercept(Call("doug", "read_file", {"path": "/a"}))  # pending records are entered before the next decision
     assert [entry.session for entry in of(gate, Event.LATE)] == ["mira/chat"]
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
@@ -295,39 +283,30 @@ def test_a_call_that_was_only_evaluated_is_journalled_with_its_outcome(
         ({"error": "timed out after 5 s"}, True, Outcome.UNKNOWN),
     ],
 )
-def test_how_a_call_ended_is_reported(gate: LocalGate, value: Any, outcome: Outcome, *, failed: bool) -> None:
-    async def whole() -> None:
-        host = Host(CallosumInterceptor(gate))
-        await host.before("send_email", MAIL)
-        await host.after("send_email", MAIL, value, failed=failed)
-
-    asyncio.run(whole())
+async def test_how_a_call_ended_is_reported(gate: LocalGate, value: Any, outcome: Outcome, *, failed: bool) -> None:
+    host = Host(CallosumInterceptor(gate))
+    await host.before("send_email", MAIL)
+    await host.after("send_email", MAIL, value, failed=failed)
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
 
 
-def test_unreported_call_is_unknown_when_the_session_ends(gate: LocalGate) -> None:
-    async def whole() -> None:
-        host = Host(CallosumInterceptor(gate, instance="mira"))
-        await host.before("send_email", MAIL)
-        await host.emitter.emit_unchecked(host.build.agent_shutdown(reason="cancelled"))
-
-    asyncio.run(whole())
+async def test_unreported_call_is_unknown_when_the_session_ends(gate: LocalGate) -> None:
+    host = Host(CallosumInterceptor(gate, instance="mira"))
+    await host.before("send_email", MAIL)
+    await host.emitter.emit_unchecked(host.build.agent_shutdown(reason="cancelled"))
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN]
     assert [entry.body["what"] for entry in of(gate, Event.HOST)] == ["SessionEnd"]
 
 
-def test_call_id_that_recurs_ends_the_older_call_as_unknown(gate: LocalGate) -> None:
-    async def whole() -> None:
-        host = Host(CallosumInterceptor(gate, instance="mira"))
-        await host.turn()
-        await host.before("send_email", MAIL)
-        await host.turn()
-        other = {**MAIL, "to": "b@example.com"}
-        await host.before("send_email", other)
-        assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN]
-        await host.after("send_email", other)
-
-    asyncio.run(whole())
+async def test_call_id_that_recurs_ends_the_older_call_as_unknown(gate: LocalGate) -> None:
+    host = Host(CallosumInterceptor(gate, instance="mira"))
+    await host.turn()
+    await host.before("send_email", MAIL)
+    await host.turn()
+    other = {**MAIL, "to": "b@example.com"}
+    await host.before("send_email", other)
+    assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN]
+    await host.after("send_email", other)
     assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN, Outcome.DONE]
 
 
@@ -352,22 +331,18 @@ def test_content_that_cannot_be_encoded_or_emitted_changes_no_decision(gate: Loc
     assert "object object" in told[0]
 
 
-def test_inputs_and_models_are_emitted_and_change_no_decision(gate: LocalGate) -> None:
+async def test_inputs_and_models_are_emitted_and_change_no_decision(gate: LocalGate) -> None:
     told: list[CorpusEvent] = []
     corpus = Corpus()
     corpus.on("*", lambda _name, event: told.append(event))
-
-    async def whole() -> None:
-        host = Host(CallosumInterceptor(gate, instance="mira", corpus=corpus))
-        emit, build = host.emitter.emit, host.build
-        await emit(build.agent_startup(tools_registered=["send_email"]))
-        await emit(build.input(content="my password=hunter2 please"))
-        model = {"model_id": "m-1", "content": "hello", "tool_calls": []}
-        usage = {"prompt_tokens": 300, "completion_tokens": 42}
-        await emit(build.post_model_call(finish_reason="stop", usage=usage, **model))
-        await emit(build.post_model_call(finish_reason="error", **model))
-
-    asyncio.run(whole())
+    host = Host(CallosumInterceptor(gate, instance="mira", corpus=corpus))
+    emit, build = host.emitter.emit, host.build
+    await emit(build.agent_startup(tools_registered=["send_email"]))
+    await emit(build.input(content="my password=hunter2 please"))
+    model = {"model_id": "m-1", "content": "hello", "tool_calls": []}
+    usage = {"prompt_tokens": 300, "completion_tokens": 42}
+    await emit(build.post_model_call(finish_reason="stop", usage=usage, **model))
+    await emit(build.post_model_call(finish_reason="error", **model))
     received, answered, failed = told
     assert isinstance(received, InputReceived)
     assert "hunter2" not in received.content

@@ -511,27 +511,24 @@ def test_two_equal_interrupted_calls_are_both_kept_and_resumed_once_each() -> No
 
 
 @pytest.mark.parametrize(("begins", "cut"), [(True, _no), (False, _yes)], ids=["a client that cancels", "undecided"])
-def test_cancelled_or_undecided_call_ends_at_once(begins: bool, cut: Any) -> None:
-    async def whole() -> None:
-        lost: Lost[str] = Lost(len)
-        started, over = asyncio.Event(), asyncio.Event()
+async def test_cancelled_or_undecided_call_ends_at_once(begins: bool, cut: Any) -> None:
+    lost: Lost[str] = Lost(len)
+    started, over = asyncio.Event(), asyncio.Event()
 
-        async def tool(began: Callable[[], None]) -> str:
-            if begins:
-                began()
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                over.set()
-            return ""
+    async def tool(began: Callable[[], None]) -> str:
+        if begins:
+            began()
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+        return ""
 
-        running = asyncio.create_task(lost.run("same", tool, cut))
-        await started.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        await asyncio.wait_for(over.wait(), LIMIT)
-        assert not lost._lost
-
-    asyncio.run(whole())
+    running = asyncio.create_task(lost.run("same", tool, cut))
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.wait_for(over.wait(), LIMIT)
+    assert not lost._lost

@@ -120,20 +120,16 @@ def test_a_tool_that_waits_for_a_person_is_cancelled_and_runs_when_its_step_does
     assert gated.outcomes() == [Outcome.CANCELLED, Outcome.DONE]
 
 
-def test_an_answer_to_another_question_lets_nothing_run(bench: Bench) -> None:
+async def test_an_answer_to_another_question_lets_nothing_run(bench: Bench) -> None:
     uninstall = install(bench.gate, instance="mira", host_approvals=True)
-
-    async def whole() -> Any:
-        agent = agent_of("agent", [Scripted("deploy", "c1", {"host": "prod"})], tools=[bench.deploy().function])
-        handler = agent.run(user_msg="go", memory=_memory("chat"))
-        async for event in handler.stream_events():
-            if isinstance(event, InputRequiredEvent):
-                handler.ctx.send_event(HumanResponseEvent(response="yes", call="another"))
-                handler.ctx.send_event(HumanResponseEvent(response="yes"))
-                handler.ctx.send_event(HumanResponseEvent(response="no", call=event.call))
-        return (await handler).tool_calls[0].tool_output
-
-    refused = asyncio.run(whole())
+    agent = agent_of("agent", [Scripted("deploy", "c1", {"host": "prod"})], tools=[bench.deploy().function])
+    handler = agent.run(user_msg="go", memory=_memory("chat"))
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="yes", call="another"))
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+            handler.ctx.send_event(HumanResponseEvent(response="no", call=event.call))
+    refused = (await handler).tool_calls[0].tool_output
     uninstall()
     assert bench.did == []
     assert refused.is_error
@@ -151,13 +147,10 @@ def test_a_result_that_is_no_plain_data_is_journalled_and_handed_on(gated: Bench
     assert gated.outcomes() == [Outcome.DONE]
 
 
-def test_a_memory_without_a_key_of_its_own_is_no_session(gated: Bench) -> None:
-    async def whole() -> None:
-        tool = _tool(gated.mail(), Job(None, [], []))
-        await agent_of("agent", [mail("c1", "hi")], tools=[tool]).run(
-            user_msg="go", memory=ChatMemoryBuffer.from_defaults()
-        )
-
-    asyncio.run(whole())
+async def test_a_memory_without_a_key_of_its_own_is_no_session(gated: Bench) -> None:
+    tool = _tool(gated.mail(), Job(None, [], []))
+    await agent_of("agent", [mail("c1", "hi")], tools=[tool]).run(
+        user_msg="go", memory=ChatMemoryBuffer.from_defaults()
+    )
     (entry,) = gated.entries()
     assert entry.session not in ("mira/chat_history", "mira/")

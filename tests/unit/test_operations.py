@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -114,16 +113,12 @@ def test_coroutines_take_the_arguments_of_the_methods() -> None:
     assert {"handle", "intercept"} <= vars(AsyncMethods).keys()
 
 
-def test_coroutine_sends_the_request_of_its_method() -> None:
+async def test_coroutine_sends_the_request_of_its_method() -> None:
     recording = Recording()
     gate = AsyncGate(recording)
-
-    async def ask() -> None:
-        await gate.handle(wire.Renew(instance="mira", id=7))
-        await gate.renew("mira", 7)
-        await gate.handle(Call("mira", "look"))
-
-    asyncio.run(ask())
+    await gate.handle(wire.Renew(instance="mira", id=7))
+    await gate.renew("mira", 7)
+    await gate.handle(Call("mira", "look"))
     assert recording.asked == [wire.Renew(instance="mira", id=7)] * 2 + [Call("mira", "look")]
 
 

@@ -37,45 +37,39 @@ def peer(**more: Script) -> Peer:
     return Peer(by_target(**{**scripts, **more}))
 
 
-def test_every_method_of_the_client_has_a_coroutine() -> None:
-    async def main() -> None:
-        with peer() as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                assert (await client.intercept(MAIL)).proceed
-                assert (await client.complete("mira", id=7)).ok
-                assert (await client.lock("mira", "k")).acquired
-                assert (await client.release("mira", "k")).ok
-                assert (await client.renew("mira", 7)).ok
-                assert (await client.resolve(7, happened=True)).ok
-                assert (await client.approve(7)).ok
-                assert (await client.deny(7)).ok
-                assert (await client.status()).locks == ()
-                assert await client.approvals() == ()
-                assert (await client.journal("c", limit=5, wait=1)).cursor == "c"
-                assert await client.emit({"type": "x"}) == 1
-                assert (await client.health())["status"] == "ok"
-                with pytest.raises(ConfigError):
-                    await client.complete("mira", id=0)
-                assert gate.url in repr(client)
-
-    run(main)
+async def test_every_method_of_the_client_has_a_coroutine() -> None:
+    with peer() as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            assert (await client.intercept(MAIL)).proceed
+            assert (await client.complete("mira", id=7)).ok
+            assert (await client.lock("mira", "k")).acquired
+            assert (await client.release("mira", "k")).ok
+            assert (await client.renew("mira", 7)).ok
+            assert (await client.resolve(7, happened=True)).ok
+            assert (await client.approve(7)).ok
+            assert (await client.deny(7)).ok
+            assert (await client.status()).locks == ()
+            assert await client.approvals() == ()
+            assert (await client.journal("c", limit=5, wait=1)).cursor == "c"
+            assert await client.emit({"type": "x"}) == 1
+            assert (await client.health())["status"] == "ok"
+            with pytest.raises(ConfigError):
+                await client.complete("mira", id=0)
+            assert gate.url in repr(client)
 
 
-def test_client_without_a_gate_decides_by_the_fallback() -> None:
-    async def main() -> None:
-        url = f"http://127.0.0.1:{free_port()}"
-        async with AsyncCallosumClient(url, deadline=0.02, fallback={"look": 0}) as client:
-            look = Call("mira", "look")
-            assert (await client.intercept(look)).fallback
-            await client.remember_late(look, "failed")
-            assert (await client.fallback(look, GateUnavailable("away"))).fallback
-            with pytest.raises(GateUnavailable):
-                await client.intercept(MAIL)
-
-    run(main)
+async def test_client_without_a_gate_decides_by_the_fallback() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    async with AsyncCallosumClient(url, deadline=0.02, fallback={"look": 0}) as client:
+        look = Call("mira", "look")
+        assert (await client.intercept(look)).fallback
+        await client.remember_late(look, "failed")
+        assert (await client.fallback(look, GateUnavailable("away"))).fallback
+        with pytest.raises(GateUnavailable):
+            await client.intercept(MAIL)
 
 
-def test_waiting_calls_do_not_delay_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_calls_do_not_delay_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report ends their wait; with one thread pool for all it would be queued behind them."""
     monkeypatch.setattr(module, "THREADS", 2)
     free = threading.Event()
@@ -88,19 +82,16 @@ def test_waiting_calls_do_not_delay_a_report(monkeypatch: pytest.MonkeyPatch) ->
         free.set()
         request.reply(REPORT)
 
-    async def main() -> None:
-        with peer(intercept=wait, complete=complete) as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                tasks = [asyncio.create_task(client.intercept(Call("mira", "mail", wait=30))) for _ in range(40)]
-                await asyncio.to_thread(gate.wait, 40)
-                assert (await client.complete("mira", id=7)).ok
-                assert all(decision.proceed for decision in await asyncio.gather(*tasks))
-
-    run(main)
+    with peer(intercept=wait, complete=complete) as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            tasks = [asyncio.create_task(client.intercept(Call("mira", "mail", wait=30))) for _ in range(40)]
+            await asyncio.to_thread(gate.wait, 40)
+            assert (await client.complete("mira", id=7)).ok
+            assert all(decision.proceed for decision in await asyncio.gather(*tasks))
 
 
 @pytest.mark.parametrize("proceed", [True, False])
-def test_decision_for_a_cancelled_call_is_withdrawn(proceed: bool) -> None:
+async def test_decision_for_a_cancelled_call_is_withdrawn(proceed: bool) -> None:
     free = threading.Event()
     done = threading.Event()
     answer = DECISION if proceed else {**DECISION, "proceed": False, "verdict": "block"}
@@ -113,92 +104,77 @@ def test_decision_for_a_cancelled_call_is_withdrawn(proceed: bool) -> None:
         request.reply(REPORT)
         done.set()
 
-    async def main() -> None:
-        with peer(intercept=slow, complete=complete) as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                call = Call("mira", "mail", session="s", namespace="n", wait=9)
-                task = asyncio.create_task(client.intercept(call))
-                await asyncio.to_thread(gate.wait, 1)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                free.set()
-                if proceed:
-                    assert await asyncio.to_thread(done.wait, 10)
-                else:
-                    await client.status()
-            reports = gate.bodies("/complete")
-            assert reports == (
-                [{"instance": "mira", "id": 7, "outcome": "cancelled", "session": "s", "namespace": "n"}]
-                if proceed
-                else []
-            )
-
-    run(main)
-
-
-def test_closing_ends_waiting_calls() -> None:
-    async def main() -> None:
-        with peer(intercept=hang) as gate:
-            client = AsyncCallosumClient(gate.url, deadline=5)
-            task = asyncio.create_task(client.intercept(Call("mira", "mail", wait=60)))
+    with peer(intercept=slow, complete=complete) as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            call = Call("mira", "mail", session="s", namespace="n", wait=9)
+            task = asyncio.create_task(client.intercept(call))
             await asyncio.to_thread(gate.wait, 1)
-            await client.close()
-            with pytest.raises(GateUnavailable, match="cannot be asked"):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
                 await task
-            await client.close()
+            free.set()
+            if proceed:
+                assert await asyncio.to_thread(done.wait, 10)
+            else:
+                await client.status()
+        reports = gate.bodies("/complete")
+        assert reports == (
+            [{"instance": "mira", "id": 7, "outcome": "cancelled", "session": "s", "namespace": "n"}] if proceed else []
+        )
 
-    run(main)
+
+async def test_closing_ends_waiting_calls() -> None:
+    with peer(intercept=hang) as gate:
+        client = AsyncCallosumClient(gate.url, deadline=5)
+        task = asyncio.create_task(client.intercept(Call("mira", "mail", wait=60)))
+        await asyncio.to_thread(gate.wait, 1)
+        await client.close()
+        with pytest.raises(GateUnavailable, match="cannot be asked"):
+            await task
+        await client.close()
 
 
-def test_event_loop_keeps_running_during_a_request() -> None:
+async def test_event_loop_keeps_running_during_a_request() -> None:
     free = threading.Event()
 
     def slow(request: Request) -> None:
         free.wait(10)
         request.reply()
 
-    async def main() -> None:
-        with peer(intercept=slow) as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                task = asyncio.create_task(client.intercept(MAIL))
-                await asyncio.to_thread(gate.wait, 1)
-                free.set()  # only a running loop gets here
-                assert (await task).proceed
-
-    run(main)
+    with peer(intercept=slow) as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            task = asyncio.create_task(client.intercept(MAIL))
+            await asyncio.to_thread(gate.wait, 1)
+            free.set()  # only a running loop gets here
+            assert (await task).proceed
 
 
-def test_events_are_streamed() -> None:
+async def test_events_are_streamed() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
     script = sends_bytes(head + b"id: 1\ndata: 1\n\nid: 2\ndata: 2\n\n", then=hang)
+    with peer(events=script) as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            read = []
+            async with aclosing(client.events("*", last_id="0")) as events:
+                async for event in events:
+                    read.append(event)
+                    if len(read) == 2:
+                        break
+            assert read == [StreamEvent("1", "message", 1), StreamEvent("2", "message", 2)]
 
-    async def main() -> None:
-        with peer(events=script) as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                read = []
-                async with aclosing(client.events("*", last_id="0")) as events:
-                    async for event in events:
-                        read.append(event)
-                        if len(read) == 2:
-                            break
-                assert read == [StreamEvent("1", "message", 1), StreamEvent("2", "message", 2)]
+            async def follow() -> None:
+                async with aclosing(client.events()) as events:
+                    async for _ in events:
+                        pass
 
-                async def follow() -> None:
-                    async with aclosing(client.events()) as events:
-                        async for _ in events:
-                            pass
-
-                task = asyncio.create_task(follow())
-                await asyncio.to_thread(gate.wait, 2)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-
-    run(main)
+            task = asyncio.create_task(follow())
+            await asyncio.to_thread(gate.wait, 2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
 
-def test_stream_opened_for_a_cancelled_reader_is_closed() -> None:
+async def test_stream_opened_for_a_cancelled_reader_is_closed() -> None:
     free = threading.Event()
     left = threading.Event()
 
@@ -208,17 +184,14 @@ def test_stream_opened_for_a_cancelled_reader_is_closed() -> None:
         request.connection.recv(1)
         left.set()
 
-    async def main() -> None:
-        with peer(events=script) as gate:
-            async with AsyncCallosumClient(gate.url, deadline=5) as client:
-                events = client.events()
-                task = asyncio.create_task(anext(events))
-                await asyncio.to_thread(gate.wait, 1)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert not left.is_set()
-                free.set()
-                assert await asyncio.to_thread(left.wait, 10)
-
-    run(main)
+    with peer(events=script) as gate:
+        async with AsyncCallosumClient(gate.url, deadline=5) as client:
+            events = client.events()
+            task = asyncio.create_task(anext(events))
+            await asyncio.to_thread(gate.wait, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not left.is_set()
+            free.set()
+            assert await asyncio.to_thread(left.wait, 10)

@@ -443,22 +443,19 @@ def test_an_event_emitted_as_a_loop_ends_does_not_silence_the_handler(corpus: Co
     assert seen[-1:] == ["kept"]
 
 
-def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Corpus) -> None:
-    async def main() -> None:
-        seen: list[tuple[str, asyncio.AbstractEventLoop]] = []
+async def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Corpus) -> None:
+    seen: list[tuple[str, asyncio.AbstractEventLoop]] = []
 
-        async def handler(event: ToolCompleted) -> None:
-            await asyncio.sleep(0)
-            seen.append((event.name, asyncio.get_running_loop()))
+    async def handler(event: ToolCompleted) -> None:
+        await asyncio.sleep(0)
+        seen.append((event.name, asyncio.get_running_loop()))
 
-        corpus.on(ToolCompleted, handler)
-        corpus.emit(DONE)
-        assert seen == [], "it is scheduled, not run"
-        await asyncio.to_thread(corpus.emit, DONE)
-        assert await asyncio.to_thread(corpus.flush)
-        assert seen == [("github_prs", asyncio.get_running_loop())] * 2
-
-    asyncio.run(main())
+    corpus.on(ToolCompleted, handler)
+    corpus.emit(DONE)
+    assert seen == [], "it is scheduled, not run"
+    await asyncio.to_thread(corpus.emit, DONE)
+    assert await asyncio.to_thread(corpus.flush)
+    assert seen == [("github_prs", asyncio.get_running_loop())] * 2
 
 
 def test_an_async_handler_without_a_loop_gets_one(corpus: Corpus) -> None:

@@ -14,7 +14,9 @@ from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 
 
-def test_requests_read_together_share_one_check_of_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_read_together_share_one_check_of_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = LocalGate(settings=Settings(state=tmp_path), store=MemoryStore())
     taken: list[bytes] = []
     looks = 0
@@ -28,16 +30,13 @@ def test_requests_read_together_share_one_check_of_the_spool(tmp_path: Path, mon
     def take(lines: Sequence[bytes]) -> None:
         taken.extend(lines)
 
-    async def serve() -> None:
-        served = ServedGate(gate)
-        monkeypatch.setattr(served, "_entered", take)
-        await asyncio.gather(*[served.take_in() for _ in range(20)])
-        assert looks == 1
-        assert gate.spool.add(b'{"a": 1}')
-        await asyncio.sleep(0)  # read by the loop in its next round
-        await served.take_in()
-        await served.close()
-
     monkeypatch.setattr(gate.spool, "waiting", look)
-    asyncio.run(serve())
+    served = ServedGate(gate)
+    monkeypatch.setattr(served, "_entered", take)
+    await asyncio.gather(*[served.take_in() for _ in range(20)])
+    assert looks == 1
+    assert gate.spool.add(b'{"a": 1}')
+    await asyncio.sleep(0)  # read by the loop in its next round
+    await served.take_in()
+    await served.close()
     assert taken == [b'{"a": 1}']

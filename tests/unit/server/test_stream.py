@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pytest
 from hypothesis import given, settings
@@ -108,6 +108,13 @@ class Client:
         self.leave()
         await self.task
 
+    @classmethod
+    async def begin(cls, hub: Stream, **asked: Any) -> Self:
+        """Connect, and wait until the stream has begun."""
+        client = cls(hub, **asked)
+        await client.until(lambda: len(client.messages) == 2)
+        return client
+
     @property
     def seen(self) -> list[StreamEvent]:
         return read_frames(self.text)[0]
@@ -132,6 +139,11 @@ class Client:
     async def has(self, count: int) -> list[StreamEvent]:
         await self.until(lambda: len(self.seen) >= count)
         return self.seen
+
+
+async def leave(*clients: Client) -> None:
+    for client in clients:
+        await client.left()
 
 
 async def turns(count: int = 5) -> None:
@@ -206,63 +218,51 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what a reader gets -----------------------------------------------------------------------------------
 
 
-def test_reader_gets_events_from_now_on(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        book.call()
-        hub = Stream(book.store)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        start, hello = client.messages
-        assert start["status"] == 200
-        assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
-        assert hello["body"].startswith(b"retry: 2000\nid: ")
-        assert hub.readers == 1
+async def test_reader_gets_events_from_now_on(book: JournalWriter) -> None:
+    book.call()
+    hub = Stream(book.store)
+    client = await Client.begin(hub)
+    start, hello = client.messages
+    assert start["status"] == 200
+    assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
+    assert hello["body"].startswith(b"retry: 2000\nid: ")
+    assert hub.readers == 1
 
-        seq = book.call("block", "rm")
+    seq = book.call("block", "rm")
+    hub.wake()
+    called, blocked = await client.has(2)
+    assert (called.id, called.type, blocked.id, blocked.type) == (
+        f"{seq}.0",
+        "tool.called",
+        f"{seq}.1",
+        "safety.blocked",
+    )
+    (entry,) = book.store.entries(after=seq - 1)
+    assert [called.data, blocked.data] == [json.loads(encode(event)) for event in events_of(entry)]
+    await client.left()
+    assert hub.readers == 0
+
+
+async def test_entries_of_other_processes_are_found_without_a_call(book: JournalWriter) -> None:
+    client = await Client.begin(Stream(book.store))
+    book.call()
+    await client.has(2)
+    await client.left()
+
+
+async def test_wake_sends_events_before_the_next_poll(book: JournalWriter) -> None:
+    hub = Stream(book.store, poll=3600.0)
+    client = await Client.begin(hub)
+    for number in range(1, 4):
+        book.call()
         hub.wake()
-        called, blocked = await client.has(2)
-        assert (called.id, called.type, blocked.id, blocked.type) == (
-            f"{seq}.0",
-            "tool.called",
-            f"{seq}.1",
-            "safety.blocked",
-        )
-        (entry,) = book.store.entries(after=seq - 1)
-        assert [called.data, blocked.data] == [json.loads(encode(event)) for event in events_of(entry)]
-        await client.left()
-        assert hub.readers == 0
-
-    run(scenario)
-
-
-def test_entries_of_other_processes_are_found_without_a_call(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        client = Client(Stream(book.store))
-        await client.until(lambda: len(client.messages) == 2)
-        book.call()
-        await client.has(2)
-        await client.left()
-
-    run(scenario)
-
-
-def test_wake_sends_events_before_the_next_poll(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, poll=3600.0)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        for number in range(1, 4):
-            book.call()
-            hub.wake()
-            await client.has(2 * number)
-        book.call()
-        waker = threading.Thread(target=hub.wake)
-        waker.start()
-        await client.has(8)
-        waker.join()
-        await client.left()
-
-    run(scenario)
+        await client.has(2 * number)
+    book.call()
+    waker = threading.Thread(target=hub.wake)
+    waker.start()
+    await client.has(8)
+    waker.join()
+    await client.left()
 
 
 @pytest.mark.parametrize(
@@ -280,68 +280,55 @@ def test_wake_sends_events_before_the_next_poll(book: JournalWriter) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("late", [False, True])
-def test_reader_gets_only_requested_and_permitted_events(
+async def test_reader_gets_only_requested_and_permitted_events(
     book: JournalWriter, asked: dict[str, Any], types: list[str], late: bool
 ) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        first = Client(hub)
-        await first.until(lambda: len(first.messages) == 2)
-        if late:
-            asked["last"] = first.last
-        client = None if late else Client(hub, **asked)
-        await turns()
-        book.call()
-        book.call("block", namespace="work")
-        book.call(namespace="home")
-        book.done()
-        hub.publish([LlmToken("no single namespace")])
-        await first.has(9)
-        client = client or Client(hub, **asked)
-        await client.until(lambda: len(client.seen) >= len(types) and len(client.messages) >= 2)
-        await turns()
-        assert [event.type for event in client.seen] == types
-        await client.left()
-        await first.left()
-
-    run(scenario)
+    hub = Stream(book.store)
+    first = await Client.begin(hub)
+    if late:
+        asked["last"] = first.last
+    client = None if late else Client(hub, **asked)
+    await turns()
+    book.call()
+    book.call("block", namespace="work")
+    book.call(namespace="home")
+    book.done()
+    hub.publish([LlmToken("no single namespace")])
+    await first.has(9)
+    client = client or Client(hub, **asked)
+    await client.until(lambda: len(client.seen) >= len(types) and len(client.messages) >= 2)
+    await turns()
+    assert [event.type for event in client.seen] == types
+    await leave(client, first)
 
 
-def test_readers_with_one_filter_share_one_text(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        clients = [Client(hub, types="safety.*") for _ in range(100)]
-        other = Client(hub)
-        await turns()
-        book.call()
-        hub.wake()
-        for client in (*clients, other):
-            await client.has(1)
-        assert len({id(client.messages[-1]["body"]) for client in clients}) == 1
-        for client in (*clients, other):
-            await client.left()
-
-    run(scenario)
+async def test_readers_with_one_filter_share_one_text(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    clients = [Client(hub, types="safety.*") for _ in range(100)]
+    other = Client(hub)
+    await turns()
+    book.call()
+    hub.wake()
+    for client in (*clients, other):
+        await client.has(1)
+    assert len({id(client.messages[-1]["body"]) for client in clients}) == 1
+    await leave(*clients, other)
 
 
-def test_events_close_together_are_sent_together(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, interval=0.05)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
+async def test_events_close_together_are_sent_together(book: JournalWriter) -> None:
+    hub = Stream(book.store, interval=0.05)
+    client = await Client.begin(hub)
+    book.call()
+    hub.wake()
+    await client.has(2)
+    sent = len(client.messages)
+    for _ in range(40):
         book.call()
         hub.wake()
-        await client.has(2)
-        sent = len(client.messages)
-        for _ in range(40):
-            book.call()
-            hub.wake()
-            await turns(1)
-        await client.has(82)
-        assert len(client.messages) - sent <= 22, "a page of the journal at a time, not an event"
-        await client.left()
-
-    run(scenario)
+        await turns(1)
+    await client.has(82)
+    assert len(client.messages) - sent <= 22, "a page of the journal at a time, not an event"
+    await client.left()
 
 
 @pytest.mark.parametrize("id", ["x", "1", "1.", "-1.0", "1.0.0", "1.9999999", f"{2**63}.0", "١.0", "1.0\n", "9" * 30])
@@ -408,8 +395,7 @@ async def come_and_go(kind: type[Stream], steps: list[Step], *, ring: int = 6) -
     book = JournalWriter()
     hub = kind(book.store, ring=ring, **QUICK)  # type: ignore[arg-type]
     stays: Client | None = Client(hub, types="safety.blocked")
-    first = Client(hub)
-    await first.until(lambda: len(first.messages) == 2)
+    first = await Client.begin(hub)
     client: Client | None = first
     last, lost = first.last, 0
     got: list[str] = []
@@ -487,108 +473,85 @@ def test_disconnected_reader_misses_no_decision_when_the_buffer_overflows(steps:
 
 
 @pytest.mark.parametrize("kind", [ForgetfulStream, Repeating])
-def test_gap_and_repetition_fail_these_checks(kind: type[Stream]) -> None:
-    async def scenario() -> None:
-        steps = [("write", 4), ("turns", 20), ("leave", 1), ("flood", 1), ("turns", 20), ("come", 1)]
-        right, wrong = await come_and_go(Stream, steps), await come_and_go(kind, steps)
-        assert right.of_journal() == right.book.ids()
-        assert wrong.of_journal() != wrong.book.ids()
-
+async def test_gap_and_repetition_fail_these_checks(kind: type[Stream]) -> None:
     random.seed(1)
-    run(scenario)
+    steps = [("write", 4), ("turns", 20), ("leave", 1), ("flood", 1), ("turns", 20), ("come", 1)]
+    right, wrong = await come_and_go(Stream, steps), await come_and_go(kind, steps)
+    assert right.of_journal() == right.book.ids()
+    assert wrong.of_journal() != wrong.book.ids()
 
 
-def test_the_rest_of_an_entry_is_sent(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, ring=2, **QUICK)  # type: ignore[arg-type]
-        seqs = [book.call() for _ in range(5)]
-        for place, seq in enumerate(seqs):
-            client = Client(hub, last=f"{seq}.0")
-            await client.has(1 + 2 * (4 - place))
-            assert client.ids() == book.ids()[2 * place + 1 :]
-            await client.left()
-
-    run(scenario)
-
-
-def test_id_from_another_server_of_the_store_is_continued(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        slow = Stream(book.store, poll=3600.0, interval=0.0)
-        first = Client(slow)
-        await first.until(lambda: len(first.messages) == 2)
-        await turns()
-        seq = book.call()  # another server has sent it already; this one has not polled since
-        client = Client(slow, last=f"{seq}.0")
-        await client.has(1)
-        await first.has(2)
-        later = book.call()
-        slow.wake()
-        await client.has(3)
-        assert client.ids() == [f"{seq}.1", f"{later}.0", f"{later}.1"]
-        await first.has(4)
-        await client.left()
-        await first.left()
-
-    run(scenario)
-
-
-def test_id_from_the_future_starts_now(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        book.call()
-        client = Client(hub, last=f"{2**62}.0")
-        await client.until(lambda: len(client.messages) == 2)
-        assert position_of(client.last) < (2**62, 0)
-        seq = book.call()
-        hub.wake()
-        await client.has(2)
-        assert client.ids() == [f"{seq}.0", f"{seq}.1"]
+async def test_the_rest_of_an_entry_is_sent(book: JournalWriter) -> None:
+    hub = Stream(book.store, ring=2, **QUICK)  # type: ignore[arg-type]
+    seqs = [book.call() for _ in range(5)]
+    for place, seq in enumerate(seqs):
+        client = Client(hub, last=f"{seq}.0")
+        await client.has(1 + 2 * (4 - place))
+        assert client.ids() == book.ids()[2 * place + 1 :]
         await client.left()
 
-    run(scenario)
+
+async def test_id_from_another_server_of_the_store_is_continued(book: JournalWriter) -> None:
+    slow = Stream(book.store, poll=3600.0, interval=0.0)
+    first = await Client.begin(slow)
+    await turns()
+    seq = book.call()  # another server has sent it already; this one has not polled since
+    client = Client(slow, last=f"{seq}.0")
+    await client.has(1)
+    await first.has(2)
+    later = book.call()
+    slow.wake()
+    await client.has(3)
+    assert client.ids() == [f"{seq}.1", f"{later}.0", f"{later}.1"]
+    await first.has(4)
+    await leave(client, first)
 
 
-def test_many_returning_readers_share_one_read_of_the_journal(
+async def test_id_from_the_future_starts_now(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    book.call()
+    client = await Client.begin(hub, last=f"{2**62}.0")
+    assert position_of(client.last) < (2**62, 0)
+    seq = book.call()
+    hub.wake()
+    await client.has(2)
+    assert client.ids() == [f"{seq}.0", f"{seq}.1"]
+    await client.left()
+
+
+async def test_many_returning_readers_share_one_read_of_the_journal(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        start = book.call()
-        for _ in range(9):
-            book.call()
-        hub = Stream(book.store)
-        pages: list[int] = []
-        read = hub._read_page
+    start = book.call()
+    for _ in range(9):
+        book.call()
+    hub = Stream(book.store)
+    pages: list[int] = []
+    read = hub._read_page
 
-        def noted(after: int, floor: tuple[int, int]) -> Page:
-            pages.append(after)
-            return read(after, floor)
+    def noted(after: int, floor: tuple[int, int]) -> Page:
+        pages.append(after)
+        return read(after, floor)
 
-        monkeypatch.setattr(hub, "_read_page", noted)
-        clients = [Client(hub, last=f"{start}.1") for _ in range(200)]
-        for client in clients:
-            await client.has(18)
-            assert client.ids() == book.ids()[2:]
-        assert len(pages) == len(set(pages)) <= 5
-        for client in clients:
-            await client.left()
-
-    run(scenario)
+    monkeypatch.setattr(hub, "_read_page", noted)
+    clients = [Client(hub, last=f"{start}.1") for _ in range(200)]
+    for client in clients:
+        await client.has(18)
+        assert client.ids() == book.ids()[2:]
+    assert len(pages) == len(set(pages)) <= 5
+    await leave(*clients)
 
 
-def test_page_of_the_journal_has_a_maximum_size(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_of_the_journal_has_a_maximum_size(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_PAGE_SIZE", 1)
-
-    async def scenario() -> None:
-        for _ in range(5):
-            book.call()
-        hub = Stream(book.store)
-        client = Client(hub, last="0-0")
-        await client.has(10)
-        assert client.ids() == book.ids()
-        assert [len(page.items) for page in hub._pages.values()] == [2, 2, 2, 2, 2]
-        await client.left()
-
-    run(scenario)
+    for _ in range(5):
+        book.call()
+    hub = Stream(book.store)
+    client = Client(hub, last="0-0")
+    await client.has(10)
+    assert client.ids() == book.ids()
+    assert [len(page.items) for page in hub._pages.values()] == [2, 2, 2, 2, 2]
+    await client.left()
 
 
 def test_page_of_the_journal_serves_every_reader_it_advances(book: JournalWriter) -> None:
@@ -600,166 +563,137 @@ def test_page_of_the_journal_serves_every_reader_it_advances(book: JournalWriter
     assert hub._remembered(6, (6, PUBLISHED)) is None
 
 
-def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = iter(range(1_700_000_000 * SECOND, 2**62, 1000))
-        book = JournalWriter(SqliteStore(tmp_path / "gate.db", clock=lambda: next(clock)))
-        first = book.call()
-        for _ in range(9):
-            book.call()
-        there = book.ids()
-        rotation = Rotation(book.store, tmp_path, age=1, size=10**12, batch=4, now=lambda: next(clock) + DAY)
-        assert rotation.run(2**62) == 4
-        assert len(book.ids()) < len(there)
-        hub = Stream(book.store, tmp_path)
-        client = Client(hub, last=f"{first}.0")
-        await client.has(19)
-        assert client.ids() == there[1:]
+async def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
+    clock = iter(range(1_700_000_000 * SECOND, 2**62, 1000))
+    book = JournalWriter(SqliteStore(tmp_path / "gate.db", clock=lambda: next(clock)))
+    first = book.call()
+    for _ in range(9):
+        book.call()
+    there = book.ids()
+    rotation = Rotation(book.store, tmp_path, age=1, size=10**12, batch=4, now=lambda: next(clock) + DAY)
+    assert rotation.run(2**62) == 4
+    assert len(book.ids()) < len(there)
+    hub = Stream(book.store, tmp_path)
+    client = Client(hub, last=f"{first}.0")
+    await client.has(19)
+    assert client.ids() == there[1:]
 
-        assert rotation.run(2**62) == 4, "the folder has changed"
-        again = Client(hub, last=f"{first}.0")
-        await again.has(19)
-        assert again.ids() == there[1:]
-        await client.left()
-        await again.left()
-        await hub.close()
-        book.store.close()
-
-    run(scenario)
+    assert rotation.run(2**62) == 4, "the folder has changed"
+    again = Client(hub, last=f"{first}.0")
+    await again.has(19)
+    assert again.ids() == there[1:]
+    await leave(client, again)
+    await hub.close()
+    book.store.close()
 
 
-def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        book = JournalWriter(SqliteStore(tmp_path / "gate.db"))
-        seq = book.call()
-        (tmp_path / "journal").mkdir()
-        (tmp_path / "journal" / f"1-{seq + 10**9}.jsonl.gz").write_bytes(b"no gzip")
-        hub = Stream(book.store, tmp_path)
-        client = Client(hub, last="0-0")
-        await client.has(2)
-        await client.left()
-        await hub.close()
-        book.store.close()
-
-    run(scenario)
+async def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    book = JournalWriter(SqliteStore(tmp_path / "gate.db"))
+    seq = book.call()
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / f"1-{seq + 10**9}.jsonl.gz").write_bytes(b"no gzip")
+    hub = Stream(book.store, tmp_path)
+    client = Client(hub, last="0-0")
+    await client.has(2)
+    await client.left()
+    await hub.close()
+    book.store.close()
     assert "is damaged" in caplog.text
 
 
 # --- what is published ------------------------------------------------------------------------------------
 
 
-def test_published_events_follow_entries_committed_before(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        book.call()
-        book.call()
-        book.call()
-        hub.publish([LlmToken("one", namespace="default"), LlmToken("two")])
-        seen = await client.has(8)
-        assert [event.type for event in seen] == ["tool.called", "safety.allowed"] * 3 + ["llm.token"] * 2
-        assert [event.data.get("delta") for event in seen[6:]] == ["one", "two"]
-        seq = book.call()
-        hub.wake()
-        await client.has(10)
-        assert client.ids()[8:] == [f"{seq}.0", f"{seq}.1"]
-        assert client.ids() == sorted(client.ids(), key=position_of)
-        await client.left()
-
-    run(scenario)
+async def test_published_events_follow_entries_committed_before(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    client = await Client.begin(hub)
+    book.call()
+    book.call()
+    book.call()
+    hub.publish([LlmToken("one", namespace="default"), LlmToken("two")])
+    seen = await client.has(8)
+    assert [event.type for event in seen] == ["tool.called", "safety.allowed"] * 3 + ["llm.token"] * 2
+    assert [event.data.get("delta") for event in seen[6:]] == ["one", "two"]
+    seq = book.call()
+    hub.wake()
+    await client.has(10)
+    assert client.ids()[8:] == [f"{seq}.0", f"{seq}.1"]
+    assert client.ids() == sorted(client.ids(), key=position_of)
+    await client.left()
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_published_events_are_kept_for_returning_readers(book: JournalWriter, stays: bool) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
-        client = Client(hub)
-        other = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        hub.publish([LlmToken("seen")])
-        await client.has(1)
-        await client.left()
-        if not stays:
-            await other.left()
-        hub.publish([LlmToken("missed")])
-        await turns(20)
-        for _ in range(6):
-            book.call()
-            hub.wake()
-            await turns()
-        hub.publish([LlmToken("missed too")])
-        again = Client(hub, last=client.last)
-        await again.has(14)
-        assert [event.data["delta"] for event in again.seen if event.type == "llm.token"] == ["missed", "missed too"]
-        assert again.ids() == sorted(again.ids(), key=position_of)
-        await again.left()
+async def test_published_events_are_kept_for_returning_readers(book: JournalWriter, stays: bool) -> None:
+    hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+    client = await Client.begin(hub)
+    other = Client(hub)
+    hub.publish([LlmToken("seen")])
+    await client.has(1)
+    await client.left()
+    if not stays:
         await other.left()
-
-    run(scenario)
-
-
-def test_published_events_are_kept_without_journal_entries(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
+    hub.publish([LlmToken("missed")])
+    await turns(20)
+    for _ in range(6):
         book.call()
-        client, other = Client(hub), Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        hub.publish([LlmToken("seen")])
-        await client.has(1)
-        await client.left()
-        hub.publish([LlmToken("missed")])
-        await other.has(2)
-        await other.left()
-        new = Client(hub)
-        again = Client(hub, last=client.last)
-        assert [event.data["delta"] for event in await again.has(1)] == ["missed"]
-        assert new.seen == []
-        await again.left()
-        await new.left()
-
-    run(scenario)
+        hub.wake()
+        await turns()
+    hub.publish([LlmToken("missed too")])
+    again = Client(hub, last=client.last)
+    await again.has(14)
+    assert [event.data["delta"] for event in again.seen if event.type == "llm.token"] == ["missed", "missed too"]
+    assert again.ids() == sorted(again.ids(), key=position_of)
+    await leave(again, other)
 
 
-def test_published_events_after_a_restart_follow_earlier_ones(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        book.call()
-        before, after = Stream(book.store), Stream(book.store)
-        client = Client(before)
-        await client.until(lambda: len(client.messages) == 2)
-        before.publish([LlmToken("one")])
-        await client.has(1)
-        await client.left()
-        after.publish([LlmToken("two")])
-        again = Client(after, last=client.last)
-        assert [event.data["delta"] for event in await again.has(1)] == ["two"]
-        await again.left()
+async def test_published_events_are_kept_without_journal_entries(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    book.call()
+    client, other = await Client.begin(hub), Client(hub)
+    hub.publish([LlmToken("seen")])
+    await client.has(1)
+    await client.left()
+    hub.publish([LlmToken("missed")])
+    await other.has(2)
+    await other.left()
+    new = Client(hub)
+    again = Client(hub, last=client.last)
+    assert [event.data["delta"] for event in await again.has(1)] == ["missed"]
+    assert new.seen == []
+    await leave(again, new)
 
-    run(scenario)
+
+async def test_published_events_after_a_restart_follow_earlier_ones(book: JournalWriter) -> None:
+    book.call()
+    before, after = Stream(book.store), Stream(book.store)
+    client = await Client.begin(before)
+    before.publish([LlmToken("one")])
+    await client.has(1)
+    await client.left()
+    after.publish([LlmToken("two")])
+    again = Client(after, last=client.last)
+    assert [event.data["delta"] for event in await again.has(1)] == ["two"]
+    await again.left()
 
 
-def test_number_of_kept_published_events_is_bounded(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_kept_published_events_is_bounded(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
     monkeypatch.setattr(stream, "_KEPT_SIZE", 3000)
-
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        book.call()
-        hub.publish([LlmToken(str(number)) for number in range(50)])
-        assert len(hub._pending) == 10
-        client = Client(hub, last="0-0")
-        await client.has(13)
-        assert client.seen[0] == StreamEvent("", "stream.dropped", {"count": 40})
-        assert [event.data["delta"] for event in client.seen[3:]] == [str(number) for number in range(40, 50)]
-        hub.publish([LlmToken("x" * 1000) for _ in range(10)])
-        await client.has(23)
-        assert len(hub._kept) < 4
-        assert hub._kept_size == sum(len(item.frame) for item in hub._kept) <= 3000
-        await client.left()
-        hub.publish([LlmToken("x" * 1000) for _ in range(10)])
-        assert len(hub._pending) < 4
-
-    run(scenario)
+    hub = Stream(book.store)
+    book.call()
+    hub.publish([LlmToken(str(number)) for number in range(50)])
+    assert len(hub._pending) == 10
+    client = Client(hub, last="0-0")
+    await client.has(13)
+    assert client.seen[0] == StreamEvent("", "stream.dropped", {"count": 40})
+    assert [event.data["delta"] for event in client.seen[3:]] == [str(number) for number in range(40, 50)]
+    hub.publish([LlmToken("x" * 1000) for _ in range(10)])
+    await client.has(23)
+    assert len(hub._kept) < 4
+    assert hub._kept_size == sum(len(item.frame) for item in hub._kept) <= 3000
+    await client.left()
+    hub.publish([LlmToken("x" * 1000) for _ in range(10)])
+    assert len(hub._pending) < 4
 
 
 class Silent(Stream):
@@ -774,8 +708,7 @@ async def away(kind: type[Stream], book: JournalWriter, missed: int, *, stays: b
     """Disconnect a reader, or cut it off, while ``count`` events of each of two types are published."""
     hub = kind(book.store, ring=6, stall=0.05, **QUICK)  # type: ignore[arg-type]
     other = Client(hub, types="safety.*")
-    client = Client(hub, types="llm.*")
-    await client.until(lambda: len(client.messages) == 2)
+    client = await Client.begin(hub, types="llm.*")
     hub.publish([LlmToken("seen")])
     await client.has(1)
     if cut_off:
@@ -796,58 +729,43 @@ async def away(kind: type[Stream], book: JournalWriter, missed: int, *, stays: b
     again = Client(hub, types="llm.*", last=client.last)
     hub.publish([LlmToken("last")])
     await again.until(lambda: bool(again.seen) and again.seen[-1].data.get("delta") == "last")
-    await again.left()
-    await other.left()
+    await leave(again, other)
     return again
 
 
 @pytest.mark.parametrize("cut_off", [True, False])
 @pytest.mark.parametrize("stays", [True, False])
 @pytest.mark.parametrize("missed", [3, 40, 200])
-def test_returning_reader_learns_how_many_published_events_were_dropped(
+async def test_returning_reader_learns_how_many_published_events_were_dropped(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch, missed: int, *, stays: bool, cut_off: bool
 ) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
-
-    async def scenario() -> None:
-        again = await away(Stream, book, missed, stays=stays, cut_off=cut_off)
-        got = [event.data["delta"] for event in again.seen if event.type == "llm.token"]
-        assert again.lost + len(got) == missed + 1 + cut_off
-        assert bool(again.lost) == (missed > 10)
-        expected = ["stuck"] * cut_off + [str(number) for number in range(missed)] + ["last"]
-        assert got == expected[-len(got) :]
-
-    run(scenario)
+    again = await away(Stream, book, missed, stays=stays, cut_off=cut_off)
+    got = [event.data["delta"] for event in again.seen if event.type == "llm.token"]
+    assert again.lost + len(got) == missed + 1 + cut_off
+    assert bool(again.lost) == (missed > 10)
+    expected = ["stuck"] * cut_off + [str(number) for number in range(missed)] + ["last"]
+    assert got == expected[-len(got) :]
 
 
-def test_silently_dropped_event_is_detected(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silently_dropped_event_is_detected(book: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_KEPT", 10)
-
-    async def scenario() -> None:
-        again = await away(Silent, book, 40, stays=False, cut_off=False)
-        assert again.lost + len(again.ids()) < 41
-
-    run(scenario)
+    again = await away(Silent, book, 40, stays=False, cut_off=False)
+    assert again.lost + len(again.ids()) < 41
 
 
-def test_live_reader_learns_how_many_events_were_dropped_before_sending(
+async def test_live_reader_learns_how_many_events_were_dropped_before_sending(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "RING", 10)
-
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        client, other = Client(hub, types="llm.*"), Client(hub, types="task.*")
-        await client.until(lambda: len(client.messages) == 2)
-        hub.publish([LlmToken(str(number)) for number in range(50)])
-        await client.until(lambda: len(client.ids()) + client.lost >= 50)
-        assert client.lost == 40
-        assert [event.data["delta"] for event in client.seen if event.id] == [str(number) for number in range(40, 50)]
-        assert other.seen == []
-        await client.left()
-        await other.left()
-
-    run(scenario)
+    hub = Stream(book.store)
+    client, other = await Client.begin(hub, types="llm.*"), Client(hub, types="task.*")
+    hub.publish([LlmToken(str(number)) for number in range(50)])
+    await client.until(lambda: len(client.ids()) + client.lost >= 50)
+    assert client.lost == 40
+    assert [event.data["delta"] for event in client.seen if event.id] == [str(number) for number in range(40, 50)]
+    assert other.seen == []
+    await leave(client, other)
 
 
 LOSSES = st.lists(
@@ -882,42 +800,34 @@ def test_lost_events_are_counted_after_any_position(
     assert len(lost._sorts) == len(set(lost._sorts)) <= 6
 
 
-def test_threads_may_publish(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, poll=3600.0)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
+async def test_threads_may_publish(book: JournalWriter) -> None:
+    hub = Stream(book.store, poll=3600.0)
+    client = await Client.begin(hub)
 
-        def speak(me: int) -> None:
-            for number in range(100):
-                hub.publish([LlmToken(f"{me}.{number}")])
+    def speak(me: int) -> None:
+        for number in range(100):
+            hub.publish([LlmToken(f"{me}.{number}")])
 
-        threads = [threading.Thread(target=speak, args=(me,)) for me in range(4)]
-        for thread in threads:
-            thread.start()
-        seen = await client.has(400)
-        for thread in threads:
-            thread.join()
-        for me in range(4):
-            mine = [event.data["delta"] for event in seen if event.data["delta"].startswith(f"{me}.")]
-            assert mine == [f"{me}.{n}" for n in range(100)]
-        await client.left()
-
-    run(scenario)
+    threads = [threading.Thread(target=speak, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    seen = await client.has(400)
+    for thread in threads:
+        thread.join()
+    for me in range(4):
+        mine = [event.data["delta"] for event in seen if event.data["delta"].startswith(f"{me}.")]
+        assert mine == [f"{me}.{n}" for n in range(100)]
+    await client.left()
 
 
-def test_published_event_is_a_copy_of_its_moment(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        args = {"a": 1}
-        hub.publish([ToolCalled("t", args)])
-        args["a"] = 2
-        assert (await client.has(1))[0].data["args"] == {"a": 1}
-        await client.left()
-
-    run(scenario)
+async def test_published_event_is_a_copy_of_its_moment(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    client = await Client.begin(hub)
+    args = {"a": 1}
+    hub.publish([ToolCalled("t", args)])
+    args["a"] = 2
+    assert (await client.has(1))[0].data["args"] == {"a": 1}
+    await client.left()
 
 
 # --- who reads slowly, or not at all ----------------------------------------------------------------------
@@ -936,8 +846,7 @@ def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
     async def scenario() -> None:
         book = JournalWriter()
         hub = Stream(book.store, ring=size, **QUICK)  # type: ignore[arg-type]
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
+        client = await Client.begin(hub)
         published = 0
         for calls, tokens, blocked in bursts:
             if blocked:
@@ -967,228 +876,173 @@ def test_slow_reader_loses_events_of_others_first_and_learns_how_many(
     run(scenario)
 
 
-def test_events_lost_while_the_journal_is_read_are_counted_too(
+async def test_events_lost_while_the_journal_is_read_are_counted_too(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "_PAGE", 100)
+    hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+    client, other = Client(hub), Client(hub, types="safety.*")
+    await client.until(lambda: len(client.messages) == 2)
+    await eventually(lambda: all(reader.joined for reader in hub._readers))
+    reading, go_on = threading.Event(), threading.Event()
+    read = hub._read_page
 
-    async def scenario() -> None:
-        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
-        client, other = Client(hub), Client(hub, types="safety.*")
-        await client.until(lambda: len(client.messages) == 2)
-        await eventually(lambda: all(reader.joined for reader in hub._readers))
-        reading, go_on = threading.Event(), threading.Event()
-        read = hub._read_page
+    def slowly(after: int, floor: tuple[int, int]) -> Page:
+        reading.set()
+        go_on.wait(PATIENCE)
+        return read(after, floor)
 
-        def slowly(after: int, floor: tuple[int, int]) -> Page:
-            reading.set()
-            go_on.wait(PATIENCE)
-            return read(after, floor)
+    async def write(count: int) -> None:
+        for _ in range(count):
+            seq = book.call()
+            hub.wake()
+            await other.until(lambda: f"{seq}.1" in other.ids())  # noqa: B023
 
-        async def write(count: int) -> None:
-            for _ in range(count):
-                seq = book.call()
-                hub.wake()
-                await other.until(lambda: f"{seq}.1" in other.ids())  # noqa: B023
-
-        monkeypatch.setattr(hub, "_read_page", slowly)
-        client.open.clear()
-        await write(5)
-        client.open.set()
-        await eventually(reading.is_set)
-        await write(5)
-        go_on.set()
-        await client.until(lambda: client.ids("safety.") == book.ids("safety."))
-        await eventually(lambda: all(reader.bell is not None for reader in hub._readers))
-        assert len(client.ids("tool.")) + client.lost == 10
-        await client.left()
-        await other.left()
-
-    run(scenario)
+    monkeypatch.setattr(hub, "_read_page", slowly)
+    client.open.clear()
+    await write(5)
+    client.open.set()
+    await eventually(reading.is_set)
+    await write(5)
+    go_on.set()
+    await client.until(lambda: client.ids("safety.") == book.ids("safety."))
+    await eventually(lambda: all(reader.bell is not None for reader in hub._readers))
+    assert len(client.ids("tool.")) + client.lost == 10
+    await leave(client, other)
 
 
-def test_waiting_reader_loses_nothing_when_the_buffer_overflows(
+async def test_waiting_reader_loses_nothing_when_the_buffer_overflows(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
-        monkeypatch.setattr(hub, "_page", None)  # the journal need not be read for it
-        client = Client(hub, types="safety.blocked")
-        other = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        later = other
-        for number in range(30):
-            book.call()
-            hub.wake()
-            await turns()
-            if number == 15:
-                later = Client(hub)
-        seq = book.call("block")
-        hub.wake()
-        await client.has(1)
-        assert client.ids() == [f"{seq}.1"]
-        await later.has(2 * 14)
-        assert (client.lost, later.lost, other.lost, hub.dropped) == (0, 0, 0, 0)
-        for one in (client, other, later):
-            await one.left()
-
-    run(scenario)
-
-
-def test_readers_do_not_wait_for_one_another(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, **QUICK)  # type: ignore[arg-type]
-        stuck, fine = Client(hub), Client(hub)
-        await stuck.until(lambda: len(stuck.messages) == 2)
-        stuck.open.clear()
-        for number in range(1, 20):
-            book.call()
-            hub.wake()
-            await fine.has(2 * number)
-        assert len(stuck.seen) == 0
-        await stuck.left()
-        await fine.left()
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("polite", [True, False])
-def test_reader_that_does_not_read_is_disconnected(book: JournalWriter, polite: bool) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, stall=0.05)
-        stuck = Client(hub) if polite else Client(hub, abort=lambda: None)
-        fine = Client(hub)
-        await stuck.until(lambda: len(stuck.messages) == 2)
-        stuck.open.clear()
+    hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+    monkeypatch.setattr(hub, "_page", None)  # the journal need not be read for it
+    client = await Client.begin(hub, types="safety.blocked")
+    other = Client(hub)
+    later = other
+    for number in range(30):
         book.call()
         hub.wake()
-        await fine.has(2)
-        await stuck.task
-        assert stuck.aborted == polite
-        assert (hub.stalled, hub.readers) == (1, 1)
-        await fine.left()
+        await turns()
+        if number == 15:
+            later = Client(hub)
+    seq = book.call("block")
+    hub.wake()
+    await client.has(1)
+    assert client.ids() == [f"{seq}.1"]
+    await later.has(2 * 14)
+    assert (client.lost, later.lost, other.lost, hub.dropped) == (0, 0, 0, 0)
+    await leave(client, other, later)
 
-    run(scenario)
 
-
-def test_stuck_reader_without_a_known_transport_is_ended(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, stall=0.05)
-        stuck = Client(hub, abort=None)
-        await stuck.until(lambda: len(stuck.messages) == 2)
-        stuck.open.clear()
+async def test_readers_do_not_wait_for_one_another(book: JournalWriter) -> None:
+    hub = Stream(book.store, **QUICK)  # type: ignore[arg-type]
+    stuck, fine = Client(hub), Client(hub)
+    await stuck.until(lambda: len(stuck.messages) == 2)
+    stuck.open.clear()
+    for number in range(1, 20):
         book.call()
         hub.wake()
-        await stuck.task
-        assert (hub.stalled, hub.readers) == (1, 0)
-
-    run(scenario)
-
-
-def test_a_cancelled_connection_is_cancelled(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        client.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await client.task
-        assert hub.readers == 0
-
-    run(scenario)
+        await fine.has(2 * number)
+    assert len(stuck.seen) == 0
+    await leave(stuck, fine)
 
 
-def test_idle_reader_gets_a_comment_with_the_current_id(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, beat=0.02)
-        client = Client(hub, types="safety.blocked")
-        await client.until(lambda: len(client.messages) == 2)
-        seq = book.call()
-        await client.until(lambda: client.last.startswith(f"{seq}-"))
-        assert b"\n\n:\nid: " in client.text
-        assert client.seen == []
-        await client.left()
-        blocked = book.call("block")
-        again = Client(hub, types="safety.blocked", last=client.last)
-        await again.has(1)
-        assert again.ids() == [f"{blocked}.1"]
-        await again.left()
+@pytest.mark.parametrize("asked", [{}, {"abort": lambda: None}, {"abort": None}])
+async def test_reader_that_does_not_read_is_disconnected(book: JournalWriter, asked: dict[str, Any]) -> None:
+    """Also if aborting has no effect, or the transport is not known."""
+    hub = Stream(book.store, stall=0.05)
+    stuck = await Client.begin(hub, **asked)
+    fine = Client(hub)
+    stuck.open.clear()
+    book.call()
+    hub.wake()
+    await fine.has(2)
+    await stuck.task
+    assert stuck.aborted == (not asked)
+    assert (hub.stalled, hub.readers) == (1, 1)
+    await fine.left()
 
-    run(scenario)
+
+async def test_a_cancelled_connection_is_cancelled(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    client = await Client.begin(hub)
+    client.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await client.task
+    assert hub.readers == 0
+
+
+async def test_idle_reader_gets_a_comment_with_the_current_id(book: JournalWriter) -> None:
+    hub = Stream(book.store, beat=0.02)
+    client = await Client.begin(hub, types="safety.blocked")
+    seq = book.call()
+    await client.until(lambda: client.last.startswith(f"{seq}-"))
+    assert b"\n\n:\nid: " in client.text
+    assert client.seen == []
+    await client.left()
+    blocked = book.call("block")
+    again = Client(hub, types="safety.blocked", last=client.last)
+    await again.has(1)
+    assert again.ids() == [f"{blocked}.1"]
+    await again.left()
 
 
 # --- beginning and end ------------------------------------------------------------------------------------
 
 
-def test_closing_ends_every_stream_cleanly(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        clients = [Client(hub) for _ in range(5)]
-        await clients[-1].until(lambda: len(clients[-1].messages) == 2)
-        await hub.close()
-        for client in clients:
-            await client.task
-            assert client.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
-            assert client.messages[-2]["body"] == b"retry: 100\nid: %b\n\n" % client.last.encode(), "it is sent on"
-        late = Client(hub)
-        await late.task
-        assert late.messages[0]["status"] == 503
-        assert json.loads(late.text) == {"error": "the server is stopping"}
-        await hub.close()
-
-    run(scenario)
+async def test_closing_ends_every_stream_cleanly(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    clients = [Client(hub) for _ in range(5)]
+    await clients[-1].until(lambda: len(clients[-1].messages) == 2)
+    await hub.close()
+    for client in clients:
+        await client.task
+        assert client.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+        assert client.messages[-2]["body"] == b"retry: 100\nid: %b\n\n" % client.last.encode(), "it is sent on"
+    late = Client(hub)
+    await late.task
+    assert late.messages[0]["status"] == 503
+    assert json.loads(late.text) == {"error": "the server is stopping"}
+    await hub.close()
 
 
-def test_closing_does_not_wait_for_a_reader_that_does_not_read(
+async def test_closing_does_not_wait_for_a_reader_that_does_not_read(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "_FAREWELL", 0.05)
-
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        stuck = [Client(hub), Client(hub, abort=lambda: None)]
-        await stuck[-1].until(lambda: len(stuck[-1].messages) == 2)
-        for client in stuck:
-            client.open.clear()
-        await hub.close()
-        assert hub.readers == 0
-        await asyncio.gather(*(client.task for client in stuck))
-
-    run(scenario)
+    hub = Stream(book.store)
+    stuck = [Client(hub), Client(hub, abort=lambda: None)]
+    await stuck[-1].until(lambda: len(stuck[-1].messages) == 2)
+    for client in stuck:
+        client.open.clear()
+    await hub.close()
+    assert hub.readers == 0
+    await asyncio.gather(*(client.task for client in stuck))
 
 
-def test_nothing_is_left_when_the_last_reader_has_gone(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        for round_ in range(3):
-            clients = [Client(hub, namespace=str(number)) for number in range(20)]
-            everything = Client(hub)
-            await everything.until(lambda: len(everything.messages) == 2)  # noqa: B023
-            book.call(namespace="3")
-            hub.wake()
-            await everything.has(2)
-            for client in (*clients, everything):
-                await client.left()
-            assert (hub._groups, hub._members, hub._readers, hub._fresh) == ({}, {}, {}, set()), round_
-            await turns()
-            assert len(asyncio.all_tasks()) == 1
-            assert len(hub._ring) == 0
-
-    run(scenario)
+async def test_nothing_is_left_when_the_last_reader_has_gone(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    for round_ in range(3):
+        clients = [Client(hub, namespace=str(number)) for number in range(20)]
+        everything = await Client.begin(hub)
+        book.call(namespace="3")
+        hub.wake()
+        await everything.has(2)
+        await leave(*clients, everything)
+        assert (hub._groups, hub._members, hub._readers, hub._fresh) == ({}, {}, {}, set()), round_
+        await turns()
+        assert len(asyncio.all_tasks()) == 1
+        assert len(hub._ring) == 0
 
 
-def test_a_reader_that_left_before_anything_came_is_forgotten(book: JournalWriter) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store)
-        stays = Client(hub, types="safety.blocked")
-        for _ in range(50):
-            client = Client(hub, types="safety.blocked")
-            await client.until(lambda: len(client.messages) == 2)  # noqa: B023
-            await client.left()
-        assert [len(members) for members in hub._members.values()] == [1]
-        await stays.left()
-
-    run(scenario)
+async def test_a_reader_that_left_before_anything_came_is_forgotten(book: JournalWriter) -> None:
+    hub = Stream(book.store)
+    stays = Client(hub, types="safety.blocked")
+    for _ in range(50):
+        client = await Client.begin(hub, types="safety.blocked")
+        await client.left()
+    assert [len(members) for members in hub._members.values()] == [1]
+    await stays.left()
 
 
 class Failing(MemoryStore):
@@ -1202,64 +1056,55 @@ class Failing(MemoryStore):
         return super().entries(**asked)
 
 
-def test_unreachable_store_is_followed_again_once_it_returns(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        store = Failing()
-        book = JournalWriter(store)
-        seq = book.call()
-        hub = Stream(store, **QUICK)  # type: ignore[arg-type]
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        store.away = True
-        book.call()
-        hub.wake()
-        await eventually(lambda: "cannot follow the journal" in caplog.text)
-        back = Client(hub, last=f"{seq}.0")
-        await eventually(lambda: "could not read the journal" in caplog.text)
-        store.away = False
-        await client.has(2)
-        await back.has(3)
-        assert back.ids() == book.ids()[1:]
-        assert caplog.text.count("cannot follow the journal") == 1, "said once"
-        await client.left()
-        await back.left()
-        store.away = True
-        refused = Client(hub)
-        await refused.task
-        assert refused.messages[0]["status"] == 503
-        assert json.loads(refused.text) == {"error": "disk on fire", "at": "store"}
-        assert hub.readers == 0
-
-    run(scenario)
+async def test_unreachable_store_is_followed_again_once_it_returns(caplog: pytest.LogCaptureFixture) -> None:
+    store = Failing()
+    book = JournalWriter(store)
+    seq = book.call()
+    hub = Stream(store, **QUICK)  # type: ignore[arg-type]
+    client = await Client.begin(hub)
+    store.away = True
+    book.call()
+    hub.wake()
+    await eventually(lambda: "cannot follow the journal" in caplog.text)
+    back = Client(hub, last=f"{seq}.0")
+    await eventually(lambda: "could not read the journal" in caplog.text)
+    store.away = False
+    await client.has(2)
+    await back.has(3)
+    assert back.ids() == book.ids()[1:]
+    assert caplog.text.count("cannot follow the journal") == 1, "said once"
+    await leave(client, back)
+    store.away = True
+    refused = Client(hub)
+    await refused.task
+    assert refused.messages[0]["status"] == 503
+    assert json.loads(refused.text) == {"error": "disk on fire", "at": "store"}
+    assert hub.readers == 0
 
 
-def test_error_in_the_shared_task_is_reported_and_survived(
+async def test_error_in_the_shared_task_is_reported_and_survived(
     book: JournalWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        hub = Stream(book.store, stall=0.05, **QUICK)  # type: ignore[arg-type]
-        wake, look_after = hub._wake_readers, hub._look_after
-        faults = iter((True, True))
+    hub = Stream(book.store, stall=0.05, **QUICK)  # type: ignore[arg-type]
+    wake, look_after = hub._wake_readers, hub._look_after
+    faults = iter((True, True))
 
-        async def broken(*args: Any) -> None:
-            if next(faults, False):
-                raise ZeroDivisionError
-            await (look_after(*args) if args else wake())
+    async def broken(*args: Any) -> None:
+        if next(faults, False):
+            raise ZeroDivisionError
+        await (look_after(*args) if args else wake())
 
-        monkeypatch.setattr(hub, "_wake_readers", broken)
-        client = Client(hub)
-        await client.until(lambda: len(client.messages) == 2)
-        book.call()
-        await client.has(2)
-        monkeypatch.setattr(hub, "_wake_readers", wake)  # the next fault is for the other
-        faults = iter((True,))
-        monkeypatch.setattr(hub, "_look_after", broken)
-        client.open.clear()
-        book.call()
-        await client.task
-        assert hub.stalled == 1
-
-    run(scenario)
+    monkeypatch.setattr(hub, "_wake_readers", broken)
+    client = await Client.begin(hub)
+    book.call()
+    await client.has(2)
+    monkeypatch.setattr(hub, "_wake_readers", wake)  # the next fault is for the other
+    faults = iter((True,))
+    monkeypatch.setattr(hub, "_look_after", broken)
+    client.open.clear()
+    book.call()
+    await client.task
+    assert hub.stalled == 1
     assert "cannot follow the journal" in caplog.text
     assert "could not look after its readers" in caplog.text
 

@@ -198,18 +198,14 @@ def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, 
     asyncio.run(play())
 
 
-def test_resumed_waiter_goes_to_the_front() -> None:
+async def test_resumed_waiter_goes_to_the_front() -> None:
     queue = WaitQueue("default", ())
     queues = WaitQueues.__new__(WaitQueues)
-
-    async def play() -> None:
-        waiters = [Waiter(queues, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]
-        for waiter, queued_id in zip(waiters, (20, 30, 0, 10), strict=True):
-            waiter.queued_id = queued_id
-        queue.first.update(dict.fromkeys(waiters[:3]))
-        queue.behind[waiters[3]] = None
-        queue.put_in_order(waiters[3])
-        assert [waiter.queued_id for waiter in queue.first] == [10, 20, 30, 0]
-        assert not queue.behind
-
-    asyncio.run(play())
+    waiters = [Waiter(queues, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]
+    for waiter, queued_id in zip(waiters, (20, 30, 0, 10), strict=True):
+        waiter.queued_id = queued_id
+    queue.first.update(dict.fromkeys(waiters[:3]))
+    queue.behind[waiters[3]] = None
+    queue.put_in_order(waiters[3])
+    assert [waiter.queued_id for waiter in queue.first] == [10, 20, 30, 0]
+    assert not queue.behind

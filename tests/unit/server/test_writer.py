@@ -206,7 +206,7 @@ def test_requests_are_answered_although_no_thread_can_be_started(
     assert notes(store) == ["0", "1", "2"]
 
 
-def test_writer_without_threads_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writer_without_threads_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second cannot be started: the first is not left waiting for it."""
     start = threading.Thread.start
     started: list[threading.Thread] = []
@@ -217,11 +217,8 @@ def test_writer_without_threads_is_refused_at_the_start(tmp_path: Path, monkeypa
         started.append(self)
         start(self)
 
-    async def main() -> None:
-        monkeypatch.setattr(threading.Thread, "start", once)
-        with pytest.raises(RuntimeError, match="start new thread"):
-            Writer(SqliteStore(tmp_path / "gate.db"))
-
-    asyncio.run(main())
+    monkeypatch.setattr(threading.Thread, "start", once)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        Writer(SqliteStore(tmp_path / "gate.db"))
     started[0].join(10)
     assert not started[0].is_alive()
