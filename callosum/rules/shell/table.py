@@ -6,6 +6,7 @@ The head of that file explains its columns. Code for a program (``git``, ``files
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -86,13 +87,12 @@ _FOLDERS: Final = {
 
 def apply(run: Run, program: str, argv: list[str]) -> bool:
     """Judges a command by the first row that fits; False where none does."""
-    rows = TABLE.get(program)
-    if rows is None:
+    if program not in TABLE:
         return False
     where = run.where
     if program in _FOLDERS and (folder := _folder(_FOLDERS[program], argv)):
         run.goes(folder)
-    found = _judged(run, rows, program, argv)
+    found = _judged(run, program, argv)
     run.where = where
     return found
 
@@ -106,14 +106,29 @@ def _folder(names: tuple[str, ...], argv: list[str]) -> str:
     return ""
 
 
-def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
+@cache
+def _by_word(program: str) -> dict[str, list[Row]]:
+    """Return the rows of a program by the first word that they can fit; those that fit any other are under ``""``."""
+    words = {one[0] for row in TABLE[program] for one in row.words or () if one}
+    return {
+        word: [
+            row
+            for row in TABLE[program]
+            if row.words is None or any(not one or one[0] in (word, "*") or one[0][0] == "-" for one in row.words)
+        ]
+        for word in ("", *words)
+    }
+
+
+def _judged(run: Run, program: str, argv: list[str]) -> bool:
     if verbs.asks_for_help(argv):
         run.note(0, "only tells of itself")
         return True
     words, found = _split(argv)
     if program in _KUBECTL:
         words = _resources(_manifests(run, argv, words))
-    for row in rows:
+    rows = _by_word(program)
+    for row in rows.get(words[0], rows[""]) if words else rows[""]:
         size = _matches(row, words, argv)
         if size is None:
             continue
