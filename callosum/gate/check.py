@@ -28,7 +28,7 @@ from callosum.model import (
 )
 from callosum.policy.lifecycle import Requester
 from callosum.redact import SecretDigests, redact_text, said, summarise
-from callosum.redact.secret_shapes import are_plain
+from callosum.redact.secret_shapes import is_plain
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
 from callosum.wire import MAX_WAIT
@@ -145,7 +145,7 @@ def _check_names(worktree: Worktree | None, cwd: str | None, *names: str | None)
     if worktree is not None:
         _check_worktree(worktree, "worktree")
     folders = (worktree.root, worktree.repository) if worktree is not None else ()
-    return are_plain([text for text in (*names, cwd, *folders) if text])
+    return is_plain(*[text for text in (*names, cwd, *folders) if text])
 
 
 def _check_task(call: Call) -> None:
@@ -379,7 +379,7 @@ def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     names = [
         text for at in _NAMES if (text := getattr(call, at)) and not (at == "call_id" and _HOST_IDS.fullmatch(text))
     ]
-    if are_plain([*names, *homes, *homes.values(), *trees, *folders]):
+    if is_plain(*names, *homes, *homes.values(), *trees, *folders):
         return call
     shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
     if tree is not None:

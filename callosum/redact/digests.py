@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from callosum.model import MAX_KEY
-from callosum.redact.secret_shapes import MARKER, REDACTOR, are_plain, is_plain, short_texts
+from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain
 
 _MARK: Final = re.compile(rb"\[redacted:[0-9a-f]{8}\]|\[redacted\]")
 _KINDS: Final = frozenset("secret secrets token tokens credential credentials cookie cookies auth".split())
@@ -18,7 +18,6 @@ _CUT: Final = re.compile(r"~[0-9a-f]{32}\Z")
 """The end of a key that was cut."""
 _WORD: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~%+-"
 """Characters of the last, incomplete word of a key that was cut: half a secret has lost its shape."""
-_REMEMBERED: Final = 4096
 _SHORTEST: Final = 4
 """Shortest secret of a param that is searched for in a key, in characters: shorter ones occur by chance."""
 
@@ -37,10 +36,8 @@ class SecretDigests:
 
     def __init__(self, key: bytes) -> None:
         short = key if len(key) <= 64 else blake2b(key).digest()
-        self.plain_keys: set[str] = set()
-        """Context keys that are surely plain, as found by ``are_plain_keys``. Bounded."""
         self._state = blake2b(digest_size=4, key=short, person=b"secret")
-        self.name: Callable[[str], str] = lru_cache(maxsize=4096)(self._name)
+        self.name: Callable[[str], str] = lru_cache(maxsize=4096)(partial(REDACTOR.redact, mark=self._mark))
         """Return the name of a session, a tool or the like without secrets."""
         self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
         """Return a context key without secrets: the same object if it holds none.
@@ -48,29 +45,11 @@ class SecretDigests:
         Each part between slashes has a digest of its own, so that a tree still covers what is below it.
         """
 
-    def are_plain_keys(self, names: Collection[str], params: Mapping[str, Any]) -> bool:
-        """Return True if context keys surely hold no secret and only visible characters.
-
-        They are searched together with the short texts of their call's ``params``, which a summary needs to know of.
-        """
-        for name in names:
-            if len(name) >= MAX_KEY or not name.isprintable():  # a cut key may end in half a secret
-                return False
-        if not are_plain([*names, *short_texts(params)]) and not are_plain(names):
-            return False
-        if len(self.plain_keys) > _REMEMBERED:
-            self.plain_keys.clear()
-        self.plain_keys.update(names)
-        return True
-
     def key_without(self, name: str, secrets: Iterable[str]) -> str:
         """Return a context key without these secrets, where they are whole words, and without other secrets."""
         for secret in secrets:
             name = self._without(name, secret.strip())
         return self.key(name)
-
-    def _name(self, text: str) -> str:
-        return text if is_plain(text) else REDACTOR.redact(text, self._mark)
 
     def _key(self, name: str) -> str:
         if len(name) == MAX_KEY and _CUT.search(name):

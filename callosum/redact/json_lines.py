@@ -26,7 +26,7 @@ from callosum.redact.secret_names import (
     is_secret_pair,
     names_secret,
 )
-from callosum.redact.secret_shapes import REDACTOR, are_plain, compile_linear
+from callosum.redact.secret_shapes import REDACTOR, compile_linear, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ _CHUNK: Final = 4096
 def is_harmless(value: Any) -> bool:
     """Return True if a value read from JSON surely holds no secret: ``summarise`` in full would not change it."""
     texts: list[str] = []
-    return _collect(value, texts, 0) and are_plain(texts)
+    return _collect(value, texts, 0) and is_plain(*texts)
 
 
 def _collect(value: Any, texts: list[str], depth: int) -> bool:

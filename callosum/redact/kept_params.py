@@ -18,7 +18,7 @@ from callosum.redact.secret_names import (
     is_secret_pair,
     names_secret,
 )
-from callosum.redact.secret_shapes import MARKER, REDACTOR, are_plain, is_plain, marker
+from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain, marker
 
 _MARGIN: Final = 256
 """Characters at the end of an examined text that are dropped: a secret cut there may have lost its shape."""
@@ -77,7 +77,7 @@ def _easy(params: Mapping[str, Any]) -> Any:
     """Return the summary of harmless strings, numbers and small containers, which nearly all params are."""
     texts: list[str] = []
     summary = _copy(params, texts, _SUMMARY.depth)
-    if sum(map(len, texts)) + len(texts) > _SUMMARY.characters or not are_plain(texts):
+    if sum(map(len, texts)) + len(texts) > _SUMMARY.characters or not is_plain(*texts):
         raise _Hard
     return summary
 

@@ -34,10 +34,6 @@ OPTIONS: Final = (
     (rb"openssl", rb"-K\s+"),
     (rb"[a-z-]*freerdp3?|mstsc", rb"/p:"),
     (rb"vault", rb"login\s+(?:-method=token\s+)?(?:token=)?"),
-    (
-        rb"aws|gcloud|npm|yarn|pnpm|git|gh|heroku|vercel|netlify",
-        rb"(?:set|set-secret|config:set|secret set)\s+" + SECRET_NAME + rb"\s+",
-    ),
     # Users and their passwords in one argument
     (
         rb"skopeo|buildah|podman|curl|etcdctl|hey|ab|sqlmap|java|jenkins-cli|nikto|crane",
@@ -120,6 +116,12 @@ OPTIONS: Final = (
     (rb"ConvertTo-SecureString", rb"(?:-String\s+)?"),
 )
 """Programs, and their options that are followed by a secret."""
+
+SETTERS: Final = (
+    rb"aws|gcloud|npm|yarn|pnpm|git|gh|heroku|vercel|netlify",
+    rb"(?:set|set-secret|config:set|secret set)\s+" + SECRET_NAME + rb"\s+",
+)
+"""Programs whose settings may have a secret's name, and what precedes the secret."""
 
 ARGUMENTS: Final = (
     (rb"htpasswd", rb"(?:-[^\s]+\s+)*-[a-zA-Z]*b[a-zA-Z]*\s+(?:-[^\s]+\s+)*(?:" + _WORD + rb"\s+){1,2}"),

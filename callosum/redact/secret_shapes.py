@@ -9,14 +9,15 @@ searched for literals and clues, which cheaply show that it holds no secret; for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property, partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import re2
 
 from callosum.redact.disguises import UNDISGUISED, undisguised
-from callosum.redact.program_options import ANY_PROGRAM, ARGUMENTS, OPTIONS, PAIRS, READERS
+from callosum.redact.program_options import ANY_PROGRAM, ARGUMENTS, OPTIONS, PAIRS, READERS, SETTERS
 from callosum.redact.providers import PROVIDERS, WEBHOOKS, Provider
 from callosum.redact.randomness import holds_word, looks_random
 from callosum.redact.secret_names import (
@@ -423,24 +424,14 @@ def _option(programs: bytes, option: bytes) -> bytes:
     return rb"\b(?:" + programs + rb")\b(?:[^\n|;&]*?\s|\s)" + option
 
 
-_OPTION_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS if SECRET_NAME not in option)
-_NAMED_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS if SECRET_NAME in option)
+_OPTION_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS)
 _ARGUMENT_ROWS: Final = tuple(rb"\b(?:" + programs + rb")(?:\.exe)?\s+" + before for programs, before in ARGUMENTS)
 
 
 _NAMED: Final = SECRET_STEM + rb"|(?i:" + _SPOKEN_NAMES + rb"|community|key-string|shared-key|identified by)"
 """The name of a secret, or a word for one in a sentence."""
-_PROGRAM: Final = (
-    rb"\s-D|\b(?:"
-    + b"|".join(
-        dict.fromkeys(
-            programs
-            for programs, option in (*OPTIONS, *ARGUMENTS)
-            if programs != ANY_PROGRAM and SECRET_NAME not in option
-        )
-    )
-    + rb")\b"
-)
+_PROGRAMS: Final = b"|".join({programs: "" for programs, _ in (*OPTIONS, *ARGUMENTS) if programs != ANY_PROGRAM})
+_PROGRAM: Final = rb"\s-D|\b(?:" + _PROGRAMS + rb")\b"
 """A program that takes a secret as an option or an argument."""
 _RUN_LENGTH: Final = 16
 _RUN: Final = b"|".join(
@@ -462,10 +453,8 @@ _FORMED: Final = (
 _USER: Final = (
     rb"(?:^|\s)(?:-[uUl]|--(?:user|username|login))[ =]?[^\s]+\s(?:[^\n|;&]*?\s)?(?:-p|-P|-w|-pw|--pass)[ =]?"
 )
-"""An option for a user, and one for the password, of any program."""
-_QUOTED: Final = rb"""\s-(?:p|P|pw|W|passwd|u|U|a|A|C)[ =]?["']"""
-"""An option that may be one for a password, of any program, and a quote."""
-_LOGIN: Final = _USER.replace(rb"^|\s", rb"^|[\s\"]") + b"|" + _QUOTED
+_LOGIN: Final = _USER.replace(rb"^|\s", rb"^|[\s\"]") + rb"""|\s-(?:p|P|pw|W|passwd|u|U|a|A|C)[ =]?["']"""
+"""Options of any program: for a user and then for a password, or one of these with a quote."""
 CLUES: Final = ((_NAMED, _PROGRAM), (_RUN,), (_FORMED, _LOGIN))
 """What a text shows that may match a pattern without a literal. The clues of a group are searched for at once."""
 
@@ -522,7 +511,7 @@ _SHAPES: Final = (
             *((rb"(" + row + rb")" + _NEW_VALUE, _argument_value) for row in _ARGUMENT_ROWS),
         ),
     ),
-    *(_Shape(rb"(" + row + rb")" + _NEW_VALUE, _option_value, _NAMED) for row in _NAMED_ROWS),
+    _Shape(rb"(" + _option(*SETTERS) + rb")" + _NEW_VALUE, _option_value, _NAMED),
     _Shape(rb"(\b(?:" + PAIRS + rb")\b)([^\n|;&]+)", _all_pairs),
     _Shape(
         rb"""(\b(?:echo|printf|yes)\s+)((?:[^|\n"'\\]|\\?"[^"\n]*"|'[^'\n]*'|\\[^\n"'])+?)(\s*\|\s*"""
@@ -882,7 +871,7 @@ def marker(secret: bytes) -> bytes:
     return secret if _IS_MARKED.fullmatch(secret) else MARKER.encode()
 
 
-_SHORT: Final = 256
+SHORT: Final = 256
 """Longest plain text that is remembered, in characters: paths, channels and results recur."""
 _REMEMBERED: Final = 4096
 
@@ -903,15 +892,13 @@ class Redactor:
         """Patterns that together match every text with a secret: at least one matches. Each is linear by itself."""
 
         clues = (*(one.clue for one in self._shapes), _NAMED)
-        self._by_clue = [
-            {clue: [at for at, named in enumerate(clues) if named == clue] for clue in group} for group in CLUES
-        ]
+        self._by_clue = {clue: [at for at, named in enumerate(clues) if named == clue] for clue in chain(*CLUES)}
         self.found_by_clue: tuple[int, ...] = tuple(at for at, named in enumerate(clues) if named is not None)
         """Numbers of the patterns that RE2 cannot find by a literal."""
 
         self._needs = (*(one.needs for one in self._shapes), b"")
         self._by_literal = [at for at, named in enumerate(clues) if named is None]
-        self._plain: set[str] = {""}
+        self.plain: set[str] = {""}
         """Short texts without a secret, and the empty one. Bounded."""
 
     @cached_property
@@ -932,14 +919,12 @@ class Redactor:
     @cached_property
     def clues(self) -> tuple[tuple[Any, list[int]], ...]:
         """The clues, each with the numbers of the patterns that may match where the clue does."""
-        return tuple(
-            (compile_linear(clue, capture=False), there) for group in self._by_clue for clue, there in group.items()
-        )
+        return tuple((compile_linear(clue, capture=False), there) for clue, there in self._by_clue.items())
 
     @cached_property
     def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[list[int]]]]:
         """The clues for searches that need no position. One automaton of all clues would need many times the states."""
-        return [(_set_of(group).Match, list(group.values())) for group in self._by_clue]
+        return [(_set_of(group).Match, [self._by_clue[clue] for clue in group]) for group in CLUES]
 
     def possible(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns that may match, in ascending order. This is cheap if there are none."""
@@ -947,7 +932,7 @@ class Redactor:
         for clues_in, there in self._clue_sets:
             for clue in clues_in(data) or ():
                 numbers += [number for number in there[clue] if self._needs[number] in data]
-        return sorted(numbers) if numbers else numbers
+        return sorted(numbers)
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
         """Return the first match of the pattern ``number`` from byte ``at``, None if there is none."""
@@ -962,26 +947,19 @@ class Redactor:
                 return True
         return False
 
-    def is_plain(self, text: str) -> bool:
-        """Return True if ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
-        return self.are_plain((text,))
-
-    def are_plain(self, texts: Collection[str]) -> bool:
-        """Return True if all texts are plain. They take a single search, or none if they are remembered."""
-        if self._plain.issuperset(texts):
+    def is_plain(self, *texts: str) -> bool:
+        """Return True if texts are valid Unicode and show no secret. One search covers all that is not remembered."""
+        if self.plain.issuperset(texts):
             return True
         text = "\n".join(texts)
         try:
             data = text.encode()
         except UnicodeEncodeError:
             return False
-        if self._holds(data):
+        bare = undisguised(text) if data.translate(None, UNDISGUISED) else text
+        if self._holds(data) or (bare != text and self._holds(bare.encode())):
             return False
-        if data.translate(None, UNDISGUISED):
-            bare = undisguised(text)
-            if bare != text and self._holds(bare.encode()):
-                return False
-        self._remember(texts)
+        self._remember(*texts)
         return True
 
     def redact(self, text: str, mark: Mark = marker) -> str:
@@ -991,7 +969,7 @@ class Redactor:
         (by invisible characters or full-width letters) is returned without the disguise. Linear in the length of the
         text.
         """
-        if text in self._plain:
+        if text in self.plain:
             return text
         try:
             data = text.encode()
@@ -1005,17 +983,14 @@ class Redactor:
         if shown is not None:
             return shown
         if bare is text:
-            self._remember((text,))
+            self._remember(text)
         return text
 
-    def _remember(self, texts: Iterable[str]) -> None:
+    def _remember(self, *texts: str) -> None:
         """Remember that texts are plain, those that are short."""
-        if len(self._plain) >= _REMEMBERED:
-            self._plain.clear()
-            self._plain.add("")
-        for text in texts:
-            if len(text) <= _SHORT:
-                self._plain.add(text)
+        if len(self.plain) >= _REMEMBERED:
+            self.plain.intersection_update(("",))
+        self.plain.update([text for text in texts if len(text) <= SHORT])
 
     @cached_property
     def _replacements(self) -> dict[tuple[int, int], Any]:
@@ -1079,12 +1054,6 @@ class Redactor:
 
 REDACTOR: Final = Redactor()
 is_plain = REDACTOR.is_plain
-are_plain = REDACTOR.are_plain
-
-
-def short_texts(params: Mapping[str, Any]) -> list[str]:
-    """Return the texts among params that ``are_plain`` remembers."""
-    return [text for text in params.values() if type(text) is str and len(text) <= _SHORT]
 
 
 def redact_text(text: str) -> str:

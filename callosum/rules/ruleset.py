@@ -19,7 +19,7 @@ from callosum.budget import UNREAD, unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.json_lines import is_harmless
-from callosum.redact.secret_shapes import are_plain
+from callosum.redact.secret_shapes import REDACTOR, SHORT, is_plain
 from callosum.rules import acts, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
@@ -547,8 +547,8 @@ class RuleSet:
         ):
             secrets = secrets_in(params)
             spell = partial(self._secrets.key_without, secrets=secrets)
-        elif self._secrets.plain_keys.issuperset(names) or self._secrets.are_plain_keys(names, params):
-            return found  # nearly all
+        elif not REDACTOR.plain.issuperset(names):  # one search for the keys and the texts that a summary keeps whole
+            is_plain(*names, *[one for one in params.values() if type(one) is str and len(one) <= SHORT])
         for name in names:
             if spell(name) != name or not name.isprintable():
                 merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
@@ -613,7 +613,7 @@ def _are_harmless(params: Mapping[str, Any], names: list[str], *, composed: bool
             value
         ):
             return False
-    return not texts or are_plain([*texts, *names])
+    return not texts or is_plain(*texts, *names)
 
 
 def _talk(found: tuple[Key, ...]) -> bool:

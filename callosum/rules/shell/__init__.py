@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.redact.secret_shapes import are_plain, redact_text, short_texts
+from callosum.redact.secret_shapes import SHORT, is_plain, redact_text
 from callosum.rules import command, keys, name
 from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.policy import ShellPolicy
@@ -77,7 +77,7 @@ def _without_secrets(found: ShellJudgement, texts: Collection[str]) -> ShellJudg
     They are searched together with its keys and with ``texts``, of which the call's classification and summary need to
     know too.
     """
-    if are_plain([*texts, *[key.name for key in found.keys], *found.why]):
+    if is_plain(*texts, *[key.name for key in found.keys], *found.why):
         return found
     why = redact_text("\n".join(found.why)).split("\n")
     return found._replace(why=tuple(dict.fromkeys(why)))
@@ -121,7 +121,7 @@ def of_call(
         text = f"pwsh -c {_quoted([text])}"
     cwd, start = _start(params, cwd)
     found = _judged(text, cwd, start, policy, worktree, guard, home, worktrees)
-    return _without_secrets(found, short_texts(params))
+    return _without_secrets(found, [one for one in params.values() if type(one) is str and len(one) <= SHORT])
 
 
 def folders_of(params: Mapping[str, Any], cwd: str | None, home: str | None, tool: str = "") -> tuple[str, ...]:
