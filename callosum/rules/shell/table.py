@@ -109,14 +109,12 @@ def _folder(names: tuple[str, ...], argv: list[str]) -> str:
 @cache
 def _by_word(program: str) -> dict[str, list[Row]]:
     """Return the rows of a program by the first word that they can fit; those that fit any other are under ``""``."""
-    words = {one[0] for row in TABLE[program] for one in row.words or () if one}
+    rows = TABLE[program]
+    firsts = [{one[0] if one and one[0][0] != "-" else "*" for one in row.words or ("*",)} for row in rows]
+    words = {"", *(word for first in firsts for word in first)}
     return {
-        word: [
-            row
-            for row in TABLE[program]
-            if row.words is None or any(not one or one[0] in (word, "*") or one[0][0] == "-" for one in row.words)
-        ]
-        for word in ("", *words)
+        word: [row for row, first in zip(rows, firsts, strict=True) if not first.isdisjoint(("*", word))]
+        for word in words
     }
 
 
