@@ -72,11 +72,7 @@ def _judged(
 
 
 def _without_secrets(found: ShellJudgement, texts: Collection[str]) -> ShellJudgement:
-    """Return a judgement without secrets in its reasons.
-
-    They are searched together with its keys and with ``texts``, of which the call's classification and summary need to
-    know too.
-    """
+    """Return a judgement without secrets in its reasons, searched with its keys and the call's ``texts`` at once."""
     if is_plain(*texts, *[key.name for key in found.keys], *found.why):
         return found
     why = redact_text("\n".join(found.why)).split("\n")
