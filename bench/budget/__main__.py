@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.budget import figures, size
+from bench.budget import calls, figures, loading, size
 
 
 def main() -> int:
@@ -18,6 +18,10 @@ def main() -> int:
     measured: figures.Figures = {}
     if options.only in (None, "size"):
         measured |= size.measure(figures.ROOT, figures.read(figures.ROOT)[0])
+    if options.only in (None, "calls"):
+        measured |= calls.measure(figures.ROOT)
+    if options.only in (None, "loading"):
+        measured |= loading.measure(figures.ROOT)
     file.write_text(figures.lowered(file.read_text("utf-8"), measured, add=options.add), "utf-8")
     limits, _ = figures.read(figures.ROOT)
     for key, value in measured.items():

@@ -9,13 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from bench.budget import figures, size
+from bench.budget import calls, figures, loading, size
 from bench.budget.figures import FILE, ROOT, grown, history, lowered, parse, read, unexplained
 
 
 def test_repository_is_within_its_budget() -> None:
     limits, _ = read(ROOT)
     assert grown(ROOT, size.measure(ROOT, limits), limits) == []
+
+
+def test_decisions_make_no_more_calls_than_their_budget() -> None:
+    assert grown_in("calls", "served", measured=calls.measure(ROOT)) == []
+
+
+def test_starts_load_no_more_than_their_budget() -> None:
+    assert grown_in("loading", measured=loading.measure(ROOT)) == []
+
+
+def grown_in(*sections: str, measured: figures.Figures) -> list[str]:
+    limits = {key: figure for key, figure in read(ROOT)[0].items() if key.startswith(sections)}
+    return grown(ROOT, measured, limits)
 
 
 def test_every_figure_that_rose_has_a_heading() -> None:
@@ -98,6 +111,32 @@ def test_growth_fails_with_the_name_of_its_place(copy: Path, growth: str) -> Non
     change, named = GROWTH[growth]
     change(copy)
     assert any(named in fault for fault in faults(copy)), faults(copy)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name in ("callosum", "bench", "tests/support"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_call_of_a_function_more_in_each_decision_fails(package: Path) -> None:
+    line = "        decision = self._drive(self.operations.intercept("
+    replace("callosum/gate/local.py", line, f"        [abs(one) for one in range(5)]\n{line}")(package)
+    [fault] = grown_in("calls", measured=calls.measure(package, "calls.waited tier 0"))
+    assert "waited tier 0: " in fault
+
+
+def test_module_more_in_the_hooks_fallback_fails(package: Path) -> None:
+    replace("callosum/hosts/offline.py", "import json\n", "import json\nimport cmd\n")(package)
+    measured = {key: figure for key, figure in loading.measure(package, starts=1).items() if key.endswith("modules")}
+    [fault] = grown_in("loading", measured=measured)
+    assert "hook fallback.modules: " in fault
+
+
+def test_python_version_without_figures_fails() -> None:
+    [fault] = grown_in("calls", measured={"calls.3.99.Read": 300})
+    assert "no figure for 3.99.Read, which is 300: `make budget ARGS=--add` adds it" in fault
 
 
 def test_fewer_exceptions_from_ruffs_rules_are_welcome(copy: Path) -> None:
