@@ -186,7 +186,7 @@ class RedisReads:
                         actions[id] = action
         return [actions[id] for id in sorted(actions)]
 
-    def farewells(self, namespace: str, limit: int) -> list[Entry]:
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
         """Return farewells among the newest ``PAGE`` entries; no more, because each is transferred to be examined."""
         space = self._spaces.of(namespace)
         with self._link.explained():

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from callosum.model import SECOND, Action, Applied, Entry, State
+from callosum.model import SECOND, Action, Applied, Entry
 from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import (
     KEY_IN_USE,
     REGISTRATION_INTERVAL,
-    Ancestry,
     Clock,
-    NearbyAction,
-    OnEnded,
     Pool,
     Probe,
     Request,
@@ -51,10 +48,16 @@ class RedisStore:
         self._watched = WatchedStore(receipt_of(state, place), link.place, self._held, self._keep, lambda: link.epoch)
         self.spaces = Namespaces(self.link, clock)
         self.transactions = Transactions(self.spaces, probe, self.observing, self._observe)
-        self._reads = RedisReads(self.spaces, probe)
-        self._journal = RedisJournal(self.spaces)
-        self._retention = RedisRetention(self.spaces, self._reads, self._journal)
+        self._reads = reads = RedisReads(self.spaces, probe)
+        self._journal = journal = RedisJournal(self.spaces)
+        self._retention = RedisRetention(self.spaces, reads, journal)
         self._notifier = RedisNotifier(self.link)
+        # Methods of ``Store`` that one part has as they are.
+        self.action, self.live, self.recent, self.kin = reads.action, reads.live, reads.recent, reads.kin
+        self.touched, self.nearby, self.underway = reads.touched, reads.nearby, reads.underway
+        self.farewells, self.now, self.entries = reads.farewells, journal.now, journal.entries
+        self.maintain = self._retention.maintain
+        self.listen, self.is_connected = self._notifier.listen, self._notifier.is_connected
         self._observed: tuple[float, int] = (0.0, 0)
         self._gates = f"{self.link.prefix}:gates"
         if hasattr(os, "register_at_fork"):
@@ -67,12 +70,6 @@ class RedisStore:
 
     def pause(self, seconds: float) -> None:
         self._notifier.wait(seconds)
-
-    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
-        return self._notifier.listen(on_ended)
-
-    def is_connected(self) -> bool:
-        return self._notifier.is_connected()
 
     def pool(self) -> Pool:
         return self.link.pool()
@@ -125,48 +122,12 @@ class RedisStore:
 
     # --- reading ---
 
-    def action(self, namespace: str, id: int) -> Action | None:
-        return self._reads.action(namespace, id)
-
-    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        return self._reads.live(namespace, states, key)
-
-    def recent(
-        self,
-        namespace: str,
-        key: str | None = None,
-        limit: int = 20,
-        *,
-        floor: int = 0,
-        besides: Sequence[str] = (),
-        within: int = 20_000,
-    ) -> list[Action]:
-        return self._reads.recent(namespace, key, limit, floor=floor, besides=besides, within=within)
-
-    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        return self._reads.touched(namespace, sessions, limit)
-
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
-        return self._reads.nearby(namespace, sessions, keys)
-
-    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        return self._reads.underway(namespace, sessions, floor, limit)
-
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         return self._reads.commitments(namespace, self.now(), keys)
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         with self.link.explained():
             return fetch(self.link.client, self.spaces.of(namespace), ids)
-
-    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        return self._reads.farewells(namespace, limit)
-
-    def kin(self, namespace: str, session: str) -> Ancestry:
-        return self._reads.kin(namespace, session)
-
-    def now(self) -> int:
-        return self._journal.now()
 
     def observing(self) -> int:
         read, until = self._observed
@@ -181,24 +142,7 @@ class RedisStore:
         self.link.client.set(f"{self.link.prefix}:observe", until)
         self._observed = (0.0, 0)
 
-    def entries(
-        self,
-        *,
-        after: int = 0,
-        limit: int = 500,
-        namespace: str | None = None,
-        session: str | None = None,
-        key: str | None = None,
-        newest: bool = False,
-    ) -> list[Entry]:
-        return self._journal.entries(
-            after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest
-        )
-
     # --- upkeep ---
-
-    def maintain(self, horizon: int, budget: int = 2000) -> int:
-        return self._retention.maintain(horizon, budget)
 
     def take(
         self,
