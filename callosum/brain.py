@@ -151,7 +151,7 @@ class Brain:
         if self._on("parsing"):
             from callosum.regions.parsing import Wernicke
 
-            self.wernicke = self._keep(Wernicke(corpus))
+            self.wernicke = Wernicke(corpus)
         if self._on("scheduler"):
             with _needed("scheduler"):
                 from callosum.regions.scheduler import Brainstem
@@ -219,7 +219,7 @@ class Brain:
         """
         if self.wernicke is not None:
             read = ParsedCall(call.tool, call.params, call.call_id)
-            tell = partial(self.wernicke.tell, (read,), instance=call.actor, namespace=call.namespace, at=time.time())
+            tell = partial(self.wernicke.tell, read, instance=call.actor, namespace=call.namespace, at=time.time())
             self.feed.hand(tell)
 
     def tell(self, event: CorpusEvent) -> None:

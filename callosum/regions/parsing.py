@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import Final
-
 from callosum.characters import is_shown
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ParsedCall, ToolParsed
 from callosum.model import MAX_NAME
 from callosum.redact import quote, summarise
 
-MOST: Final = 100
-"""Most calls in one event; further calls get further events."""
-
 
 class Wernicke:
-    """Emit parsed tool calls. It has no subscription, so ``close`` does nothing. May be used from any thread."""
+    """Emit parsed tool calls. It has no subscription. May be used from any thread."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
 
-    def close(self) -> None:
-        """Do nothing: there is no subscription. Idempotent."""
-
-    def tell(
-        self,
-        calls: Sequence[ParsedCall],
-        *,
-        instance: str | None = None,
-        namespace: str | None = None,
-        at: float | None = None,
-    ) -> None:
-        """Emit calls, summarised and redacted, as ``tool.parsed`` at the moment ``at`` (None: now)."""
-        for start in range(0, len(calls), MOST):
-            shown = tuple([_shown(call) for call in calls[start : start + MOST]])
-            moment = time.time() if at is None else at
-            self._corpus.emit(ToolParsed(shown, instance=instance, namespace=namespace, at=moment))
+    def tell(self, call: ParsedCall, *, instance: str | None, namespace: str | None, at: float) -> None:
+        """Emit a call, summarised and redacted, as ``tool.parsed`` at the moment ``at`` in Unix seconds."""
+        self._corpus.emit(ToolParsed((_shown(call),), instance=instance, namespace=namespace, at=at))
 
 
 def _shown(call: ParsedCall) -> ParsedCall:

@@ -37,7 +37,6 @@ from callosum.stores.base import (
     Ancestry,
     Clock,
     NearbyAction,
-    OnEnded,
     Pool,
     Probe,
     Request,
@@ -146,6 +145,7 @@ class PostgresStore:
         self._connections = connections = PostgresConnections(self.address)
         self._cache = PostgresCache()
         self._notifier = PostgresNotifier(self._connections)
+        self.listen, self.is_connected = self._notifier.listen, self._notifier.is_connected
         self._positions: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = RetentionPass()
         self._watched = WatchedStore(
@@ -163,12 +163,6 @@ class PostgresStore:
 
     def pause(self, seconds: float) -> None:
         self._notifier.wait(seconds)
-
-    def listen(self, on_ended: OnEnded) -> Callable[[], None]:
-        return self._notifier.listen(on_ended)
-
-    def is_connected(self) -> bool:
-        return self._notifier.is_connected()
 
     def pool(self) -> Pool:
         return self._connections.state()
