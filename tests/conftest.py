@@ -9,13 +9,16 @@ import pkgutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import callosum
 from callosum import person
 from callosum.errors import ConfigError
+from callosum.gate import LocalGate
 from callosum.programs import is_set_by_host
+from callosum.settings import Settings
 
 # Their servers are fixtures of the session. Imported by a module, such a fixture would be another one for each module.
 pytest_plugins = ["tests.support.postgres", "tests.support.previous", "tests.support.redis_server"]
@@ -73,3 +76,16 @@ def started_by_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in filter(is_set_by_host, list(os.environ)):
         monkeypatch.delenv(name)
     monkeypatch.setattr(person, "ancestors", lambda _pid: [])
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the path of a state folder that does not exist yet."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[LocalGate]:
+    """Yield an embedded gate with default settings."""
+    with LocalGate(settings=Settings(state=state)) as gate:
+        yield gate

@@ -46,11 +46,6 @@ BOUND = 0.25
 """Seconds for one brief amid a crowd: many times what it takes, on a machine with much else to do."""
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
 def session_a(state: Path) -> None:
     """Run another process that edits, has a reply pending, has sent a mail, and ends."""
     forking.run([sys.executable, "-c", SESSION_A, str(state)], env=environment(state), check=True, timeout=60)

@@ -27,11 +27,6 @@ HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m"
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
 def gate(state: Path) -> Iterator[LocalGate]:
     state.mkdir(mode=0o700)
     (state / "tiers.json").write_text(json.dumps(RULES))

@@ -358,22 +358,6 @@ def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
 # --- disks --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def mounted() -> Iterator[Callable[..., None]]:
-    places: list[Path] = []
-
-    def mount(place: Path, *options: str) -> None:
-        place.mkdir(exist_ok=True)
-        done = subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-        places.append(place)
-
-    yield mount
-    for place in reversed(places):
-        subprocess.run(["umount", "-l", str(place)], check=False)
-
-
 TROUBLE = """
 import logging
 logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +25,7 @@ from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
 from tests.support import hooks
-from tests.support.serving import hosted, serving, until
+from tests.support.serving import end_gates, hosted, serving, until
 
 SCRIPTED = ("claude-code", "codex", "gemini")
 SETTINGS = {
@@ -88,12 +86,10 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """Yield a home. If a hook starts a gate, stop it by pid afterwards."""
+    """Yield a home. If a hook starts a gate, end it afterwards."""
     made = Home(tmp_path)
     yield made
-    for found in (made.state / "servers").glob("*.json"):
-        with suppress(OSError, ValueError):
-            os.kill(int(found.stem), signal.SIGTERM)
+    end_gates(made.state)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from callosum.model import Call
 from callosum.wire import FIELDS, OPTIONAL
 from tests.support.peer import DECISION, Peer, Request, by_target, replies
 from tests.support.previous import Previous
-from tests.support.serving import Server, serving
+from tests.support.serving import Server
 
 CALL: Final = {"instance": "mira", "tool": "look", "params": {"on": "plan"}}
 REFUSED: Final[list[tuple[str, str, dict[str, Any], str, str]]] = [
@@ -34,12 +33,6 @@ REFUSED: Final[list[tuple[str, str, dict[str, Any], str, str]]] = [
     ("GET", "/journal?limits=5", {}, "limits", "limit"),
     ("GET", "/brief?instance=mira&budge=5", {}, "budge", "budget"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("fields") / "state") as running:
-        yield running
 
 
 @pytest.mark.parametrize(("method", "path", "body", "at", "near"), REFUSED)

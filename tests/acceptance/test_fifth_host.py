@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ import pytest
 
 import callosum
 from tests.acceptance.command import ROOT
-from tests.support.serving import until
+from tests.support.serving import end_gates, until
 
 DESCRIPTION: Final = '''
 """Acme Agent."""
@@ -151,10 +150,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, package: Path) -> Itera
         pytest.skip("the native hook client is NOT tested: there is no compiler (ziglang)")
     made = Home(tmp_path, package, request.param)
     yield made
-    for found in (made.state / "servers").glob("*.json"):
-        with suppress(OSError, ValueError):
-            os.kill(int(found.stem), signal.SIGCONT)
-            os.kill(int(found.stem), signal.SIGTERM)
+    end_gates(made.state)
 
 
 def test_host_described_in_one_file_is_installed_inspected_gated_and_uninstalled(home: Home) -> None:

@@ -17,11 +17,6 @@ from tests.acceptance.command import at_terminal, run
 MAIL = "the offer for the new roof is in the annex, please have a look at it"
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
 def opened(state: Path, **settings: Any) -> LocalGate:
     return LocalGate(settings=Settings(state=state, **settings))
 

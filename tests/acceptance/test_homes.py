@@ -6,7 +6,7 @@ import getpass
 import json
 import pwd
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> str:
     return HOME
 
 
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("gate") / "state") as server:
-        yield server
-
-
 # --- every way in -------------------------------------------------------------------------------------
 
 
@@ -112,17 +106,17 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
             assert (again.home, again.homes) == (home, {user: where})
 
 
-def test_client_sends_its_home_to_the_server(home: str, gate: Server) -> None:
-    with CallosumClient(gate.address) as client:
+def test_client_sends_its_home_to_the_server(home: str, server: Server) -> None:
+    with CallosumClient(server.address) as client:
         decision = decision_on_second(client.intercept, client.complete, write(f"{home}/notes.md"), call(SPELLINGS[0]))
     assert [one.key for one in decision.conflicts] == [f"file:{home}/notes.md"]
 
 
-def test_server_uses_no_home_of_its_own_for_a_client_that_sends_none(gate: Server) -> None:
+def test_server_uses_no_home_of_its_own_for_a_client_that_sends_none(server: Server) -> None:
     body = {"instance": "c", "tool": "Bash", "params": {"command": "echo z > ~/plain.md"}, "cwd": "/w"}
-    assert gate.post("/intercept", body)["contextKeys"] == ["file:~/plain.md"]
+    assert server.post("/intercept", body)["contextKeys"] == ["file:~/plain.md"]
     body |= {"instance": "d", "home": "/home/d"}
-    assert gate.post("/intercept", body)["contextKeys"][0] == "file:/home/d/plain.md"
+    assert server.post("/intercept", body)["contextKeys"][0] == "file:/home/d/plain.md"
 
 
 def test_hook_sends_the_home_of_its_host(tmp_path: Path) -> None:
@@ -158,10 +152,10 @@ def test_gate_over_standard_input_knows_the_home(home: str, tmp_path: Path) -> N
     assert answer["conflicts"][0]["key"] == f"file:{home}/notes.md"
 
 
-def test_wrapped_server_of_a_command_knows_the_home(gate: Server, tmp_path: Path) -> None:
-    environ = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": "wrapped", "HOME": HOME}
+def test_wrapped_server_of_a_command_knows_the_home(server: Server, tmp_path: Path) -> None:
+    environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": "wrapped", "HOME": HOME}
     params = {"path": "~/notes.md", "content": "z"}
-    gate.post(
+    server.post(
         "/intercept",
         {"instance": "a", "namespace": "wrapped", "tool": "Write", "params": {"file_path": f"{HOME}/notes.md"}},
     )
@@ -202,8 +196,8 @@ def test_home_that_is_no_path_is_not_sent(monkeypatch: pytest.MonkeyPatch, home:
         ({"worktrees": {"": None}}, "worktrees"),
     ],
 )
-def test_invalid_home_or_folder_is_refused_with_its_field(gate: Server, said: Any, at: str) -> None:
-    answer = gate.ask("POST", "/intercept", {"instance": "c", "tool": "Bash", "params": {"command": "ls ~"}, **said})
+def test_invalid_home_or_folder_is_refused_with_its_field(server: Server, said: Any, at: str) -> None:
+    answer = server.ask("POST", "/intercept", {"instance": "c", "tool": "Bash", "params": {"command": "ls ~"}, **said})
     assert (answer.status, answer.body["at"]) == (400, at)
 
 

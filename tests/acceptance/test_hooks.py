@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,6 @@ from callosum.hosts.refusal import BEFORE, refusal
 from callosum.hosts.script import PATIENCE, REPORT
 from callosum.model import Event
 from callosum.programs import HOSTS
-from callosum.server.listeners import running
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
@@ -127,16 +126,6 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_native_client_is_available_for_the_tests() -> None:
     if client_path() is None:
         pytest.skip("the native hook client is NOT tested, only the script: `make native` builds it")
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
-    """Yield a state folder. If a hook starts a gate, stop it by pid afterwards."""
-    folder = tmp_path / "state"
-    yield folder
-    for one in running(folder):
-        with suppress(ProcessLookupError):
-            os.kill(one.process.pid, signal.SIGTERM)
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from callosum.sockets import hung_path, leave_origin, note_hung, origin, origin_
 from tests.acceptance.command import run
 from tests.support import hooks
 from tests.support.planted import Planted
+from tests.support.serving import end_gates, until
 from tests.support.serving import launch as serve
-from tests.support.serving import until
 from tests.support.standing import impostor
 
 MAIL = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
@@ -54,15 +54,13 @@ def planted(tmp_path: Path) -> Iterator[Planted]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """Yield a state folder. If a gate was started, check its safe command line and stop it by pid."""
+    """Yield a state folder. If a gate was started, check its safe command line and end it."""
     folder = tmp_path / "state"
     yield folder
     try:
         check_gates(folder)
     finally:
-        for one in running(folder):
-            with suppress(ProcessLookupError):
-                os.kill(one.process.pid, signal.SIGTERM)
+        end_gates(folder)
 
 
 def check_gates(folder: Path) -> None:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -25,15 +24,6 @@ from callosum.sockets import LONGEST, socket_path
 from tests.support.serving import until
 
 DEADLINE = 2.0
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "state"
-    yield folder
-    for one in running(folder):
-        os.kill(one.process.pid, signal.SIGTERM)
-        until(lambda one=one: alive(one.process) is not True)
 
 
 def _one(state: Path) -> RunningServer:

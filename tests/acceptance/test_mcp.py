@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,47 +20,35 @@ from tests.support.peer import Peer, Request, hang, lines_of, replies, sends_byt
 from tests.support.serving import Server, serving, until
 
 
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("gate") / "state") as server:
-        yield server
-
-
 @pytest.fixture
-def start(gate: Server, tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
+def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
     """Start a wrap of the test server, as ``mira`` unless told otherwise, in the test's own namespace."""
-    stack: list[Any] = []
-    space = tmp_path.name
 
     def begin(*options: str, session: str = "a", modern: bool = False, **more: str) -> Wrapped:
-        environ = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": space, **more}
+        environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name, **more}
         names = ("--name", "shop", "--instance", "mira", "--session", session)
-        manager = wrapped(tmp_path / "state", *names, *options, modern=modern, environ=environ)
-        stack.append(manager)
-        return manager.__enter__()
+        return wrap(*names, *options, modern=modern, environ=environ)
 
-    yield begin
-    for manager in stack:
-        manager.__exit__(None, None, None)
+    return begin
 
 
-def journal(gate: Server, tmp_path: Path) -> list[Any]:
-    found = gate.get(f"/journal?limit=1000&namespace={tmp_path.name}")
+def journal(server: Server, tmp_path: Path) -> list[Any]:
+    found = server.get(f"/journal?limit=1000&namespace={tmp_path.name}")
     return list(found["entries"])
 
 
-def tasks(gate: Server, tmp_path: Path) -> list[tuple[str, dict[str, Any]]]:
+def tasks(server: Server, tmp_path: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return the task events of the daily log in order."""
-    found = [(name, payload) for name, payload in logged_events(gate.state) if name.startswith("task.")]
+    found = [(name, payload) for name, payload in logged_events(server.state) if name.startswith("task.")]
     return [(name, payload) for name, payload in found if payload["namespace"] == tmp_path.name]
 
 
-def outcomes(gate: Server, tmp_path: Path) -> list[str]:
-    return [entry["outcome"] for entry in journal(gate, tmp_path) if entry["event"] == "complete"]
+def outcomes(server: Server, tmp_path: Path) -> list[str]:
+    return [entry["outcome"] for entry in journal(server, tmp_path) if entry["event"] == "complete"]
 
 
-def opened(gate: Server, tmp_path: Path) -> list[Any]:
-    return [entry for entry in journal(gate, tmp_path) if entry["event"] == "intercept"]
+def opened(server: Server, tmp_path: Path) -> list[Any]:
+    return [entry for entry in journal(server, tmp_path) if entry["event"] == "intercept"]
 
 
 # --- Forwarding ---------------------------------------------------------------------------------------------
@@ -161,7 +149,7 @@ def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrappe
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
 def test_conflicting_call_is_refused_and_the_other_is_done(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path, modern: bool
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(session="a", modern=modern), start(session="b", modern=modern)
     running = one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait", "as": "w"}))
@@ -175,8 +163,8 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
     assert other.calls() == []
     one.notify("test/release", **{"as": "w"})
     assert text_of(one.answer(running)["result"]) == "released"
-    assert outcomes(gate, tmp_path) == ["done"]
-    (entry,) = [entry for entry in opened(gate, tmp_path) if entry["verdict"] == "allow"]
+    assert outcomes(server, tmp_path) == ["done"]
+    (entry,) = [entry for entry in opened(server, tmp_path) if entry["verdict"] == "allow"]
     assert (entry["session"], entry["tool"], entry["tier"]) == ("mira/a", "mcp__shop__delete_database", 4)
 
 
@@ -188,34 +176,34 @@ def test_refusal_has_the_id_of_its_call(start: Callable[..., Wrapped], id: Any) 
     assert other.ask("tools/call", other.params("delete_database", {"name": "prod"}), id=id)["isError"] is True
 
 
-def test_outcome_of_a_call_is_reported(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_outcome_of_a_call_is_reported(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     client = start()
     for act in ("", "fail", "error", "ask"):
         client.call("delete_database", {"name": act or "x", "act": act})
-    assert outcomes(gate, tmp_path) == ["done", "failed", "failed", "cancelled"]
+    assert outcomes(server, tmp_path) == ["done", "failed", "failed", "cancelled"]
 
 
-def test_task_is_open_until_its_result(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_task_is_open_until_its_result(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
-    assert outcomes(gate, tmp_path) == []
+    assert outcomes(server, tmp_path) == []
     client.ask("tasks/result", {"taskId": "t-1"})
-    until(lambda: outcomes(gate, tmp_path) == ["done"])
-    (call,) = opened(gate, tmp_path)
-    until(lambda: tasks(gate, tmp_path)[2:])
-    assert [name for name, _ in tasks(gate, tmp_path)] == ["task.created", "task.started", "task.completed"]
-    for _, payload in tasks(gate, tmp_path):
+    until(lambda: outcomes(server, tmp_path) == ["done"])
+    (call,) = opened(server, tmp_path)
+    until(lambda: tasks(server, tmp_path)[2:])
+    assert [name for name, _ in tasks(server, tmp_path)] == ["task.created", "task.started", "task.completed"]
+    for _, payload in tasks(server, tmp_path):
         assert (payload["taskId"], payload["instance"]) == (call["body"]["callId"], "mira/a"), "named as the call is"
-    assert tasks(gate, tmp_path)[0][1]["toolName"] == call["tool"]
+    assert tasks(server, tmp_path)[0][1]["toolName"] == call["tool"]
 
 
-def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
     client.send("tools/call", client.params("delete_database", {"name": "y", "act": "die"}))
     assert client.process.wait(30) == 7
-    until(lambda: tasks(gate, tmp_path)[2:])
-    assert (tasks(gate, tmp_path)[2][0], tasks(gate, tmp_path)[2][1]["reason"]) == (
+    until(lambda: tasks(server, tmp_path)[2:])
+    assert (tasks(server, tmp_path)[2][0], tasks(server, tmp_path)[2][1]["reason"]) == (
         "task.stopped",
         "its server is gone",
     )
@@ -223,15 +211,15 @@ def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], gate: S
 
 @pytest.mark.parametrize(("act", "code"), [("die", 7), ("kill", -signal.SIGKILL)])
 def test_call_of_a_server_that_dies_is_unknown(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path, act: str, code: int
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path, act: str, code: int
 ) -> None:
     client = start()
     client.send("tools/call", client.params("delete_database", {"name": "x", "act": act}))
     assert client.process.wait(30) == code
-    assert outcomes(gate, tmp_path) == ["unknown"]
+    assert outcomes(server, tmp_path) == ["unknown"]
 
 
-def test_several_calls_run_at_once(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_several_calls_run_at_once(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     client = start()
     ids = [client.send("tools/call", client.params("read_note", {"act": "wait", "as": str(n)})) for n in range(20)]
     until(lambda: len(client.calls()) == 20)
@@ -241,7 +229,7 @@ def test_several_calls_run_at_once(start: Callable[..., Wrapped], gate: Server, 
     for id in reversed(ids):
         assert text_of(client.answer(id)["result"]) == "released"
     assert client.end() == 0
-    assert outcomes(gate, tmp_path) == ["done"] * 20
+    assert outcomes(server, tmp_path) == ["done"] * 20
 
 
 def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Callable[..., Wrapped]) -> None:
@@ -263,21 +251,21 @@ def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Callable
 
 
 def test_cancelled_call_is_unknown_until_it_is_answered(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path
 ) -> None:
     client = start()
     call = client.send("tools/call", client.params("delete_database", {"name": "x", "act": "wait", "as": "w"}))
     until(client.calls)
     client.notify("notifications/cancelled", requestId=call)
-    until(lambda: outcomes(gate, tmp_path) == ["unknown"])
+    until(lambda: outcomes(server, tmp_path) == ["unknown"])
     until(lambda: any(one.get("method") == "notifications/cancelled" for one in client.seen()))
     client.notify("test/release", **{"as": "w"})
     assert text_of(client.answer(call)["result"]) == "released"
-    assert outcomes(gate, tmp_path) == ["unknown", "done"]
+    assert outcomes(server, tmp_path) == ["unknown", "done"]
 
 
 def test_equal_request_over_standard_input_is_a_new_call(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path
 ) -> None:
     client = start(modern=True)
     note = {"act": "wait", "as": "w"}
@@ -289,13 +277,13 @@ def test_equal_request_over_standard_input_is_a_new_call(
     client.notify("test/release", **{"as": "w"})
     assert text_of(client.answer(second)["result"]) == "released"
     assert text_of(client.call("read_note", {"path": "/a"})) == text_of(client.call("read_note", {"path": "/a"}))
-    assert len(client.calls()) == len(opened(gate, tmp_path)) == 4
+    assert len(client.calls()) == len(opened(server, tmp_path)) == 4
 
 
-def test_call_without_an_id_is_gated(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_call_without_an_id_is_gated(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     one, other = start(session="a"), start(session="b")
     one.notify("tools/call", name="delete_database", arguments={"name": "prod", "act": "wait"})
-    until(lambda: outcomes(gate, tmp_path) == ["unknown"])
+    until(lambda: outcomes(server, tmp_path) == ["unknown"])
     other.notify("tools/call", name="delete_database", arguments={"name": "prod"})
     other.ask("ping")
     assert other.calls() == []
@@ -350,11 +338,11 @@ def test_lease_of_a_task_is_renewed_until_the_task_ends(tmp_path: Path) -> None:
 
 
 def test_caller_is_named_by_argument_then_meta_then_environment(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path
 ) -> None:
     meta = {"io.callosum/agent": "doug", "io.callosum/session": "s9", "io.callosum/run": "r1"}
     start(session="a").call("read_note", meta=meta)
-    environ = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": tmp_path.name}
+    environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name}
     named = {**environ, "CALLOSUM_INSTANCE": "eve", "CALLOSUM_SESSION": "s1"}
     for modern in (False, True):
         with wrapped(tmp_path / "state", modern=modern, environ=named) as client:
@@ -363,32 +351,32 @@ def test_caller_is_named_by_argument_then_meta_then_environment(
         with wrapped(tmp_path / "state", modern=modern, environ=environ) as client:
             client.call("read_note")
             client.call("read_note", meta={"io.callosum/agent": "a\nb"})
-    actors = [entry["session"] for entry in opened(gate, tmp_path)]
+    actors = [entry["session"] for entry in opened(server, tmp_path)]
     assert actors[:3] == ["mira/a", "doug/s9", "eve/s1"]
     assert actors[3].startswith("test-client/")
     assert actors[4] == actors[3].replace("test-client", r"a\u000ab"), "a hidden character is shown escaped"
     assert actors[5:] == actors[1:5], "both ways of speaking, and both processes of one host, are one session"
 
 
-def test_tool_name_contains_the_server_name(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
-    environ = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": tmp_path.name}
+def test_tool_name_contains_the_server_name(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+    environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name}
     with wrapped(tmp_path / "state", "--name", "my shop", environ=environ) as client:
         client.call("read_note")
     with wrapped(tmp_path / "state", environ=environ) as client:  # the handshake names it
         client.call("read_note")
     with wrapped(tmp_path / "state", modern=True, environ=environ) as client:  # nothing names it
         client.call("read_note")
-    tools = [entry["tool"] for entry in opened(gate, tmp_path)]
+    tools = [entry["tool"] for entry in opened(server, tmp_path)]
     assert tools == ["mcp__my_shop__read_note", "mcp__shop__read_note", "mcp__mcpserver_py__read_note"]
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
 def test_tool_list_is_used_for_a_client_that_never_requests_it(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path, modern: bool
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path, modern: bool
 ) -> None:
     client = start(modern=modern)
     client.call("frobnicate", {"repo": "acme/site"})
-    (entry,) = opened(gate, tmp_path)
+    (entry,) = opened(server, tmp_path)
     assert entry["tier"] == 4, "its description says that what is gone is gone"
     assert client.kept == []
     lists = [one for one in client.seen() if one.get("method") == "tools/list"]
@@ -446,14 +434,14 @@ def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped])
     assert line in client.log.read_bytes()
 
 
-def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     client = start()
     result = client.call("write_note", {"path": "/a.txt", "text": "x" * 5_000_000})
     assert text_of(result) == "done write_note"
     assert len(client.calls()[0]["params"]["arguments"]["text"]) == 5_000_000
-    (entry,) = opened(gate, tmp_path)
+    (entry,) = opened(server, tmp_path)
     assert entry["tier"] == 3, "what the gate does not see whole is tier 3 at least"
-    assert outcomes(gate, tmp_path) == ["done"]
+    assert outcomes(server, tmp_path) == ["done"]
     many = client.call("write_note", {"path": "/a.txt", "parts": [str(n) for n in range(700_000)]})
     assert many["isError"] is True
     assert "cannot be judged" in text_of(many)
@@ -521,8 +509,8 @@ def test_gate_killed_while_a_tool_runs_is_handled(tmp_path: Path) -> None:
         assert client.end() == 0
 
 
-def test_wrong_token_counts_as_no_gate(tmp_path: Path, gate: Server) -> None:
-    with wrapped(tmp_path / "state", environ={"CALLOSUM_URL": gate.address, "CALLOSUM_TOKEN": "wrong"}) as client:
+def test_wrong_token_counts_as_no_gate(tmp_path: Path, server: Server) -> None:
+    with wrapped(tmp_path / "state", environ={"CALLOSUM_URL": server.address, "CALLOSUM_TOKEN": "wrong"}) as client:
         assert text_of(client.call("read_note")) == "done read_note"
         refused = client.call("delete_database", {"name": "x"})
         assert refused["isError"] is True

@@ -16,7 +16,7 @@ from mcp_types import ElicitResult
 
 from callosum.server.tokens import Tokens
 from tests.support import forking
-from tests.support.mcpwrap import CALLOSUM, META, Wrapped, text_of, wrapped
+from tests.support.mcpwrap import CALLOSUM, META, Wrapped, text_of
 from tests.support.serving import Server, serving, until
 
 SERVER = (sys.executable, str(Path(__file__).parents[1] / "support" / "mcprounds.py"))
@@ -157,19 +157,13 @@ def test_question_stays_a_sentence_without_forms(
 
 
 @pytest.fixture
-def start(gates: dict[bool, Server], tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
-    stack: list[Any] = []
-
+def start(gates: dict[bool, Server], tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
     def begin(session: str = "a", **more: str) -> Wrapped:
         environ = {"CALLOSUM_URL": gates[True].address, "CALLOSUM_NAMESPACE": tmp_path.name, **more}
         names = ("--name", "shop", "--instance", "mira", "--session", session)
-        manager = wrapped(tmp_path / "state", *names, modern=True, environ=environ)
-        stack.append(manager)
-        return manager.__enter__()
+        return wrap(*names, modern=True, environ=environ)
 
-    yield begin
-    for manager in stack:
-        manager.__exit__(None, None, None)
+    return begin
 
 
 def again(client: Wrapped, asked: Any, tool: str, arguments: dict[str, Any], answer: Any = None) -> Any:

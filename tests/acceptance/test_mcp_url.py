@@ -13,15 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcpwrap import ROOT, Wrapped, text_of, wrapped
+from tests.support.mcpwrap import ROOT, Wrapped, text_of
 from tests.support.peer import Close, Hang, Peer, Request
-from tests.support.serving import Server, serving, until
-
-
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("gate") / "state") as server:
-        yield server
+from tests.support.serving import Server, until
 
 
 @contextmanager
@@ -40,19 +34,13 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def start(gate: Server, tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
-    stack: list[Any] = []
-
+def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
     def begin(url: str, *options: str, session: str = "a", modern: bool = False, **environ: str) -> Wrapped:
-        named = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": tmp_path.name, **environ}
+        named = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name, **environ}
         words = ("--name", "shop", "--instance", "mira", "--session", session, "--url", url, *options)
-        manager = wrapped(tmp_path / "state", server=words, modern=modern, environ=named)
-        stack.append(manager)
-        return manager.__enter__()
+        return wrap(server=words, modern=modern, environ=named)
 
-    yield begin
-    for manager in stack:
-        manager.__exit__(None, None, None)
+    return begin
 
 
 both = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
@@ -72,7 +60,7 @@ def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: s
 
 @both
 def test_conflicting_call_is_refused_and_the_other_is_done(
-    start: Callable[..., Wrapped], url: str, gate: Server, tmp_path: Path, modern: bool
+    start: Callable[..., Wrapped], url: str, server: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(url, session="a", modern=modern), start(url, session="b", modern=modern)
     name = f"prod-{modern}"
@@ -86,7 +74,7 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
     other.call("release")
     assert text_of(one.answer(running)["result"]) == f"deleted {name}"
     assert any(found.get("method") == "notifications/progress" for found in one.kept)
-    entries = gate.get(f"/journal?limit=1000&namespace={tmp_path.name}")["entries"]
+    entries = server.get(f"/journal?limit=1000&namespace={tmp_path.name}")["entries"]
     actions = {each["seq"] for each in entries if each["tool"] == "mcp__shop__delete_database"}
     assert [each["outcome"] for each in entries if each["event"] == "complete" and each["action"] in actions] == [
         "done"
@@ -247,7 +235,7 @@ def test_broken_stream_is_resumed(start: Callable[..., Wrapped]) -> None:
         assert [found["method"] for found in client.kept] == ["notifications/progress"]
 
 
-def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     def act(request: Request) -> None:
         if rpc(request)["method"] == "tools/list":
             answer(request, {"tools": []})
@@ -258,16 +246,16 @@ def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], g
     with peer_of(act) as peer:
         client = start(peer.url)
         assert "connection lost" in client.call("delete_database", {"name": "x"})["error"]["message"]
-    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    entries = server.get(f"/journal?namespace={tmp_path.name}")["entries"]
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 
-def test_unreachable_server_is_reported(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
     with peer_of(lambda request: None) as peer:
         url = peer.url
     client = start(url, modern=True)
     assert "cannot be reached" in client.call("delete_database", {"name": "x"})["error"]["message"]
-    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    entries = server.get(f"/journal?namespace={tmp_path.name}")["entries"]
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["failed"]
 
 
@@ -295,7 +283,7 @@ def test_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> N
 
 
 def test_pending_calls_are_unknown_after_a_stop_signal(
-    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+    start: Callable[..., Wrapped], server: Server, tmp_path: Path
 ) -> None:
     def act(request: Request) -> None:
         if rpc(request)["method"] != "tools/call":
@@ -309,7 +297,7 @@ def test_pending_calls_are_unknown_after_a_stop_signal(
         until(lambda: any(each.headers.get("mcp-method") == "tools/call" for each in peer.seen))
         client.process.terminate()
         assert client.process.wait(30) == 143
-    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    entries = server.get(f"/journal?namespace={tmp_path.name}")["entries"]
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,6 @@ from tests.support.hooked import Hooked
 from tests.support.serving import serving
 
 TEXT = "".join(f"line {number}\n" for number in range(20))
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[LocalGate]:
-    with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
-        yield gate
 
 
 class Session:

@@ -18,15 +18,9 @@ from callosum.errors import GateUnavailable
 from callosum.server.writer import BATCH
 from callosum.wire import OVERLOADED
 from tests.support.peer import Peer, Request
-from tests.support.serving import Server, serving, until
+from tests.support.serving import Server, until
 
 CROWD = BATCH + 16
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("overload") / "state") as running:
-        yield running
 
 
 @contextmanager

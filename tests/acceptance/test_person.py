@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from callosum import Call, LocalGate
-from callosum.settings import Settings
 from tests.acceptance.command import environment
 
 NOTHING: Mapping[str, str] = {}
@@ -36,17 +35,6 @@ with LocalGate(sys.argv[1]) as gate:
     except NotAPerson as refusal:
         print(refusal)
 """
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def gate(state: Path) -> Iterator[LocalGate]:
-    with LocalGate(settings=Settings(state=state)) as gate:
-        yield gate
 
 
 @pytest.fixture

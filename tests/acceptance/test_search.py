@@ -24,17 +24,6 @@ from tests.support import forking
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m needle"
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def gate(state: Path) -> Iterator[LocalGate]:
-    with LocalGate(state) as gate:
-        yield gate
-
-
 def mail(gate: LocalGate, instance: str, to: str, body: str = "Hello") -> int:
     return gate.intercept(Call(instance, "send_email", {"to": to, "body": body}, pause=True)).id
 

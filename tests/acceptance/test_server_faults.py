@@ -452,23 +452,6 @@ def test_a_full_disk_is_a_clear_503_and_passes(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Any]:
-    """Mount file systems for a test if this user may."""
-    places: list[Path] = []
-
-    def mount(place: Path, *options: str) -> None:
-        place.mkdir(exist_ok=True)
-        done = subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-        places.append(place)
-
-    yield mount
-    for place in reversed(places):
-        subprocess.run(["umount", "-l", str(place)], check=False)
-
-
 def test_disk_without_a_free_byte_is_a_clear_error(tmp_path: Path, mounted: Any) -> None:
     disk = tmp_path / "disk"
     mounted(disk, "-t", "tmpfs", "-o", "size=1m", "none")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ import pytest
 from callosum import guard
 from callosum.client import CallosumClient
 from callosum.model import Call
-from callosum.server.listeners import running
 from callosum.sockets import hung_path, socket_path
 from tests.acceptance.test_hooks import Hook, Said, event, table
 from tests.support.serving import Server, launch, until
@@ -23,16 +19,6 @@ from tests.support.standing import impostor
 
 FORCE_PUSH = {"command": "git push --force origin main"}
 SECRET = "sk-ant-api03-" + "A1b2C3d4" * 6
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
-    """Yield a state folder whose gates are stopped by pid."""
-    folder = tmp_path / "state"
-    yield folder
-    for one in running(folder):
-        with suppress(ProcessLookupError):
-            os.kill(one.process.pid, signal.SIGKILL)
 
 
 def started(state: Path) -> Server:

@@ -22,11 +22,6 @@ WORDS = (
 )
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
 def reply(gate: LocalGate, who: str, target: str, number: int, text: str, after: int | None = None) -> Decision:
     params = {"action": "send", "target": target, "replyTo": f"m{number}", "message": text}
     return gate.intercept(Call(who, "message", params, session="chat", pause=True, after=after))

@@ -14,13 +14,13 @@ import sys
 import venv
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from callosum.hosts import native
+from tests.support.serving import end_gates
 
 pytestmark = [
     pytest.mark.skipif(
@@ -98,13 +98,11 @@ def test_client_for_windows_needs_nothing_but_windows(built: Path, name: str, ma
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Yield a home; a gate that a hook has started is stopped by pid."""
+    """Yield a home; a gate that a hook has started is ended."""
     folder = tmp_path / "home"
     (folder / ".claude").mkdir(parents=True)
     yield folder
-    for found in (folder / "state" / "servers").glob("*.json"):
-        with suppress(OSError, ValueError):
-            os.kill(int(found.stem), 15)
+    end_gates(folder / "state")
 
 
 @pytest.mark.parametrize("kind", ["platform", "pure"])

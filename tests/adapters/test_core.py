@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,6 @@ class Mail(Attempt[str]):
 class Unspeakable(Mail):
     def said(self, _result: str) -> Any:
         raise ValueError("a ring")
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[LocalGate]:
-    with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
-        yield gate
 
 
 def test_result_that_cannot_be_journalled_is_still_returned(gate: LocalGate) -> None:

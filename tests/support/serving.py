@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from callosum.brain import Brain
 from callosum.corpus.bus import Corpus
 from callosum.gate import LocalGate
-from callosum.server.listeners import address_of, heard, listen
+from callosum.server.listeners import address_of, heard, listen, running
 from callosum.server.run import ServerOptions, serve_gate
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
@@ -179,6 +179,15 @@ def until(true: Any, seconds: float = SECONDS) -> Any:
             return found
         assert time.monotonic() < ends, "it did not come true in time"
         select.select([], [], [], 0.01)
+
+
+def end_gates(state: Path) -> None:
+    """End the gates that serve a state folder, by pid, and wait for them. A stopped process is continued first."""
+    for one in running(state):
+        with suppress(ProcessLookupError):
+            os.kill(one.process.pid, signal.SIGTERM)
+            os.kill(one.process.pid, signal.SIGCONT)
+    until(lambda: not running(state))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -39,12 +39,6 @@ from callosum.process import own_session
 from callosum.settings import Settings
 
 MAIL = {"to": "alice@example.com", "subject": "Friday", "body": "Friday works for me, see you at ten then."}
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[LocalGate]:
-    with LocalGate(settings=Settings(state=tmp_path)) as gate:
-        yield gate
 
 
 def send_email(to: str, subject: str, body: str) -> str:

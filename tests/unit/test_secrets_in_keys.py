@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +15,6 @@ from callosum import Call, LocalGate
 from callosum.brain import Brain
 from callosum.model import MAX_KEY
 from callosum.redact import SecretDigests
-from callosum.settings import Settings
 
 CHANCE = random.Random(7)
 TOKENS = {kind: fill(templates[0], CHANCE) for kind, templates in KINDS.items()}
@@ -25,12 +22,6 @@ HOOK = "https://hooks.slack.com/services/T0AB/B0CD/" + fill("{A24}", CHANCE)
 PASSWORD = fill("{A16}", CHANCE) + "7x"
 
 DIGESTS = SecretDigests(b"k" * 32)
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[LocalGate]:
-    with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
-        yield gate
 
 
 def everything(gate: LocalGate, *more: Any) -> str:

@@ -1,6 +1,5 @@
 """The guard recognises its files under other names: it follows symbolic links if the tools run on this machine."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +7,6 @@ import pytest
 
 from callosum.gate.local import LocalGate
 from callosum.model import Call, Verdict
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Iterator[LocalGate]:
-    with LocalGate(tmp_path / "state") as made:
-        yield made
 
 
 def call(tool: str, **params: Any) -> Call:

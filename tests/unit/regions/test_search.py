@@ -29,17 +29,6 @@ from callosum.regions.search_query import MAX_QUERY, MAX_WORDS, match_of
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def gate(state: Path) -> Iterator[LocalGate]:
-    with LocalGate(state) as gate:
-        yield gate
-
-
-@pytest.fixture
 def corpus() -> Iterator[Corpus]:
     with Corpus() as corpus:
         yield corpus

@@ -412,11 +412,6 @@ def test_every_lookup_makes_the_same_number_of_comparisons(tokens: Tokens, monke
 # --- the command --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
 def test_secret_is_alone_on_standard_output(state: Path) -> None:
     made = run(state, "token", "add", "mira-laptop", "--instance", "mira", "--namespace", "work", "--namespace", "home")
     assert made.returncode == 0, made.stderr
