@@ -21,8 +21,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.home import until
 from tests.e2e.openclaw.conftest import installed
-from tests.e2e.openclaw.house import Fake, OpenClawHome, call, fake, gateway_of, play, until
+from tests.e2e.openclaw.house import Fake, OpenClawHome, call, fake, gateway_of, play
 
 
 def gaps(model: Fake, marker: str) -> list[float]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.mcpwrap import Wrapped, wrapped
 from tests.support.serving import Server, end_gates, serving
+from tests.support.visiting import Visitor, visiting
 
 
 @pytest.fixture
@@ -23,6 +24,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server with default settings for all tests of a module."""
     with serving(tmp_path_factory.mktemp("server") / "state") as server:
         yield server
+
+
+@pytest.fixture
+def anna(server: Server) -> Iterator[Visitor]:
+    """Yield a person who has opened the console of the server."""
+    with visiting(server) as visitor:
+        yield visitor
 
 
 @pytest.fixture

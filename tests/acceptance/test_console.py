@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,15 +15,8 @@ from callosum.console.access import leave_link
 from callosum.server.tokens import Role, Tokens
 from tests.acceptance.command import at_terminal, run
 from tests.support.serving import Server, serving, until
-from tests.support.visiting import Page, Visitor, linked, visiting
+from tests.support.visiting import RULES, Page, Visitor, ask, console_server, linked, visiting
 
-RULES = {
-    "rules": [
-        {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
-    ]
-}
 PAGES = ("/console", "/console/sessions", "/console/lanes", "/console/conflicts", "/console/report", "/console/search")
 HOSTILE = (
     '<script>alert("x")</script>',
@@ -37,22 +29,8 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    state = tmp_path_factory.mktemp("console") / "state"
-    state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
-    with serving(state) as running:
+    with console_server(tmp_path_factory.mktemp("console") / "state") as running:
         yield running
-
-
-@pytest.fixture
-def anna(server: Server) -> Iterator[Visitor]:
-    with visiting(server) as visitor:
-        yield visitor
-
-
-def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
-    call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
-    return server.post("/intercept", call)
 
 
 def test_a_link_opens_the_console_once(server: Server) -> None:
@@ -310,7 +288,7 @@ def test_the_console_is_closed_from_the_page(server: Server) -> None:
 def test_other_devices_open_the_console_with_the_token_of_a_person(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
+    (state / "tiers.json").write_text(json.dumps({"rules": RULES}))
     tokens = Tokens(state / "tokens.json")
     anna, rita = tokens.add("anna", role=Role.APPROVER), tokens.add("rita", role=Role.READER, namespaces=("default",))
     mira = tokens.add("mira")
@@ -371,7 +349,7 @@ def test_new_user_finds_pending_questions_lease_holders_and_the_reason_for_a_blo
     """Only links and the text of the pages are used."""
     state = tmp_path / "state"
     state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
+    (state / "tiers.json").write_text(json.dumps({"rules": RULES}))
     with serving(state) as server, visiting(server) as visitor:
         held = ask(server, "worker", "send_email", to="key@example.com", subject="Key", body="Key")
         ask(server, "keyless", "send_sms", text="a call without a key holds nothing that has a name")

@@ -9,42 +9,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from callosum.server.tokens import Role, Tokens
 from tests.support.serving import Server, serving, until
-from tests.support.visiting import Visitor, linked, visiting
+from tests.support.visiting import RULES, Visitor, ask, console_server, linked, visiting
 
-RULES = {
-    "rules": [
-        {"name": "pay", "tool": "pay*", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
-    ]
-}
 PUBLIC = "gate.example.com"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    state = tmp_path_factory.mktemp("attacked") / "state"
-    state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
-    with serving(state) as running:
+    with console_server(tmp_path_factory.mktemp("attacked") / "state") as running:
         yield running
-
-
-@pytest.fixture
-def anna(server: Server) -> Iterator[Visitor]:
-    with visiting(server) as visitor:
-        yield visitor
-
-
-def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
-    call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
-    return server.post("/intercept", call)
 
 
 def codes(visitor: Visitor) -> list[str]:
@@ -173,7 +151,7 @@ class Public:
 
     def __init__(self, state: Path, stack: ExitStack) -> None:
         state.mkdir()
-        (state / "tiers.json").write_text(json.dumps(RULES))
+        (state / "tiers.json").write_text(json.dumps({"rules": RULES}))
         self.tokens = Tokens(state / "tokens.json")
         self.anna = self.tokens.add("anna", role=Role.APPROVER)
         self.rita = self.tokens.add("rita", role=Role.READER)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,36 +13,14 @@ from callosum import standing
 from callosum.server.tokens import Role, Tokens
 from tests.acceptance.command import at_terminal, run
 from tests.support.serving import Server, serving
-from tests.support.visiting import Form, Page, Visitor, visiting
-
-RULES = {
-    "rules": [
-        {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
-        {"name": "book", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
-    ]
-}
+from tests.support.visiting import RULES, Form, Page, Visitor, ask, console_server, visiting
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
-    with serving(state) as running:
+def server(state: Path) -> Iterator[Server]:
+    book: dict[str, object] = {"name": "book", "tool": "book", "tier": 3, "repeats": True}
+    with console_server(state, {**book, "contextKey": "room:{params.room}"}) as running:
         yield running
-
-
-@pytest.fixture
-def anna(server: Server) -> Iterator[Visitor]:
-    with visiting(server) as visitor:
-        yield visitor
-
-
-def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
-    call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
-    return server.post("/intercept", call)
 
 
 def like_of(anna: Visitor, id: int) -> Page:
@@ -101,10 +78,10 @@ def test_standing_approval_that_was_not_shown_is_not_written(server: Server, ann
         again = anna.post(form.action, {**form.fields, "sure": "1"})
         assert "The call has changed since you saw it" in again.text
     assert not standing.path_of(server.state).exists()
-    (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES["rules"][1], "repeats": True}]}))
+    (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES[1], "repeats": True}]}))
     with visiting(server) as later:
         page = like_of(later, asked["id"])
-        (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES["rules"][1], "verdict": "block"}]}))
+        (server.state / "tiers.json").write_text(json.dumps({"rules": [{**RULES[1], "verdict": "block"}]}))
         form = choosing(page, 0, 1)
         answer = later.post(form.action, {**form.fields, "sure": "1"}).text
     assert "cannot be approved any more" in answer or "no longer waits" in answer

@@ -49,7 +49,7 @@ from callosum.stores.postgres.locks import Locks
 from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.testing.script import StoreScript, ids
 from tests.support.postgres import Server, binaries, schema_of, server
-from tests.support.racing import Torn, caught, contend
+from tests.support.racing import Torn, assert_one_holder, caught, contend
 from tests.support.serving import hosted
 from tests.support.world import RULES
 
@@ -71,16 +71,7 @@ class TornStore(Torn, PostgresStore):
 
 @CASES
 def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
-    attempts = 60
-    seen = contend(tmp_path, race, keys, attempts, make=partial(PostgresStore, postgres_url))
-    assert sum(one.together + one.lost for one in seen.values()) == 0
-    admitted = [one.admitted for one in seen.values()]
-    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
-    assert min(admitted) > 0, "somebody never had a turn"
-    store = PostgresStore(postgres_url)
-    assert not store.check().problems
-    assert store.live(None, list(State)) == []
-    store.close()
+    assert_one_holder(tmp_path, race, keys, 60, partial(PostgresStore, postgres_url))
 
 
 @CASES

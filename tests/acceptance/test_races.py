@@ -6,13 +6,13 @@ must be detected, or the race proves nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from callosum.model import State
 from callosum.stores.sqlite import SqliteStore
-from tests.support.racing import caught, contend
+from tests.support.racing import assert_one_holder, caught, contend
 
 PROCESSES = 8
 FLAT = ["/repo/a.py"] * PROCESSES
@@ -30,15 +30,7 @@ CASES = pytest.mark.parametrize(
 
 @CASES
 def test_one_holder_at_a_time(tmp_path: Path, race: str, keys: list[str], attempts: int) -> None:
-    seen = contend(tmp_path, race, keys, attempts)
-    assert sum(one.together + one.lost for one in seen.values()) == 0
-    admitted = [one.admitted for one in seen.values()]
-    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
-    assert min(admitted) > 0, "somebody never had a turn"
-    store = SqliteStore(tmp_path / "gate.db")
-    assert not store.check().problems
-    assert store.live(None, list(State)) == []
-    store.close()
+    assert_one_holder(tmp_path, race, keys, attempts, partial(SqliteStore, tmp_path / "gate.db"))
 
 
 @CASES

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from callosum.model import State
 from callosum.stores.redis import RedisStore
-from tests.support.racing import Torn, caught, contend
+from tests.support.racing import Torn, assert_one_holder, caught, contend
 from tests.support.redis_server import RedisServer
 
 PROCESSES = 8
@@ -32,31 +31,14 @@ class TornStore(Torn, RedisStore):
 
 @CASES
 def test_one_holder_at_a_time(
-    tmp_path: Path,
-    redis_server: RedisServer,
-    race: str,
-    keys: list[str],
-    attempts: int,
+    tmp_path: Path, redis_server: RedisServer, race: str, keys: list[str], attempts: int
 ) -> None:
-    url = redis_server.url()
-    seen = contend(tmp_path, race, keys, attempts, make=partial(RedisStore, url))
-    assert sum(one.together + one.lost for one in seen.values()) == 0
-    admitted = [one.admitted for one in seen.values()]
-    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
-    assert min(admitted) > 0, "somebody never had a turn"
-    store = RedisStore(url)
-    assert not store.check().problems
-    assert store.live(None, list(State)) == []
-    store.close()
+    assert_one_holder(tmp_path, race, keys, attempts, partial(RedisStore, redis_server.url()))
 
 
 @CASES
 def test_store_without_transactions_is_detected(
-    tmp_path: Path,
-    redis_server: RedisServer,
-    race: str,
-    keys: list[str],
-    attempts: int,
+    tmp_path: Path, redis_server: RedisServer, race: str, keys: list[str], attempts: int
 ) -> None:
     make = partial(TornStore, redis_server.url())
     assert caught(tmp_path, lambda folder: contend(folder, race, keys, 30, make=make).values())

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from callosum.gate import LocalGate
 from callosum.model import Event
 from tests.acceptance.command import CALLOSUM, ROOT, environment
 from tests.support import forking
+from tests.support.serving import until
 
 LIMIT = 60.0
 """Seconds after which a child that does not answer has failed."""
@@ -123,14 +124,6 @@ def pay(who: str, to: str = "globex", **more: Any) -> dict[str, Any]:
 def in_the_way(who: Child) -> dict[str, int]:
     """Return the conflicts of doug's payment: the action of each kind."""
     return {one["kind"]: one["id"] for one in who.ask("intercept", **pay("doug"))["conflicts"]}
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Poll until the condition is true: actions of another process cannot be awaited otherwise."""
-    ends = time.monotonic() + LIMIT
-    while not true():
-        assert time.monotonic() < ends
-        select.select([], [], [], 0.02)
 
 
 def test_two_children_on_one_folder_conflict(state: Path) -> None:

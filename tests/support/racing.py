@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from callosum.gate import Gate, LocalGate
-from callosum.model import Applied, Call, Change, Report, View
+from callosum.model import Applied, Call, Change, Report, State, View
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore
@@ -183,6 +183,19 @@ def contend(
     make().close()
     seen = in_processes(len(keys), run, lambda n: (str(folder), race, f"s{n}", keys[n], attempts, make))
     return dict(seen)
+
+
+def assert_one_holder(folder: Path, race: str, keys: Sequence[str], attempts: int, make: Callable[[], Store]) -> None:
+    """Run ``contend``: never two holders at a time, everybody has a turn, and the store is sound and empty after it."""
+    seen = contend(folder, race, keys, attempts, make=make)
+    assert sum(one.together + one.lost for one in seen.values()) == 0
+    admitted = [one.admitted for one in seen.values()]
+    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
+    assert min(admitted) > 0, "somebody never had a turn"
+    store = make()
+    assert not store.check().problems
+    assert store.live(None, list(State)) == []
+    store.close()
 
 
 def caught(folder: Path, race: Callable[[Path], Iterable[Seen]]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import threading
 import time
@@ -16,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from callosum.client.errors import TransportError
 from callosum.client.transport import ResponseStream, Transport
 from callosum.console.access import leave_link
-from tests.support.serving import Server
+from tests.support.serving import Server, serving
 
 
 class Form(NamedTuple):
@@ -135,6 +136,29 @@ def linked(
         stream.interrupt()
         reader.join()
         stream.close()
+
+
+RULES: list[dict[str, object]] = [
+    {"name": "pay", "tool": "pay*", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
+    {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
+    {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
+]
+"""Rules whose calls a person must answer."""
+
+
+@contextmanager
+def console_server(state: Path, *rules: dict[str, object]) -> Iterator[Server]:
+    """Run a server with ``RULES`` and these rules for the length of a block."""
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps({"rules": [*RULES, *rules]}))
+    with serving(state) as server:
+        yield server
+
+
+def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
+    """Return the decision about a call of ``mira`` that pauses."""
+    call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
+    return server.post("/intercept", call)
 
 
 @contextmanager

@@ -679,31 +679,6 @@ def test_many_simultaneous_responses_are_each_written_whole(tmp_path: Path) -> N
     gate.close()
 
 
-def test_accepted_requests_are_answered_after_the_end_of_the_input(world: World) -> None:
-    held = HeldLease(world)
-    with talking(world.gate) as talk:
-        talk.send(waiting("mira", 1))
-        talk.hang_up()
-        held.wait_for_sleepers(1)
-        held.free()
-        assert talk.answer()["id"] == 1
-        assert talk.back.readline() == b""
-    assert talk.done is True
-
-
-def test_accepted_requests_are_answered_after_a_stop(world: World) -> None:
-    held = HeldLease(world)
-    with talking(world.gate) as talk:
-        talk.send(waiting("mira", 1))
-        held.wait_for_sleepers(1)
-        talk.channel.stop()
-        talk.channel.stop()
-        held.free()
-        assert talk.answer()["id"] == 1
-        assert talk.back.readline() == b""
-    assert talk.done is True
-
-
 def test_incomplete_line_at_a_stop_is_ignored(gate: LocalGate) -> None:
     with talking(gate) as talk:
         talk.send(request("health"))
@@ -721,17 +696,6 @@ def test_request_that_waits_for_the_journal_gets_the_next_entries(world: World) 
         talk.send(request("journal", {"wait": 60, "session": "nobody"}))
         talk.hang_up()
         assert talk.answer()["result"]["entries"] == []
-
-
-def test_child_ends_quietly_when_its_output_is_closed(world: World) -> None:
-    held = HeldLease(world)
-    with talking(world.gate) as talk:
-        talk.send(waiting("mira", 1))
-        held.wait_for_sleepers(1)
-        talk.back.close()
-        talk.thread.join(LIMIT)
-        assert talk.done is False  # mira's call still waits
-        held.free()
 
 
 def test_child_ends_quietly_when_a_response_cannot_be_written(gate: LocalGate) -> None:

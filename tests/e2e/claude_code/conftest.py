@@ -17,7 +17,7 @@ import pytest
 from callosum.server.listeners import running
 from callosum.sockets import socket_path
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, ToolUse, model
+from tests.e2e.models import Model, ToolUse
 
 SECONDS = 120.0
 ROOT = Path(__file__).parents[3]
@@ -31,12 +31,6 @@ def bash(command: str, **more: Any) -> ToolUse:
 def native() -> str:
     """Return the program for this platform, which needs no Node."""
     return str(program_in(installed("claude_code"), "@anthropic-ai/claude-code-*/claude"))
-
-
-@pytest.fixture
-def scripted() -> Iterator[Model]:
-    with model() as running:
-        yield running
 
 
 class ClaudeMachine:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.home import PATIENCE, Home
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, model
+from tests.e2e.models import Model
 
 NATIVE = "@openai/codex-*/vendor/*/bin/codex"
 """Return the program. The platform's package contains it, and it needs no Node."""
@@ -99,12 +99,6 @@ class CodexHome(Home):
 @pytest.fixture(scope="session")
 def program() -> Path:
     return program_in(installed("codex"), NATIVE)
-
-
-@pytest.fixture
-def scripted() -> Iterator[Model]:
-    with model() as running:
-        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ With ``CALLOSUM_SCREENS=FOLDER`` each page is photographed, light, dark and as w
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ import pytest
 
 from tests.e2e.console.conftest import CHROMIUM, opened
 from tests.e2e.hosts import installed
-from tests.support.serving import Server, serving, until
+from tests.support.serving import Server, until
+from tests.support.visiting import console_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog
@@ -26,15 +26,10 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(CHROMIUM is None, reason="the console is NOT looked at: Chromium is not installed"),
 ]
-RULES = {
-    "rules": [
-        {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
-        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
-        {"name": "halls", "tool": "hall", "tier": 3, "repeats": True, "contextKey": "hall:{params.hall}"},
-        {"name": "rooms", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
-    ]
-}
+RULES: list[dict[str, object]] = [
+    {"name": "halls", "tool": "hall", "tier": 3, "repeats": True, "contextKey": "hall:{params.hall}"},
+    {"name": "rooms", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
+]
 PAGES = {
     "waiting": "",
     "sessions": "/sessions",
@@ -48,10 +43,7 @@ MAIL = {"to": "alice@example.com", "subject": "Invoice for May", "body": "Dear A
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    state = tmp_path_factory.mktemp("console") / "state"
-    state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
-    with serving(state) as running:
+    with console_server(tmp_path_factory.mktemp("console") / "state", *RULES) as running:
         _live_through_a_morning(running)
         yield running
 

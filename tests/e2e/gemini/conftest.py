@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.home import Home
 from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, model
+from tests.e2e.models import Model
 
 SETTINGS: dict[str, Any] = {
     "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -43,12 +43,6 @@ class GeminiHome(Home):
 @pytest.fixture(scope="session")
 def program() -> Path:
     return program_in(installed("gemini"), "@google/gemini-cli/bundle/gemini.js")
-
-
-@pytest.fixture
-def scripted() -> Iterator[Model]:
-    with model() as running:
-        yield running
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.openclaw.house import HERE, Fake, Gateway, OpenClawHome, fake, gateway_of, until
+from tests.e2e.home import until
+from tests.e2e.openclaw.house import HERE, Fake, Gateway, OpenClawHome, fake, gateway_of
 
 CACHE = HERE.parent / ".hosts" / "openclaw"
 

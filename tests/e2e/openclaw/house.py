@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -12,33 +11,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from callosum.hosts.openclaw import install
+from tests.e2e.home import PATIENCE, until
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 TOKEN = "gateway-token"
 INSTANCE = "mira"
-PATIENCE = 180.0
-"""Seconds that anything may take on a busy machine."""
-
-T = TypeVar("T")
-
-
-def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """Return the first truthy result of ``look``, which is called a few times a second."""
-    ends = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < ends, f"{what}: not within {seconds:.0f} s"
-        select.select([], [], [], 0.2)
 
 
 class Fake:

@@ -12,7 +12,8 @@ import pytest
 
 from callosum.client.local import local_client
 from callosum.sockets import socket_path
-from tests.e2e.openclaw.house import INSTANCE, Fake, OpenClawHome, call, gateway_of, hidden, play, until
+from tests.e2e.home import until
+from tests.e2e.openclaw.house import INSTANCE, Fake, OpenClawHome, call, gateway_of, hidden, play
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.openclaw.house import INSTANCE, TOKEN, Fake, Gateway, OpenClawHome, call, gateway_of, hidden, play, until
+from tests.e2e.home import until
+from tests.e2e.openclaw.house import INSTANCE, TOKEN, Fake, Gateway, OpenClawHome, call, gateway_of, hidden, play
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.openclaw.house import INSTANCE, PATIENCE, Fake, Gateway, OpenClawHome, call, play, until
+from tests.e2e.home import PATIENCE, until
+from tests.e2e.openclaw.house import INSTANCE, Fake, Gateway, OpenClawHome, call, play
 from tests.e2e.told import claimed, come, logged_events
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

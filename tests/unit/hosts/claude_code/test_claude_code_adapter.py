@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from callosum.hosts.events import CallsClosed, CallStarting, CorpusEmission, Hoo
 from callosum.hosts.setup import entries_of
 from callosum.model import Outcome, Verdict
 from callosum.programs import NAMED
-from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
+from tests.support.hooked import SENTENCE, Hooked, answer_of
 
 claude_code = ADAPTERS["claude-code"]
 Payload = dict[str, Any]
@@ -26,12 +25,6 @@ MAIL = "mcp__mail__send_email"
 TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 FILE = {"file_path": "/home/ann/shop/a.py"}
 DENIED = "touch in '/home/ann/shop/x' needs approval. Claude Code asks before a shell command creates files there."
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hooked]:
-    with hooked(tmp_path / "state") as made:
-        yield made
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:

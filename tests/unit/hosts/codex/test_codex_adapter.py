@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.events import CallRefused, CallStarting, HookAnswer, HostIdentity, OtherEvent, SessionIdle
 from callosum.model import Outcome, Verdict
-from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
+from tests.support.hooked import SENTENCE, Hooked, answer_of
 
 codex = ADAPTERS["codex"]
 Payload = dict[str, Any]
@@ -21,12 +20,6 @@ ONE, TWO = "0199aaaa-1111-7000-8000-000000000001", "0199bbbb-2222-7000-8000-0000
 A, B = f"codex/{ONE}", f"codex/{TWO}"
 MAIL = "mcp__mail__send_email"
 TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hooked]:
-    with hooked(tmp_path / "state") as made:
-        yield made
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.events import CallReturned, CallStarting, HookAnswer, HostIdentity, OtherEvent
 from callosum.model import Outcome, Verdict
-from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
+from tests.support.hooked import SENTENCE, Hooked, answer_of
 
 gemini = ADAPTERS["gemini"]
 Payload = dict[str, Any]
@@ -22,12 +21,6 @@ A, B = f"gemini/{ONE}", f"gemini/{TWO}"
 MAIL = "mcp_mail_send_email"
 TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 OTHER = {**TO_BOB, "body": "Can you send me the numbers for the third quarter?"}
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hooked]:
-    with hooked(tmp_path / "state") as made:
-        yield made
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
