@@ -3,7 +3,7 @@
 # no `from __future__ import annotations`: the framework reads the annotations of tools
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,6 @@ class GatedTool:
 
     def outcomes(self) -> list[Outcome | None]:
         return [entry.outcome for entry in self.entries(Event.COMPLETE)]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[GatedTool]:
-    made = GatedTool(tmp_path)
-    with made.gate:
-        yield made
 
 
 def test_calls_that_run_one_after_the_other_in_one_turn_do_not_confirm_each_other(desk: GatedTool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +21,6 @@ from tests.adapters.frameworks.crewai import FRAMEWORK, _model
 from tests.adapters.harness import Job, RunResult, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(FRAMEWORK, "sync", tmp_path)
-    with made.gate:
-        yield made
 
 
 @pytest.fixture

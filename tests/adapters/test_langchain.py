@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +70,6 @@ class GatedTool:
 
     def entries(self, event: Event = Event.INTERCEPT) -> list[Entry]:
         return [entry for entry in self.gate.entries() if entry.event is event]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[GatedTool]:
-    made = GatedTool(tmp_path)
-    with made.gate:
-        yield made
 
 
 def call(name: str, id: str, **args: Any) -> dict[str, Any]:

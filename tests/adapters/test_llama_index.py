@@ -4,7 +4,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,13 +26,6 @@ from tests.adapters.frameworks.llama_index import FRAMEWORK, _memory, _model, _t
 from tests.adapters.harness import Job, RunResult, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(FRAMEWORK, "async", tmp_path)
-    with made.gate:
-        yield made
 
 
 @pytest.fixture

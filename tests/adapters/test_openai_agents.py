@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +56,6 @@ class GatedTool:
 
     def entries(self, event: Event = Event.INTERCEPT) -> list[Entry]:
         return [entry for entry in self.gate.entries() if entry.event is event]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[GatedTool]:
-    made = GatedTool(tmp_path)
-    with made.gate:
-        yield made
 
 
 def mail(id: str, body: str) -> Any:

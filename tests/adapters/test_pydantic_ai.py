@@ -2,7 +2,6 @@
 
 # no `from __future__ import annotations`: the framework reads the annotations of tools
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +36,6 @@ class GatedTool:
 
     def entries(self, event: Event = Event.INTERCEPT) -> list[Entry]:
         return [entry for entry in self.gate.entries() if entry.event is event]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[GatedTool]:
-    made = GatedTool(tmp_path)
-    with made.gate:
-        yield made
 
 
 def call(tool: str, id: str, **args: Any) -> ToolCallPart:
