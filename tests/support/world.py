@@ -17,6 +17,7 @@ from callosum.rulebook import Rulebook
 from callosum.settings import Settings
 from callosum.stores.base import Clock, Probe, Store
 from callosum.stores.memory import MemoryStore
+from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 
 MakeStore = Callable[[Clock, Probe], Store]
@@ -147,6 +148,16 @@ def gate_time(clock: ManualClock) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def world_on(engine: str, folder: Path) -> Iterator[World]:
+    """Yield a world over a store in ``memory`` or an ``sqlite`` file, whose gate has the manual clock."""
+    on_file: MakeStore = lambda clock, probe: SqliteStore(folder / "gate.db", clock=clock, probe=probe)  # noqa: E731
+    world = World(folder, on_file if engine == "sqlite" else None)
+    with gate_time(world.clock):
+        yield world
+    world.gate.close()
+
+
 def kinds(decision: Decision) -> set[Kind]:
     return {conflict.kind for conflict in decision.conflicts}
 
@@ -163,4 +174,5 @@ __all__ = [
     "World",
     "gate_time",
     "kinds",
+    "world_on",
 ]

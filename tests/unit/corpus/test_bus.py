@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,12 +32,6 @@ from callosum.errors import ConfigError
 
 DONE = ToolCompleted("github_prs", "3 open", 1204.0)
 FAILED = ToolFailed("github_prs", "401")
-
-
-@pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    with Corpus() as made:
-        yield made
 
 
 class Clock:

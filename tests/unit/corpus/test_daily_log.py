@@ -102,12 +102,6 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    with Corpus() as corpus:
-        yield corpus
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "brain" / "corpus"
 

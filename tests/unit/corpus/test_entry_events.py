@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,19 +13,7 @@ from callosum.corpus.events import CorpusEvent, ToolCompleted, encode
 from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreUnavailable
 from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
-from callosum.stores.sqlite import SqliteStore
-from tests.support.world import World, gate_time
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    make = None
-    if request.param == "sqlite":
-        make = lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)  # noqa: E731
-    world = World(tmp_path, make)
-    with gate_time(world.clock):
-        yield world
-    world.gate.close()
+from tests.support.world import World
 
 
 def corpus_events(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:

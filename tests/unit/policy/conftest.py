@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callosum.stores.sqlite import SqliteStore
-from tests.support.world import World, gate_time
+from tests.support.world import World, world_on
 
 ENGINE = os.environ.get("CALLOSUM_TEST_STORE", "memory")
 """``sqlite`` runs the same tables over the embedded store."""
@@ -16,11 +15,5 @@ ENGINE = os.environ.get("CALLOSUM_TEST_STORE", "memory")
 @pytest.fixture
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """Yield a world over the store of ``ENGINE``, or over the one that a test names as its parameter."""
-    engine = getattr(request, "param", ENGINE)
-    make = (
-        None if engine == "memory" else lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)
-    )
-    world = World(tmp_path, make)
-    with gate_time(world.clock):
+    with world_on(getattr(request, "param", ENGINE), tmp_path) as world:
         yield world
-    world.gate.close()

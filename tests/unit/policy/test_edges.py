@@ -213,15 +213,6 @@ def test_continuing_session_inherits_notified_marks(world: World, continues: str
     assert world.ask("next", "send3", ON, params=TWO, pause=True, continues=continues).verdict is verdict
 
 
-@pytest.mark.parametrize(("continues", "found"), [("mira", {Kind.STALE}), (None, set())])
-def test_continuing_session_inherits_read_marks(world: World, continues: str | None, found: set[Kind]) -> None:
-    world.do("mira", "look", ON)
-    world.after(5)
-    world.do("doug", "act1", ON)
-    world.after(20 * 60)
-    assert kinds(world.ask("next", "act1", ON, continues=continues)) == found
-
-
 # --- what is told and written down ------------------------------------------------------------------
 
 

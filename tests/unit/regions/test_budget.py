@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,12 +19,6 @@ SECTIONS = (
     Section("Elsewhere", ('vera acted on "email:a@example.com" 3 s ago (send).',)),
 )
 WHOLE = brief_of(SECTIONS)
-
-
-@pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    with Corpus() as corpus:
-        yield corpus
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from callosum.regions.context import _PATH, Prefrontal
 from callosum.rules.intent import INTENTS, intent_of
 from callosum.stores.sqlite import SqliteStore
 from tests.support.cpu import cpu_within
-from tests.support.world import World, gate_time, kinds
+from tests.support.world import World, kinds
 
 IN_HAND = "Running now, where this session works"
 GRAVEST = "Unknown outcomes of actions that cannot be undone"
@@ -36,23 +36,6 @@ FORGOTTEN = "This session's open actions from before the compaction"
 COMMITTED = "This session's commitments"
 LEASES = "Running elsewhere"
 NOTABLE = "Done elsewhere recently"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    make = None
-    if request.param == "sqlite":
-        make = lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)  # noqa: E731
-    world = World(tmp_path, make)
-    with gate_time(world.clock):
-        yield world
-    world.gate.close()
-
-
-@pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    with Corpus() as corpus:
-        yield corpus
 
 
 @pytest.fixture

@@ -29,12 +29,6 @@ from callosum.regions.search_query import MAX_QUERY, MAX_WORDS, match_of
 
 
 @pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    with Corpus() as corpus:
-        yield corpus
-
-
-@pytest.fixture
 def index_events(corpus: Corpus) -> list[tuple[str, str]]:
     """Collect the index events."""
     told: list[tuple[str, str]] = []

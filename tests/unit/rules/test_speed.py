@@ -36,6 +36,14 @@ HUGE: dict[str, Call] = {
     "tool": Call("a", "get_" * (M // 4), {"x": 1}),
     "description": Call("a", "zzz", {"x": 1}, description="a," * (M // 2)),
     "wide": Call("a", "message", {"action": "send", "target": "a", "message": "\u6f22" * M}),
+    "inner": Call("a", "foo", {"params": {f"k{i}_id": i for i in range(M // 20)}}),
+    "json": Call("a", "foo", {"params": "{" * M}),
+    "nested json": Call("a", "foo", {"params": '{"params":' * 5_000}),
+    "document": Call("a", "graphql", {"query": "mutation(" * (M // 9)}),
+    "description of marks": Call("a", "get_x", {}, description="are marked " * (M // 11)),
+    "schema": Call("a", "get_x", {}, schema={"properties": {f"p{i}": {} for i in range(M // 20)}}),
+    "dates": Call("a", "list_events", {f"start_{i}": "2026-05-19" for i in range(M // 20)}),
+    "attendees": Call("a", "invite", {"attendees": [f"a{i}@x.org" for i in range(100_000)]}),
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,13 +11,6 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CATALOGUE, HealthCritical, InputReceived, LlmToken, SafetyBlocked, ToolCompleted
 from callosum.telemetry import logs
 from callosum.telemetry.logs import LOGGER, LONGEST, Logs
-
-
-@pytest.fixture
-def corpus() -> Iterator[Corpus]:
-    corpus = Corpus()
-    yield corpus
-    corpus.close()
 
 
 def test_an_event_is_a_line_with_its_payload(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
