@@ -142,7 +142,7 @@ def test_the_terminal_lists_and_revokes(server: Server, anna: Visitor) -> None:
 def test_namespace_token_and_reader_cannot_write_a_standing_approval(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    (state / "tiers.json").write_text(json.dumps(RULES))
+    (state / "tiers.json").write_text(json.dumps({"rules": RULES}))
     tokens = Tokens(state / "tokens.json")
     some = tokens.add("some", role=Role.APPROVER, namespaces=("default",))
     rita = tokens.add("rita", role=Role.READER)

@@ -27,7 +27,7 @@ from callosum.settings import Settings
 from tests.acceptance.command import run
 from tests.support.loading import LOST, Connection, Load, Record, all_at_once, assert_all_there, journal
 from tests.support.serving import Server, serving, until
-from tests.support.world import RULES
+from tests.support.world import rules_in
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,6 @@ def shared(folder: Path, approver: str) -> Iterator[Server]:
 @pytest.fixture
 def server(shared: Server, request: pytest.FixtureRequest) -> Namespace:
     return Namespace(shared, request.node.name)
-
-
-def rules_in(folder: Path) -> dict[str, str]:
-    (folder / "rules.json").write_text(RULES)
-    return {"CALLOSUM_RULES": str(folder / "rules.json")}
 
 
 class Namespace:

@@ -29,7 +29,7 @@ from callosum.stores.sqlite import SqliteStore
 from tests.acceptance.command import environment
 from tests.support.loading import Connection, all_at_once, journal
 from tests.support.serving import Server, serving, until
-from tests.support.world import RULES
+from tests.support.world import rules_in
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document()))
 
@@ -396,11 +396,6 @@ def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server)
 
 
 # --- the disk ----------------------------------------------------------------------------------------------------
-
-
-def rules_in(folder: Path) -> dict[str, str]:
-    (folder / "rules.json").write_text(RULES)
-    return {"CALLOSUM_RULES": str(folder / "rules.json")}
 
 
 def a_call(number: int, tool: str = "act3") -> dict[str, Any]:

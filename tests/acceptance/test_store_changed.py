@@ -25,10 +25,11 @@ from callosum.stores.receipt import HeldByStore, Receipt
 from callosum.stores.sqlite import SqliteStore, connection
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import at_terminal, run
-from tests.acceptance.test_server_faults import a_call, rules_in
+from tests.acceptance.test_server_faults import a_call
 from tests.support.faultydisk import FaultyDisk
 from tests.support.previous import Previous
 from tests.support.serving import Server, launch, serving, until
+from tests.support.world import rules_in
 
 A = {"instance": "mira", "tool": "act4", "params": {"on": "k0"}, "callId": "a1"}
 B = {"instance": "doug", "tool": "act4", "params": {"on": "k0"}, "callId": "b1"}

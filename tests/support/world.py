@@ -77,6 +77,12 @@ def _keys(mode: str) -> list[dict[str, str]]:
 RULES = json.dumps({"rules": _rules()})
 
 
+def rules_in(folder: Path) -> dict[str, str]:
+    """Write ``RULES`` to a file in the folder; return the environment that has a gate use them."""
+    (folder / "rules.json").write_text(RULES)
+    return {"CALLOSUM_RULES": str(folder / "rules.json")}
+
+
 class World:
     """Sessions such as ``mira``, one gate, and a clock that moves only when a test advances it."""
 
@@ -174,5 +180,6 @@ __all__ = [
     "World",
     "gate_time",
     "kinds",
+    "rules_in",
     "world_on",
 ]
