@@ -54,22 +54,13 @@ _HARD: Final = (
 )
 _SOFT: Final = SOFT_STEMS.encode()
 """Names under which only texts are hidden, not numbers."""
+_EITHER: Final = _HARD + b"|" + _SOFT
 _NAMES: Final = (
     rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
     rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
-    rb'|(?i:"-{1,2}' + _INSIDE + rb"(?:" + _HARD + b"|" + _SOFT + rb")" + _INSIDE + rb'",)'  # an option in a list
+    rb'|"-{1,2}' + _INSIDE + rb"(?:" + _EITHER + b"|" + RANDOM_STEMS.encode() + rb")" + _INSIDE + rb'",'  # an option
     rb"|(?:" + RANDOM_STEMS.encode() + rb')[^A-Za-z"\\]{0,8}":["\[{]'
-    rb'|\["'
-    + _INSIDE
-    + rb"(?:"
-    + _HARD
-    + b"|"
-    + _SOFT
-    + rb")"
-    + _INSIDE
-    + rb'","'
-    + _INSIDE
-    + rb'"\]'  # a pair as a list
+    rb'|\["' + _INSIDE + rb"(?:" + _EITHER + rb")" + _INSIDE + rb'","' + _INSIDE + rb'"\]'  # a pair as a list
     rb'|"(?:'
     + "|".join(sorted(PAIR_VALUES)).encode()
     + rb')":)'  # perhaps a pair as an object: {"name": "Authorization", "value": "..."}

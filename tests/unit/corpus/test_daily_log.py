@@ -490,6 +490,8 @@ VALUES = st.recursive(
 @given(st.lists(VALUES.map(lambda value: {"x": value}), min_size=1, max_size=4))
 @example([{"x": {"pass\\\\word": ["x"]}}])
 @example([{"x": {"value": "a", "name": "Authorization"}}])
+@example([{"x": ["--key", "hunter22"]}])
+@example([{"x": ["-KEY", "hunter22", "--sas", "hunter22"]}])
 @example([{"x": "apikey abc123"}])
 @example([{"x": "first\napikey abc123\nlast"}])
 @example([{"x": "client * hunter22 10.0.0.1"}])
