@@ -1,7 +1,5 @@
 """Run the command as its users do: as a process, with pipes, or at a terminal of its own."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

@@ -3,8 +3,6 @@
 Every request of ``requests()`` that is made of values is sent, and each text at some positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

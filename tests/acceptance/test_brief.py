@@ -1,7 +1,5 @@
 """The brief between real processes: one acts and the other gets the brief by command, server and stdio."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

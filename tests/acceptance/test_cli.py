@@ -1,7 +1,5 @@
 """The command as people and programs use it: real processes, real terminals."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Each fault is a real peer on a real socket; the last tests are a real server that is killed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

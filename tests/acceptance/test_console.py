@@ -1,7 +1,5 @@
 """The console, used with a browser that has no JavaScript."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Attacks on the console: by pages, by processes of this machine, by readers, by sessions that write hostile text."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

@@ -1,7 +1,5 @@
 """Standing approvals: rules with an expiry, written from the console and revoked there or at the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Servers on one store with different ``content.key`` files report it wherever an operator checks."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

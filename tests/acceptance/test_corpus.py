@@ -1,7 +1,5 @@
 """Every event of the catalogue is emitted in a real run, and events arrive at the other end."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """The state that remains when a process is killed, the disk is full, or the file is not the expected one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The daily log of real processes: many writers, killed and ending processes, and full disks."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Each question is answered twice: from the text of the pages alone, and from the 
 makes pages. An answer is right if both are the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A request whose client gave up while the gate was stopped is not decided when the gate wakes."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """The demo: it must be able to fail, and it must leave nothing behind."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples in ``examples/deploy`` work: the unit's own command starts, and compose names only existing files."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Check ``callosum doctor`` for hosts: ok if they ask the gate, wrong if one does not, and reported to listeners."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

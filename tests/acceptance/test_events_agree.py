@@ -1,7 +1,5 @@
 """The stream, the command and the daily log agree about the same call: real server, processes and files."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """``callosum events`` as people and programs use it: real processes, a real server, real terminals."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Every example runs and prints what its page shows (for frameworks see ``tests/adapters/test_examples.py``)."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import subprocess

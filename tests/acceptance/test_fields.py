@@ -1,7 +1,5 @@
 """Unknown fields of a request are refused by name, and different versions of client and server work together."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final

@@ -3,8 +3,6 @@
 The copy runs like an installation, with its own command and hook and the gate that this hook starts.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -4,8 +4,6 @@ Beside the race stands its negative control: the same race through servers over 
 and writes in another. It must be caught.
 """
 
-from __future__ import annotations
-
 import queue
 import socket
 import threading

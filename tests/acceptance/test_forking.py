@@ -1,7 +1,5 @@
 """A program that is forked off cannot tell that it was not started."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

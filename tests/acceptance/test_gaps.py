@@ -1,7 +1,5 @@
 """``callosum rules gaps`` and ``callosum rules try`` as a person runs them: on journals that a real gate has written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``~``, ``$HOME`` and ``~user`` mean a folder: what is spelled so meets the absolute path, through every way in."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import pwd

@@ -1,7 +1,5 @@
 """Measure the processor time of one hook event, which other work on the machine hardly changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

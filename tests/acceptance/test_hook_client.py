@@ -1,7 +1,5 @@
 """Test the native hook client alone: hostile gates, hostile environments, and its behaviour if everything fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

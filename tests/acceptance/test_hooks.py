@@ -3,8 +3,6 @@
 Every test drives the native client; those in ``BOTH`` and ``OF_THE_SCRIPT`` drive the script too, or it alone.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Test hooks that ask a shared server over TLS with a token: real scripts, real curl, a real server."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

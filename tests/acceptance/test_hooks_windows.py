@@ -1,7 +1,5 @@
 """Test hooks on Windows: the real client under Wine asks a real shared server over TLS with a token."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import socket

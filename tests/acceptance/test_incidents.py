@@ -5,8 +5,6 @@ reports, and ``NOT_SEEN`` says why a gate cannot see the others. The rules are t
 all hosts do that can show a warning only by not running the tool.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

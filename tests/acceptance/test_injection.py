@@ -1,7 +1,5 @@
 """Text that sessions write stays data wherever it is shown: every hostile text, in every field, in every output."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

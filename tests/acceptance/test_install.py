@@ -1,7 +1,5 @@
 """Test ``callosum install`` and ``uninstall`` as a new user runs them, in a home with settings of others."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

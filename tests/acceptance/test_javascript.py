@@ -1,7 +1,5 @@
 """The JavaScript client: its own tests, and its types compared with the model that they mirror."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Test that nothing Callosum starts runs code from an agent's working folder or from its host's variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Test ``callosum mcp -- COMMAND`` with an MCP client, a real gate and a server that records what it receives."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Test calls of several rounds through the wrap: the gate's questions as forms and a server's own, with the SDK."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

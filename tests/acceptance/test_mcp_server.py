@@ -1,7 +1,5 @@
 """Test ``callosum mcp`` without a command: an agent's questions to the gate, in both forms of the protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

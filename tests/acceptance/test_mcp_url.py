@@ -1,7 +1,5 @@
 """Test ``callosum mcp --url`` with an MCP client, a real server of the SDK and one that misbehaves."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

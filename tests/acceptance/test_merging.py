@@ -1,7 +1,5 @@
 """Two sessions write one file: the changes are merged, both sessions are notified, and the merge can be undone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

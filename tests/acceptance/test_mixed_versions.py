@@ -3,8 +3,6 @@
 Each test runs twice for every engine, so that each version once writes what the other reads.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 With a real git: nested repositories, submodules, worktrees, a bare one, and projects in a plain folder.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

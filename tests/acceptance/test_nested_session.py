@@ -1,7 +1,5 @@
 """A long session alone in three nested repositories: it has no conflict and gets no notification."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple

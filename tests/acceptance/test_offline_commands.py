@@ -1,7 +1,5 @@
 """Test shell commands while no gate answers: the hook classifies the line, so that a shell-only host can read."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The OpenAPI document is true: schemathesis sends what it allows and what it forbids to a real server."""
 
-from __future__ import annotations
-
 import copy
 import os
 import subprocess

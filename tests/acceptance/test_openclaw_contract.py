@@ -1,7 +1,5 @@
 """The OpenClaw plugin against a real server, with recorded messages of OpenClaw; and the files it ships."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands of ``docs/operations.md`` save and restore each store, and migrate a PostgreSQL one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Spans and metrics over OTLP/HTTP to real receivers: working, hung, refusing and unreachable ones."""
 
-from __future__ import annotations
-
 import gzip
 import http.server
 import json

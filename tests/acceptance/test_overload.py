@@ -1,7 +1,5 @@
 """An overloaded server: requests that come too late are refused at once, and nothing is lost."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

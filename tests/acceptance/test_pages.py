@@ -1,7 +1,5 @@
 """The pages of the site say what the program does: stories, quickstarts, the verdict table, the glossary, the upgrade table."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Test the proof of a person in the library: behind an agent's host, a person's actions are refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Each race has a negative control over a store without transactions, which must be detected.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

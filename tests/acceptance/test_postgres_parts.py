@@ -1,7 +1,5 @@
 """The partitions of the PostgreSQL store's journal, and the migration of an older schema while it is used."""
 
-from __future__ import annotations
-
 import threading
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The PostgreSQL store behind a pooler (PgBouncer) that shares its connections between transactions."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

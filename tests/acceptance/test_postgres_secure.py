@@ -1,7 +1,5 @@
 """The PostgreSQL store over TLS, with a password from a file: the options of the URL take effect."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The cache of trees in use, over PostgreSQL: it must never allow a call below a tree that is held."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

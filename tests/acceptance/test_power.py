@@ -5,8 +5,6 @@ was last synced by ``SqliteConnections.sync`` (the kernel wrote nothing by itsel
 and only add to that, so they are kept out of the way.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Durable decisions of several processes on one file: a sync serves exactly the commits that it covers."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

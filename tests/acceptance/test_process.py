@@ -1,7 +1,5 @@
 """Test the identity of processes with real processes: others, dead ones, and later ones with the same pid."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The HTTP protocol on raw sockets: which requests reach the application of a real server, and which do not."""
 
-from __future__ import annotations
-
 import json
 import re
 import select
@@ -130,7 +128,7 @@ class Server:
         self.process.stdout.close()
         return code
 
-    def connect(self) -> Client:
+    def connect(self) -> "Client":
         kind = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
         plug = socket.socket(kind)
         plug.settimeout(20)

@@ -4,8 +4,6 @@ Each race has a negative control, the same race over a store that reads in one t
 must be detected, or the race proves nothing.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The README's code runs, and that of the guides, block after block, as a newcomer would paste it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

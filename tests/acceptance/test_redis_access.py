@@ -1,7 +1,5 @@
 """Redis behind TLS, passwords and access lists: the options of the URL, and refusals."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cached state of a Redis is checked by the server before a decision depends on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A Redis Cluster of three masters: each namespace is on one of them and behaves as on a single server."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

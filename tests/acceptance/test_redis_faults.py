@@ -1,7 +1,5 @@
 """Redis killed, full, turned into a replica, without its scripts or with wrong settings; and under load."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 import time

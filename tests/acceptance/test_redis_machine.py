@@ -1,7 +1,5 @@
 """Any sequence of calls, reports, crashes and pauses: the Redis store answers like the store in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

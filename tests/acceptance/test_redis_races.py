@@ -1,7 +1,5 @@
 """Eight processes on one Redis that want the same key: never two holders; each race has a negative control."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

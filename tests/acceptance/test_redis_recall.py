@@ -1,7 +1,5 @@
 """The cache of a process saves a round trip and never hides an action of another process."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path

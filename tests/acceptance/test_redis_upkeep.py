@@ -1,7 +1,5 @@
 """The state that upkeep of the Redis store leaves, and its behaviour beside working sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A running server reads a refusal in a host's transcript when another call conflicts with the action."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A fetch reads the remote: after it a session is not notified again of earlier pushes of other sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``python -m bench.replay``: recorded traffic through the gate, by several session processes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Run as a program this file is one of them: ``python test_schedule.py STATE``. It
 WHO TEXT`` and ``quit`` from its standard input.
 """
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``callosum search`` as people and programs use it, and several processes that index at once."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

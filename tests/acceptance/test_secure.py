@@ -1,7 +1,5 @@
 """The requirements for requests from other machines: TLS, tokens, and names that match the token."""
 
-from __future__ import annotations
-
 import http.client
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """The server as its clients see it: real processes and plain HTTP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import multiprocessing
@@ -55,7 +53,7 @@ def shared(folder: Path, approver: str) -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(shared: Server, request: pytest.FixtureRequest) -> Namespace:
+def server(shared: Server, request: pytest.FixtureRequest) -> "Namespace":
     return Namespace(shared, request.node.name)
 
 

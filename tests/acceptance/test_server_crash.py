@@ -1,7 +1,5 @@
 """``kill -9`` of a server under load, again and again: no acknowledged decision is lost or made twice."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence

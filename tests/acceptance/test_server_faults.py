@@ -1,7 +1,5 @@
 """Invalid requests, failing disks and missing tokens: a clear error and no partial change."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json

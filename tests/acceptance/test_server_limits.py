@@ -1,7 +1,5 @@
 """A server with few open files, and its handling of signals."""
 
-from __future__ import annotations
-
 import json
 import resource
 import signal

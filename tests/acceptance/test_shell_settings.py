@@ -1,7 +1,5 @@
 """The settings for command lines and addresses apply wherever a call is classified."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, loads nothing from elsewhere, and a broken page fails."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The spool with real processes: no report and no call gets lost while the gate is killed, stopped or unreachable."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

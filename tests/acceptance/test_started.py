@@ -4,8 +4,6 @@ The results of the commands are tested in forked processes, where everything is 
 (``tests.support.forking``).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``callosum stdio`` as a host uses it: a child of its own, with pipes."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -1,7 +1,5 @@
 """A SQLite store that is replaced, removed or cut back: nothing acknowledged disappears without being noticed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -1,7 +1,5 @@
 """A process whose clock jumps, and a machine whose clock is set: leases keep their duration."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 ``tests/property/test_copy_machine.py`` shows that a gate decides on the copy as on the original.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

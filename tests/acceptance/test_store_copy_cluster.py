@@ -1,7 +1,5 @@
 """``callosum store copy`` to and from a Redis Cluster, whose namespaces are on several servers."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

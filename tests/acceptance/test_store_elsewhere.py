@@ -1,7 +1,5 @@
 """A store over a network that freezes, is emptied or falls back behind what it acknowledged."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

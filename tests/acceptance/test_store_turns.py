@@ -1,7 +1,5 @@
 """Test that writers of a busy SQLite file line up behind the lock on its side file, which a dead process frees."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

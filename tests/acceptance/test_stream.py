@@ -1,7 +1,5 @@
 """The event stream over real connections, while real gates of other processes write the journal."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """``callosum rules suggest`` as a person runs it, on a journal written by a real gate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A decision that could not be written to disk is no answer: it is taken back, or the error names it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The published files: the same sources make the same bytes, and a wheel needs no compiler."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib.util

@@ -3,8 +3,6 @@
 Each caller is a real process: of another user, behind a forwarder, in another mount namespace or below another root.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -3,8 +3,6 @@
 Files are separate; refs, stash and remotes are shared.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Short campaigns with real processes: one that holds, one with a broken store, and the output of the command."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The checker on handwritten histories: sound ones pass, and it finds one violation of each sort."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The proxy treats a connection as its mode says, observed from both ends."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """A batch whose transaction was undone: every request that can be stored is stored, and completely."""
 
-from __future__ import annotations
-
 from callosum.model import Applied, Change, Opening, State, View
 from callosum.stores.base import Ancestry
 from callosum.testing import ManualClock

@@ -1,7 +1,5 @@
 """Commitments on every store: they outlive rules' windows, rotation, restarts and copies, and end when they should."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A key with very many open actions: a view holds most of them as numbers, and decisions are the same as with all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random

@@ -1,7 +1,5 @@
 """What upkeep and rotation keep after a long time: actions without an outcome, and actions reported late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped gate contract on the embedded gate with each store, and on the clients of a server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls of different namespaces never meet, whatever else they have in common. A gate runs on each of the stores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A person's note reaches the agent, with a gate on each of the stores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

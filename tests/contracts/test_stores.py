@@ -1,7 +1,5 @@
 """The shipped store contract on every store."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A gate on each of the stores takes in the records of a spool."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

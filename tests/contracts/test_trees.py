@@ -1,7 +1,5 @@
 """``stale`` and ``latest`` of a view, when a session has older actions behind its newest one."""
 
-from __future__ import annotations
-
 from callosum.model import Key, Mode
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript, ids

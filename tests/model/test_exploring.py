@@ -1,7 +1,5 @@
 """Small worlds are exhausted without a violation, merged states behave alike, and the command reports its run."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.model import Kind, Verdict

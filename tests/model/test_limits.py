@@ -1,7 +1,5 @@
 """Promises that the stores' views cannot keep yet. A test that passes moves to the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from model.configurations import THREE, TREE, A, B

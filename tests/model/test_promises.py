@@ -4,8 +4,6 @@ A mutant replaces one function of the policy. The world is just large enough to 
 is the smallest possible, so a checker that finds the violation later, or finds another one, fails too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ must pass, and then once for each mutant of ``mutants.toml``. A mutant is killed
 that cannot be collected, or whose fixture raises, does not count as a failure, nor does an import that fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -4,8 +4,6 @@
 tests that the promise names in docs/promises.md: at least one of them must fail.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The machine of ``test_machine``. Its second gate moves now and then: its store's
 any engine, and the gate continues there. The model in memory never moves.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The machine of ``test_machine`` with many sessions on one key, over two SQLite s
 and shows two of each group that differs for a call; the other shows all.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Sequence

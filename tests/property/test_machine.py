@@ -4,8 +4,6 @@ Two gates share one clock and one set of host processes, one gate over each stor
 answers must be equal. ``CALLOSUM_EXAMPLES=2000`` tries that many longer sequences, different ones every time.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -84,7 +82,7 @@ def _commitments(keys: list[str] | None, world: World) -> list[Action]:
     return world.store.commitments("default", keys)
 
 
-def within_a_day(gates: Gates) -> bool:
+def within_a_day(gates: "Gates") -> bool:
     """Return whether the action is within a day: a report without an id finds only such actions."""
     return gates.clock.now - START < 80_000 * SECOND
 

@@ -1,7 +1,5 @@
 """A clean merge holds every change of both sides once. ``bench.merging`` shows the same for many more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

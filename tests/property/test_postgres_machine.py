@@ -4,8 +4,6 @@ It runs fewer sequences, since each call takes several round trips. ``CALLOSUM_E
 ones.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

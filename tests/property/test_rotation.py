@@ -1,7 +1,5 @@
 """Any sequence of reads, writes and reports over weeks: the stores drop the same entries as the model in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

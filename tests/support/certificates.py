@@ -1,7 +1,5 @@
 """A self-signed certificate for the loopback names of this machine."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

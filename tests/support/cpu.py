@@ -1,7 +1,5 @@
 """Bounds on processor time that hold on slow machines too, because the machine is timed first."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Iterator

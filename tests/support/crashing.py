@@ -4,8 +4,6 @@ Every statement that SQLite runs is a point, before and after it; so are the ins
 process sends each answer it gets through a pipe, so that the acknowledged decisions are known after its death.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

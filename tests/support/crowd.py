@@ -3,8 +3,6 @@
 ``python -m tests.support.crowd 10000`` starts a server with its store in memory and prints the result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -36,7 +34,7 @@ class _Connection:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def to(cls, place: tuple[str, int]) -> _Connection:
+    async def to(cls, place: tuple[str, int]) -> "_Connection":
         return cls(*await asyncio.open_connection(*place))
 
     def send(self, method: str, path: str, body: Any = None) -> None:

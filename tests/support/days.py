@@ -3,8 +3,6 @@
 ``python -m tests.support.days [SEED]`` prints the resulting pages.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -1,7 +1,5 @@
 """A disk that fails on request, for a program in a process of its own."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

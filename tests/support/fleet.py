@@ -1,7 +1,5 @@
 """Several servers on one store, behind a plain balancer that does not read HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

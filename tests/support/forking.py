@@ -9,8 +9,6 @@ that does not import what it needs.
 Any other program is started by ``subprocess``, and so is every program on a system without subreapers.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import fcntl

@@ -1,7 +1,5 @@
 """Hook events of hosts that pass through the real dispatcher and a real gate with its store in memory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The hook of a host with command hooks as the installer writes it: the native client and the script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Requests that cost as much as the limits of the wire allow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, Final

@@ -4,8 +4,6 @@ The params of every call hold a unique number (``n``), so that the journal shows
 was answered.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket
@@ -74,7 +72,7 @@ class Session:
     ``answered`` holds every response with its request; ``pending`` is the last request without a response.
     """
 
-    def __init__(self, name: str, load: Load) -> None:
+    def __init__(self, name: str, load: "Load") -> None:
         self.name = name
         self.answered: list[tuple[Request, Reply]] = []
         self.pending: Request | None = None

@@ -1,7 +1,5 @@
 """A loopback proxy that can lose one response: the server has done the work and the client never gets the result."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable

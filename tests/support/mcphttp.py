@@ -3,8 +3,6 @@
 It serves Streamable HTTP at ``/mcp``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

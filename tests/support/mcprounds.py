@@ -1,7 +1,5 @@
 """An MCP server over stdio, made with the official SDK, whose tools may ask the client for input."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

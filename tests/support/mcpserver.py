@@ -3,8 +3,6 @@
 ``python mcpserver.py LOG``: LOG gets every line unchanged and proves what the server received.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

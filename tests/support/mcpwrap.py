@@ -1,7 +1,5 @@
 """The wrap as an MCP client sees it: a child with pipes, and the log of its server."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

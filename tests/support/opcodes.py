@@ -1,7 +1,5 @@
 """Costs in steps of the interpreter, which do not depend on the load of the machine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ generated while the tests are collected, which takes half a minute for all opera
 them in separate processes, and the workers of the suite do not.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """A small server on a real socket that answers from a script: what a client meets when things go wrong."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

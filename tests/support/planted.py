@@ -1,7 +1,5 @@
 """A folder with files that leave a trace when anything runs them, and variables that point to them."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

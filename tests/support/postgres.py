@@ -1,7 +1,5 @@
 """A private PostgreSQL server for the tests: on a Unix socket in a temporary folder, stopped by its pid."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The version of the package before this one, as processes of its own beside the processes of this version."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """A real server whose event loop tells how much processor time passes between two of its turns."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import queue

@@ -1,7 +1,5 @@
 """The code of racing processes. ``hold`` proves exclusion: it creates a file that must not exist yet."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import queue

@@ -1,7 +1,5 @@
 """A real server in a process of its own, and one plain HTTP request to it."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

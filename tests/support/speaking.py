@@ -1,7 +1,5 @@
 """Texts that try to imitate the gate, hide, move the cursor or end the string that contains them."""
 
-from __future__ import annotations
-
 from typing import Final
 
 SPEAKING: Final[dict[str, str]] = {

@@ -1,7 +1,5 @@
 """A process that listens in place of the gate and does not behave like one."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A browser without JavaScript: pages, links, forms and one cookie."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """A journal with two weeks of history."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from callosum.gate import DATABASE, LocalGate

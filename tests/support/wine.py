@@ -1,7 +1,5 @@
 """Windows programs on this machine, run by Wine in a prefix of their own."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A gate over a store with a manual clock, and short methods for the calls of sessions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

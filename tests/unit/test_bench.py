@@ -1,7 +1,5 @@
 """The benchmark's own arithmetic, and that its cases still fit the gate. Nothing is measured here."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -1,7 +1,5 @@
 """How many values of a request are read, and how the rest is treated."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The figures of ``budget.toml`` hold, and every sort of growth makes the check fail with the name of the place."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

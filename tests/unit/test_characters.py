@@ -1,7 +1,5 @@
 """The list of hidden characters is complete, and every place that prints text uses it."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

@@ -1,7 +1,5 @@
 """When a request expires, and how a decision is taken back that no client waits for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The form by which a client of MCP asks a person about a call."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.elicitation import SHOWN, agreed, form

@@ -1,7 +1,5 @@
 """The reference page of all events: built from the classes, complete, and equal to the one in docs/."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``import callosum`` stays light: frameworks and drivers are imported inside their own modules only."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The journal as one stream, and its rotation, which must never lose an entry."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import stat

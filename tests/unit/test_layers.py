@@ -1,7 +1,5 @@
 """The direction of imports, by import-linter's contracts in pyproject.toml."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Test lock files: one holder at a time, even if a child of the holder still has the file open."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

@@ -1,7 +1,5 @@
 """The table of mutants fits the source: each changes a text that occurs once, and breaks a promise that exists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every class name is unique: a reader who searches for a class finds one."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from pathlib import Path

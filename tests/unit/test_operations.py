@@ -1,7 +1,5 @@
 """The table of operations: each is served everywhere, and the keyword methods use it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path

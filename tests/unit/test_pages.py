@@ -1,7 +1,5 @@
 """Pages from entries: their contents, that hostile text has no effect, and that they stay small."""
 
-from __future__ import annotations
-
 import re
 import stat
 import time

@@ -1,7 +1,5 @@
 """Every promise of the pages has a row in docs/promises.md, and every row names tests that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """The quality benchmark's own arithmetic and scenes. Nothing is measured here: its data need not be there."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """What a release needs agrees: versions, release notes, the JavaScript package's files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

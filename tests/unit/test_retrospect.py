@@ -1,7 +1,5 @@
 """Gaps and trials over hand-made entries: sampling, replay and bounds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules file is read again when it changes; a bad one leaves the last good rules in force."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

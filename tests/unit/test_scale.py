@@ -1,7 +1,5 @@
 """The simulation compared with closed forms, and its inputs and outputs. Nothing is measured here."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

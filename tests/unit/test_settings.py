@@ -1,7 +1,5 @@
 """Options come before the environment, ``callosum.toml`` and defaults; errors name their source."""
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import re

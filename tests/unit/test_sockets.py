@@ -1,7 +1,5 @@
 """Test where the local gate listens if the state folder's path is too long for a socket."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The file of the spool: shared by processes, taken in once, and harmless if another file is in its place."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Standing approvals: the calls they allow, those they never allow, and when they expire."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

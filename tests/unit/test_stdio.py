@@ -1,7 +1,5 @@
 """JSON-RPC 2.0 by the line: which requests are answered, and which wait for others. Over streams and pipes."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

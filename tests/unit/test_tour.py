@@ -1,7 +1,5 @@
 """The tour through the code names files and names that are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading the body of a request."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

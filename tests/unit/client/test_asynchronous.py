@@ -1,7 +1,5 @@
 """The async client: it never blocks the loop, waits do not delay reports, and cancelling leaves no lease."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """The background sender retries while records are pending."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """``CallosumClient``: the requests it sends, how it reads responses, and what it does without one."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import logging

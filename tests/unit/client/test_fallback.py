@@ -1,7 +1,5 @@
 """The fallback table: its contents, the calls that count as tier 3, and its sources."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The HTTP/1.1 parser: accepted and refused responses, in pieces of any size."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The client starts fast: a hook process that imports its transport gets little more than json and socket."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Late calls: none is lost, none is sent twice but a page whose sender died, and secrets never reach the disk."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import multiprocessing

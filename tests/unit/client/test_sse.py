@@ -1,7 +1,5 @@
 """Events arrive in pieces of any size, and reading continues at the same position after a lost connection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

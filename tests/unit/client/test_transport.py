@@ -1,7 +1,5 @@
 """One request has one hard deadline, whatever the peer does."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

@@ -1,7 +1,5 @@
 """Where actions are drawn."""
 
-from __future__ import annotations
-
 from callosum.console.lanes import BARS, WIDTH, draw
 from callosum.console.picture import Bar
 from callosum.model import SECOND, State, Verdict

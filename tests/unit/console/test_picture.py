@@ -1,7 +1,5 @@
 """What the console remembers is bounded, whatever the sessions do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bus: which handlers are called, in which order, and how one handler affects the others."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import subprocess

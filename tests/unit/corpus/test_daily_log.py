@@ -1,7 +1,5 @@
 """The daily log: its form, its days, its redaction, and its behaviour while it cannot be written."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """From the actions of sessions and people at the gate, through the journal, to events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The catalogue: the original names and fields, the events that hosts may report, and where bad input is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """The table of events that each host reports: it has every event, and agrees with the hosts' descriptions."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -4,8 +4,6 @@ The snippets are in ``tests/typing``. ``# E:`` is the error that mypy must repor
 find there. It must report nothing for any other line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

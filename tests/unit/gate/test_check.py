@@ -1,7 +1,5 @@
 """Checks of the gate's input."""
 
-from __future__ import annotations
-
 import msgspec
 
 from callosum.gate.check import without_secrets

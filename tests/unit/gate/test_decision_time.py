@@ -1,7 +1,5 @@
 """What a decision costs: less than a millisecond, and at most five times as much on a crowded key."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded gate: its upkeep, and the entries it writes once an unreachable store is back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path

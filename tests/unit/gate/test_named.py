@@ -1,7 +1,5 @@
 """Two sessions that name the same thing in a few words, on a real gate: only then is the second notified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

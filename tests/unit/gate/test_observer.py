@@ -1,7 +1,5 @@
 """The observer receives every entry of the journal exactly as the journal holds it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The state folder is accessible only to its user."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

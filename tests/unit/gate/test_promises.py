@@ -1,7 +1,5 @@
 """What the gate ensures independently of the policy: what is synced, what is kept, which operations only read."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The entries have the form in which Claude Code 2.1.330 and Codex CLI 0.169.0 wro
 does not read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test that a host is one description and that nothing else in the package names it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

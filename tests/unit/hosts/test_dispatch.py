@@ -1,7 +1,5 @@
 """Test that open calls are settled once, with the outcome that the host reported, for any order of events."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Test that settings files are written whole or not at all, and restored."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Test our entries in a host's settings: added once, removed completely, with everything else unchanged."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Test which records a hook process may write without the packages that recognise secrets."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.hosts import hook_spool

@@ -1,7 +1,5 @@
 """Test the plan of an installation before anything is written."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

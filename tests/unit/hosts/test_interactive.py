@@ -1,7 +1,5 @@
 """Test which command lines wait for typed input."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the URL of a server from the command line into the hook script."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test which events a host does not wait for: those that may arrive after the session's next call."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import pytest

@@ -1,7 +1,5 @@
 """Test how hosts' transcripts are read: as they grow, within bounds, and only by their user."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

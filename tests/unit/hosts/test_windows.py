@@ -1,7 +1,5 @@
 """Test the files that an installation on Windows writes, and that the package works without Unix modules."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

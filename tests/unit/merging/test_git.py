@@ -1,7 +1,5 @@
 """Which git merges, and what becomes of a wrong result."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The pure parts of merging: the write of a call, differing lines, files that may hold secrets, bases."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Approvals: they hold for the content that was shown, once, for an hour, until a newer conflict (PROTOCOL 5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.model import Event, Verdict

@@ -1,7 +1,5 @@
 """Marks: a session is not notified of the same conflict twice, and repeating a call confirms it (PROTOCOL 5)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

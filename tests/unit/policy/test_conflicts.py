@@ -1,7 +1,5 @@
 """The six kinds of conflict: which actions count, and which calls must pass (PROTOCOL section 4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

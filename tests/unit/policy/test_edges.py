@@ -1,7 +1,5 @@
 """Edges of the promises: the last moment of a lease, harmless actions, writes that count as reads, queue order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The life of an action: idempotence, reports, unknown, waiting, leases (PROTOCOL section 6)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

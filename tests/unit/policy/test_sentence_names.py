@@ -1,7 +1,5 @@
 """A name is unquoted in a sentence only if it cannot be read as words of the gate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 ``python -m tests.unit.policy.test_sentences`` writes the list anew. Read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sessions see the summary and the purpose of a conflicting action, as data."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

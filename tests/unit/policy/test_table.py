@@ -1,7 +1,5 @@
 """The policy as a table: every cell, tier by kind, through a real gate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """RAS: a brief cut to any budget keeps whole lines, the most important ones, and counts the lines left out."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Prefrontal over real gates: the contents and words of a brief for each session, and that it changes nothing."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections.abc import Callable

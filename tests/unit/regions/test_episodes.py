@@ -1,7 +1,5 @@
 """Hippocampus over a real gate: its pages, when it writes them, and that two instances agree."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Motor and Amygdala: tasks under the gate, and the events of every call."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hypothalamus: the rules of the first version with their thresholds, and the measurements."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """Wernicke: what a host read out of a model's answer, as events."""
 
-from __future__ import annotations
-
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ParsedCall, ToolParsed
 from callosum.regions.parsing import Wernicke

@@ -1,7 +1,5 @@
 """Brainstem: jobs and their times, weeks and topics, and files that are created, changed and removed."""
 
-from __future__ import annotations
-
 import logging
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Search: what is indexed and found, in which order, and that bad input harms neither."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

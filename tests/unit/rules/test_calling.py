@@ -1,7 +1,5 @@
 """Calls within calls: a tool that calls another is judged as that call, a git tool as the git command."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

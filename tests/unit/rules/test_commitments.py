@@ -1,7 +1,5 @@
 """Which calls make a commitment, when it ends, and what the result adds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

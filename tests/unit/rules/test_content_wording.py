@@ -1,7 +1,5 @@
 """Nearly equal texts: the stored sketch, and how well it distinguishes texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Keys of calls that name their target in few words: a thread, a name, a reference, a container."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

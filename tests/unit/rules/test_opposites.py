@@ -1,7 +1,5 @@
 """Which side a call takes, and when two sides are opposed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@
 on hostile texts of the greatest length that it can meet.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Tier, effect and keys of command lines, from each of their commands."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

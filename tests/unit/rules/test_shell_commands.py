@@ -4,8 +4,6 @@ A row holds the tier, ``r`` or ``w`` for its effect, the line, and behind ``=>``
 ``?`` before one that is read, ``+`` before one that is appended to. All are run in ``/w``, of which nothing is known.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.model import Mode

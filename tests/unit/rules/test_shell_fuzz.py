@@ -1,7 +1,5 @@
 """Whatever a command line holds: no exception, twice the same answer, bounded, and wrapping lowers nothing."""
 
-from __future__ import annotations
-
 import random
 import time
 import unicodedata

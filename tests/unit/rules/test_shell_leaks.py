@@ -1,7 +1,5 @@
 """Commands that send secrets away or give a remote shell; harmless look-alikes are left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.rules.shell import judge

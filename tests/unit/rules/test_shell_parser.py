@@ -1,7 +1,5 @@
 """A command line is cut into its simple commands as a shell would cut it."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse

@@ -1,7 +1,5 @@
 """PowerShell and ``cmd``: their commands are judged as those of a shell are."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.model import Call, Mode

@@ -1,7 +1,5 @@
 """Commands that settings, variables and options hand to other programs, and text in code that is no statement."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.model import Call

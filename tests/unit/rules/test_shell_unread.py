@@ -1,7 +1,5 @@
 """Commands that a line hides have a higher tier than readable ones; indirectly given commands are read."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.rules.shell import judge

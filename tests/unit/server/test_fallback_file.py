@@ -1,7 +1,5 @@
 """The clients' fallback table is kept beside the state, also where it could not be written at first."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from pathlib import Path

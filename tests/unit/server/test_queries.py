@@ -1,7 +1,5 @@
 """Queries are read strictly."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.server.queries import read_query

@@ -1,7 +1,5 @@
 """Authorisation of requests, as a server passes them in, and the responses it would send."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The gate on an event loop: the work that simultaneous requests share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The event stream, driven as an ASGI server drives it: the events that each reader gets, and their order."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Tokens: made once, kept as digests, changed by commands while servers read them."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

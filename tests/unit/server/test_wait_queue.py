@@ -1,7 +1,5 @@
 """Queues of waiting calls: which call polls, in which order, and what it costs the store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The group commit: when each request is answered."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

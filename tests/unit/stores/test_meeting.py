@@ -1,7 +1,5 @@
 """The cost, in interpreter steps, of a decision that meets open leases of other sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Content of the stores' notifications that something ended, and the handling of notifications with less content."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,7 +1,5 @@
 """The store that a URL names, and the error for a URL that cannot be used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

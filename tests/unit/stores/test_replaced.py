@@ -1,7 +1,5 @@
 """A database file that is removed while in use: the first thread that notices makes all threads leave it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A connection does not read cached facts again, and forgets them once they may have changed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The statements of the SQL stores: each is used, and each that is used exists."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Upkeep of a file that others write to: it reads first and locks the file only to delete."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

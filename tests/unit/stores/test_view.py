@@ -1,7 +1,5 @@
 """What a view holds, no matter how many more rows a store fetched."""
 
-from __future__ import annotations
-
 from callosum.model import LATEST, Action, Key, KeyView, Mark, Mode, Scope, State
 from callosum.stores.view import Fetched, views
 

@@ -1,7 +1,5 @@
 """The telemetry page is true: its code runs, and its tables list everything there is."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Names that sessions choose, as labels of metrics and attributes of spans."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

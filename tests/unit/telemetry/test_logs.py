@@ -1,7 +1,5 @@
 """Events as records of the standard logging."""
 
-from __future__ import annotations
-
 import json
 import logging
 

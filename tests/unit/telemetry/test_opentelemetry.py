@@ -1,7 +1,5 @@
 """Events as spans and metrics, through the real SDK, in memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Events as Prometheus's text, read back by Prometheus's own parser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

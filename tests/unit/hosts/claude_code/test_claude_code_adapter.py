@@ -1,7 +1,5 @@
 """Test the adapter of Claude Code with recorded payloads, the real dispatcher and a real gate."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

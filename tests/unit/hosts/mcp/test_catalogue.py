@@ -1,7 +1,5 @@
 """Test the list of a server's tools, page by page."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Test how long params are cut for the gate, and how often a hung gate is asked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

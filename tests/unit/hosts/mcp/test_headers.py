@@ -1,7 +1,5 @@
 """Test the headers that a user gives for a server."""
 
-from __future__ import annotations
-
 import pytest
 
 from callosum.errors import ConfigError

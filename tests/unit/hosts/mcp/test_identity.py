@@ -1,7 +1,5 @@
 """Test the identity of callers and the names of tools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

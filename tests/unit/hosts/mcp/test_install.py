@@ -1,7 +1,5 @@
 """Test that the servers of a configuration are put behind the gate and restored."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

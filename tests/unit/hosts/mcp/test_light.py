@@ -1,7 +1,5 @@
 """Test that a wrap loads nothing before the first call that would delay its server's start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Test how JSON-RPC lines are read, and how answers are written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

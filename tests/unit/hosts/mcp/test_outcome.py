@@ -1,7 +1,5 @@
 """Test how the outcome of a call is read from its answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

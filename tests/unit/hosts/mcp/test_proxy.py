@@ -1,7 +1,5 @@
 """Test that calls reach the server in their order of arrival, even if calls in between are refused."""
 
-from __future__ import annotations
-
 import json
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Test that a task of a server keeps its call open until its outcome is known, for any requester."""
 
-from __future__ import annotations
-
 import json
 import queue
 from collections.abc import Callable, Iterator

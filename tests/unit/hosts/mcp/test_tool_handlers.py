@@ -1,7 +1,5 @@
 """Test that keys written by an agent equal those of calls; otherwise a lease would block no session."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that a wrapped server's calls are classified without a gate by the same settings as its gate would use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that the plugin's entry is added to OpenClaw's settings and removed again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
