@@ -56,9 +56,6 @@ def session_b(state: Path) -> None:
         gate.complete("mira", id=decision.id, session="b")
 
 
-# --- the command --------------------------------------------------------------------------------------
-
-
 def test_brief_of_one_session_has_the_latest_actions_of_another(state: Path) -> None:
     session_b(state)
     session_a(state)
@@ -161,9 +158,6 @@ def test_hostile_names_are_escaped_at_a_terminal(state: Path) -> None:
     assert len(shown.text) < 2000
 
 
-# --- the server and the pipe --------------------------------------------------------------------------
-
-
 def test_server_answers_with_text_tokens_and_sections(state: Path) -> None:
     session_b(state)
     session_a(state)
@@ -241,9 +235,6 @@ def test_stdio_answers_with_a_brief(state: Path) -> None:
     assert answers[1]["result"]["text"].startswith(HEAD)
     assert "mira/a" in answers[1]["result"]["text"]
     assert [answers[id]["error"]["data"]["at"] for id in (2, 3)] == ["budget", "key"]
-
-
-# --- a crowd ------------------------------------------------------------------------------------------
 
 
 def crowded(script: StoreScript, session: str) -> Request:

@@ -62,9 +62,6 @@ COMMANDS = (
 )
 
 
-# --- the whole -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("words", [["--help"], ["status"], ["doctor"]])
 def test_output_that_cannot_show_a_character_shows_another(state: Path, gate: LocalGate, words: list[str]) -> None:
     reply(gate)
@@ -162,9 +159,6 @@ def test_hostile_text_breaks_no_table_and_moves_no_cursor(state: Path, gate: Loc
     terminal = at_terminal(state, "journal", "--json")
     assert not set(terminal.text) & {"\x1b", "\x07", "\u202e", "\u009b"}
     assert all(json.loads(line) for line in terminal.text.splitlines())
-
-
-# --- looking -----------------------------------------------------------------------------------------------
 
 
 def test_status_as_table_and_as_json(state: Path, gate: LocalGate) -> None:
@@ -289,9 +283,6 @@ def test_a_pipe_gets_one_line_for_each_call_of_the_journal(state: Path, gate: Lo
     assert len(entries) == len(run(state, "journal", "--json").stdout.splitlines()) == 4
 
 
-# --- explain -----------------------------------------------------------------------------------------------
-
-
 def test_explain_says_rule_tier_keys_and_verdict_and_records_nothing(state: Path, gate: LocalGate) -> None:
     reply(gate)
     before = len(gate.entries())
@@ -367,9 +358,6 @@ def test_explain_takes_a_whole_call_and_names_the_field_at_fault(state: Path) ->
         shown = run(state, "explain", call)
         assert (shown.returncode, says in shown.stderr) == (2, True), shown
     assert not state.exists()
-
-
-# --- people -------------------------------------------------------------------------------------------------
 
 
 def test_approve_at_a_terminal_lets_the_call_run_once(state: Path, gate: LocalGate) -> None:
@@ -528,9 +516,6 @@ def test_off_lets_all_pass_for_a_while_and_on_ends_it(state: Path, gate: LocalGa
     assert "was on already" in run(state, "on").stdout
 
 
-# --- watch ---------------------------------------------------------------------------------------------------
-
-
 def test_watch_answers_on_the_spot(state: Path, gate: LocalGate) -> None:
     first = pay(gate)
     shown = at_terminal(state, "watch", "--every", "0.05", keys=((str(first), "y"), ("approved pay of mira", "q")))
@@ -584,9 +569,6 @@ def test_watch_tells_the_users_command_and_no_shell_reads_what_an_agent_wrote(
         assert json.loads(pipe.read_text())[1]["event"] == "block"
         process.kill()
     assert not (tmp_path / "owned").exists()
-
-
-# --- rules and doctor ---------------------------------------------------------------------------------------
 
 
 def test_rules_check_names_the_exact_place(state: Path, gate: LocalGate, tmp_path: Path) -> None:

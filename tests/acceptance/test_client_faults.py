@@ -237,9 +237,6 @@ def test_call_that_no_gate_received_is_not_given_up() -> None:
         assert not client._spool.waiting()
 
 
-# --- a real server ----------------------------------------------------------------------------------------
-
-
 def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     """Between two calls: the client goes on, the same call is the same decision, late calls are journalled."""
     path = tmp_path / "gate.sock"

@@ -27,9 +27,6 @@ def codes(visitor: Visitor) -> list[str]:
     return [line.split()[0] for line in visitor.lines if line[:6].isdecimal()]
 
 
-# --- the way in ---------------------------------------------------------------------------------------
-
-
 def test_only_the_creator_of_a_link_learns_the_host_name_of_the_console(server: Server) -> None:
     """The name protects the cookie from other ports, so a process that may only call the gate must not learn it."""
     for said in ({}, {"terminal": ""}, {"terminal": "x" * 43}):
@@ -73,9 +70,6 @@ def test_page_on_another_port_of_the_same_host_cannot_answer(server: Server, ann
     page = anna.get("/console", Origin="http://localhost:3000")
     assert not any(name.startswith("access-control") for name in page.headers)
     assert anna.get("/console").form("deny", id=str(asked["id"]))
-
-
-# --- codes --------------------------------------------------------------------------------------------
 
 
 def test_requesting_new_codes_does_not_help_to_guess_one(server: Server) -> None:
@@ -139,9 +133,6 @@ def test_terminal_says_on_one_line_what_its_code_approves(server: Server) -> Non
         assert "mira/chat" in lines[0]
         assert "Bob" in lines[0]
         assert not {"\u202e", "\x1b"} & set(lines[0])
-
-
-# --- roles --------------------------------------------------------------------------------------------
 
 
 class Public:
@@ -254,9 +245,6 @@ def test_command_opens_the_console_of_a_server_that_requires_tokens(tmp_path: Pa
         assert server.ask("GET", "/status").status == 401
         with visiting(server) as visitor:
             assert "Nothing waits for a person." in visitor.get("/console").text
-
-
-# --- hostile input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

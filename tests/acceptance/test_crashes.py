@@ -24,9 +24,6 @@ from tests.support.world import RULES, World, gate_time, kinds
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
 
 
-# --- kill -9 ------------------------------------------------------------------------------------------
-
-
 def points(tmp_path: Path, phase: Phase, when: When) -> int:
     """Return how many points the phase has, counted in a run that survives."""
     folder = tmp_path / "whole"
@@ -94,9 +91,6 @@ def test_kill_while_the_tool_runs_leaves_an_unknown_outcome(tmp_path: Path) -> N
         assert kinds(decision) == {Kind.UNKNOWN}
         assert gate.resolve(told["intercept"], happened=False).ok
         assert gate.intercept(Call("mira", "send4", {"on": "plan"})).proceed
-
-
-# --- the disk -----------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
@@ -201,9 +195,6 @@ def test_read_only_folder_without_a_store_is_a_clear_error(read_only: Path) -> N
         SqliteStore(read_only / "deeper" / "gate.db")
     with pytest.raises(StoreUnavailable, match=str(read_only)):
         SqliteStore(read_only / "other.db")
-
-
-# --- files that are not ours ------------------------------------------------------------------------------
 
 
 def foreign_database(path: Path) -> None:
@@ -315,9 +306,6 @@ def test_damaged_file_is_reported_as_damaged(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-# --- time, forks, other processes -----------------------------------------------------------------------
-
-
 def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))
     with gate_time(world.clock):
@@ -365,9 +353,6 @@ def test_gate_stops_deciding_when_its_file_vanishes(tmp_path: Path, monkeypatch:
         return
     other = SqliteStore(tmp_path / "gate.db")
     assert [e.session for e in other.entries()] == ["mira"]
-
-
-# --- input ------------------------------------------------------------------------------------------------
 
 
 def test_input_that_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -68,8 +68,6 @@ def ids(folder: Path) -> list[str]:
     return [one["taskId"] for one in found if "taskId" in one]
 
 
-# --- many writers -------------------------------------------------------------------------------------
-
 CROWD = """
 class Torn(DayFiles):
     '''The mistakes that must not be made: no lock, no append, a line in two writes.'''
@@ -141,9 +139,6 @@ def test_a_torn_writer_is_caught(tmp_path: Path) -> None:
         return bool(EXPECTED - {json.loads(line.split(" | ", 2)[2]).get("taskId") for line in lines if is_whole(line)})
 
     assert any(loses(tmp_path / f"log{attempt}") for attempt in range(10)), "nothing was lost: the crowd proves nothing"
-
-
-# --- how a process ends -------------------------------------------------------------------------------
 
 
 def lines_from(pipe: IO[str] | None) -> Iterator[str]:
@@ -351,9 +346,6 @@ def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert sorted(ids(tmp_path / "log")) == ["0", "1", "parent"]
-
-
-# --- disks --------------------------------------------------------------------------------------------
 
 
 TROUBLE = """

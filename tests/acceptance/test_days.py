@@ -28,9 +28,6 @@ def lived(seed: int) -> Lived:
         return live(Path(folder), seed)
 
 
-# --- as a reader finds it on the pages --------------------------------------------------------------------------
-
-
 def days(found: Lived) -> Iterator[tuple[str, str]]:
     """Yield the pages of days, with their dates."""
     yield from ((name, text) for name, text in found.pages.items() if re.fullmatch(r"[\d-]+", name))
@@ -52,9 +49,6 @@ def line_of(found: Lived, wanted: str) -> Iterator[tuple[str, str, re.Match[str]
                 yield day, session, match
 
 
-# --- as the journal has it --------------------------------------------------------------------------------------
-
-
 def calls(found: Lived) -> Iterator[Entry]:
     yield from (entry for entry in found.entries if entry.event is Event.INTERCEPT)
 
@@ -70,9 +64,6 @@ def on(entry: Entry) -> str:
 def conflict_of(entry: Entry) -> str:
     conflicts = entry.body.get("conflicts")
     return ("this session" if conflicts[0].get("own") else conflicts[0]["instance"]) if conflicts else ""
-
-
-# --- ten questions ----------------------------------------------------------------------------------------------
 
 
 def who_worked_when(found: Lived) -> Any:

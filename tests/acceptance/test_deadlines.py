@@ -106,9 +106,6 @@ def given_up(server: Server, path: str, body: dict[str, Any]) -> None:
         send(server, path, body).close()
 
 
-# --- the client is gone -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("over", ["server", "local"])
 def test_call_whose_client_disconnected_while_the_gate_was_stopped_opens_nothing(
     over: str, request: pytest.FixtureRequest
@@ -147,9 +144,6 @@ def test_paused_call_that_expired_does_not_count_as_notified(server: Server) -> 
     until(lambda: expired(server))
     first = server.post("/intercept", {"instance": "mira", "pause": True, **reply, "callId": "c-2"})
     assert first["verdict"] == "confirm", first
-
-
-# --- the connection stays open ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,9 +202,6 @@ def test_deadline_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path, 
         assert server.get("/journal?limit=10")["entries"] == []
 
 
-# --- calls that wait ------------------------------------------------------------------------------------
-
-
 def test_waiting_call_that_was_given_up_while_the_gate_was_stopped_is_never_let_in(server: Server) -> None:
     held = server.post("/intercept", delete("anna"))
     deadline, timeout_ms = stamp(0.5)
@@ -225,9 +216,6 @@ def test_waiting_call_that_was_given_up_while_the_gate_was_stopped_is_never_let_
     assert_nothing_is_open(server)
 
 
-# --- through the client ------------------------------------------------------------------------------------
-
-
 def test_client_that_gave_up_leaves_no_lease_behind(server: Server) -> None:
     with CallosumClient(server.address, deadline=1.2) as client:
         assert client.intercept(Call("warm", "look", {"on": "plan"})).proceed
@@ -238,9 +226,6 @@ def test_client_that_gave_up_leaves_no_lease_behind(server: Server) -> None:
             client.lock("mira", KEY, 4)
         until(lambda: len(expired(server)) >= 2)
     assert_nothing_is_open(server)
-
-
-# --- hosts -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", hooks.KINDS)

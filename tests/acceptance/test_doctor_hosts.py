@@ -122,9 +122,6 @@ def listening(place: str | tuple[str, int], answer: bytes = b"") -> Iterator[int
             thread.join(10)
 
 
-# --- ok and wrong -----------------------------------------------------------------------------------------
-
-
 def test_machine_without_hosts_gets_no_findings_about_hosts(home: Home) -> None:
     code, found = home.doctor()
     assert code == 0
@@ -231,9 +228,6 @@ def test_listener_of_a_server_receives_the_report(gated: Home) -> None:
     assert len(until(gated.told)) == 1, "told by the server alone, once"
 
 
-# --- entries in place, but something else is wrong -----------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("host", "file", "content", "says"),
     [
@@ -312,9 +306,6 @@ def test_http_server_that_answers_is_ok(gated: Home) -> None:
         assert gated.wrong() == {}
 
 
-# --- last hook events and transcripts --------------------------------------------------------------------------
-
-
 def transcript(home: Home, *ids: str) -> None:
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     lines = []
@@ -351,9 +342,6 @@ def test_last_hook_event_is_shown(gated: Home) -> None:
     says = gated.doctor()[1]["codex heard"]["says"]
     assert says.startswith("SessionStart ")
     assert "never asked about a call yet" in says
-
-
-# --- OpenClaw and MCP -----------------------------------------------------------------------------------
 
 
 def test_openclaw_plugin_is_checked(gated: Home) -> None:

@@ -169,8 +169,6 @@ def test_an_input_is_received_before_it_is_classified(state: Path) -> None:
     assert [name for name, _ in logged(state) if name.startswith("input.")] == expected
 
 
-# --- embedded gates ---------------------------------------------------------------------------------------
-
 EMBEDDED = """
 import os, sys
 from callosum import Call, LocalGate

@@ -118,9 +118,6 @@ def target_of(server: Server, event: tuple[str, dict[str, Any]]) -> str:
     return str(target)
 
 
-# --- from a server -----------------------------------------------------------------------------------------
-
-
 def test_decisions_are_shown_as_they_come(state: Path) -> None:
     with serving(state) as server, following(state, "safety.*", "--json") as command:
         for target in ("andy", "bea"):
@@ -256,8 +253,6 @@ def test_what_a_server_cannot_tell_of_the_past_is_said(state: Path) -> None:
     assert "--follow" in shown.stderr
 
 
-# --- without a server --------------------------------------------------------------------------------------
-
 WRITE = """
 import sys
 from callosum.gate import LocalGate
@@ -302,9 +297,6 @@ def test_on_a_folder_where_nothing_was_decided_it_waits(state: Path) -> None:
         with LocalGate(state) as gate:
             decide(gate, "andy")
         assert command.event()[0] == "tool.called"
-
-
-# --- what was ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -432,8 +424,6 @@ def test_a_pattern_that_names_no_event(state: Path, pattern: str, said: str) -> 
     assert found.returncode == 2
     assert said in found.stderr
 
-
-# --- how it looks ------------------------------------------------------------------------------------------
 
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m\nnext"
 

@@ -92,9 +92,6 @@ def test_empty_instance_or_session_is_refused_everywhere(
     assert (answer.status, answer.body["at"]) == (400, name)
 
 
-# --- what a client of another version does ------------------------------------------------------------------
-
-
 def _refusing(*fields: str, seen: list[dict[str, Any]]) -> Any:
     """A gate that knows none of the fields."""
 

@@ -70,9 +70,6 @@ def complete(server: Server, who: str, id: int) -> None:
     assert server.post("/complete", {"instance": who, "id": id})["ok"]
 
 
-# --- whichever server is asked --------------------------------------------------------------------------------
-
-
 def test_call_allowed_by_one_server_is_known_to_every_server(two: Fleet) -> None:
     """Lease, call id, renewal, question, answer and report: each through the other server."""
     one, other = two.servers
@@ -200,9 +197,6 @@ def call(who: str, tool: str, on: str, **more: Any) -> dict[str, Any]:
     return {"instance": who, "tool": tool, "params": {"on": on}, "callId": f"{who} {tool} {on}", **more}
 
 
-# --- the end of a server --------------------------------------------------------------------------------------
-
-
 def test_stopping_server_sends_waiters_and_readers_to_another_server(tmp_path: Path, engine: NewStore) -> None:
     """At the other server each waiter has the place it had, and the reader misses nothing and sees nothing twice."""
     with fleet(tmp_path, engine()) as two, CallosumClient(two.url) as client:
@@ -280,9 +274,6 @@ def test_stopping_server_announces_it_before_it_ends(tmp_path: Path) -> None:
         assert server.process.wait(10) == 0
 
 
-# --- races ----------------------------------------------------------------------------------------------------
-
-
 class TornFile(Torn, SqliteStore):
     """Over a file."""
 
@@ -347,8 +338,6 @@ def torn(store: str, folder: Path) -> Callable[[], Store]:
         return lambda: type("TornRedis", (Torn, RedisStore), {})(store)
     return lambda: TornFile(folder / "torn.db")
 
-
-# --- the incidents, by ten sessions at once -------------------------------------------------------------------
 
 REPORT = "The nightly report is ready: twelve jobs ran, none of them failed, the longest took an hour."
 PULL = {"owner": "o", "repo": "r", "title": "Add the missing retry to the uploader", "head": "x", "base": "main"}
@@ -428,9 +417,6 @@ def everything(server: Server) -> list[dict[str, Any]]:
         if not page["entries"]:
             return found
     raise AssertionError("no page")
-
-
-# --- a crowd --------------------------------------------------------------------------------------------------
 
 
 def test_crowd_waiting_for_one_key_is_let_in_in_order_of_arrival(tmp_path: Path) -> None:

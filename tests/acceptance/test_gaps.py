@@ -26,9 +26,6 @@ def do(gate: LocalGate, who: str, tool: str, params: dict[str, Any], **more: Any
     return decision
 
 
-# --- gaps ---------------------------------------------------------------------------------------------
-
-
 def make_calls(state: Path) -> None:
     """Sessions with a tool without a key, one that no rule names, keys with a date in them, and shared files."""
     state.mkdir(mode=0o700)
@@ -100,9 +97,6 @@ def test_text_from_sessions_is_harmless_at_a_terminal(state: Path) -> None:
     assert "publish_everything" in shown.text
     assert not {"\x07", "\u202e"} & set(shown.text)
     assert "\x1b[2J" not in shown.text
-
-
-# --- try ----------------------------------------------------------------------------------------------
 
 
 def rules(path: Path, *found: dict[str, Any]) -> Path:

@@ -66,9 +66,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> str:
     return HOME
 
 
-# --- every way in -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("params", SPELLINGS, ids=lambda params: next(iter(params.values())))
 def test_each_spelling_of_a_home_meets_the_absolute_path(home: str, tmp_path: Path, params: dict[str, Any]) -> None:
     absolute = write(f"{home}/notes.md")
@@ -159,9 +156,6 @@ def test_wrapped_server_of_a_command_knows_the_home(server: Server, tmp_path: Pa
     )
     with wrapped(tmp_path / "state", "--name", "files", "--instance", "b", "--session", "s", environ=environ) as client:
         assert f"file:{HOME}/notes.md" in text_of(client.call("write_file", params))
-
-
-# --- what travels ---------------------------------------------------------------------------------------
 
 
 def test_home_is_added_only_to_calls_that_mention_one(home: str) -> None:

@@ -81,9 +81,6 @@ def response(body: bytes, head: bytes = b"200 OK") -> bytes:
     return b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (head, len(body), body)
 
 
-# --- answers ----------------------------------------------------------------------------------------------
-
-
 def test_answer_in_single_bytes_is_printed(hook: Path) -> None:
     whole = response(DENY)
     with impostor(socket_path(hook.parent), answering(*(whole[at : at + 1] for at in range(len(whole))))):
@@ -197,9 +194,6 @@ def test_recently_hung_gate_is_not_asked(hook: Path) -> None:
             if said and said != "x" and len(str(said)) < 30:
                 send(hook)
     assert (asked, status(hook)) == ([], [1028])
-
-
-# --- Environment --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", [CALL, b"", b"[]", b'{"hook_event_name": "Stop"}'])

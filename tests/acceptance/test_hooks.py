@@ -133,9 +133,6 @@ def gate(state: Path) -> Iterator[Path]:
         yield state
 
 
-# --- The gate answers ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("host", list(BEFORE))
 def test_two_sessions_on_one_file_conflict(gate: Path, host: str) -> None:
     hook = Hook(gate, host)
@@ -280,9 +277,6 @@ def test_settings_change_that_removes_the_hooks_is_refused(gate: Path, tmp_path:
     settings.write_text('{"disableAllHooks": true}')
     refused = hook.send(event("ConfigChange", "A", source="local_settings", file_path=str(settings)))
     assert "switch off all hooks" in refused.denied
-
-
-# --- The gate does not answer -------------------------------------------------------------------------------
 
 
 def cautious(hook: Hook) -> None:
@@ -554,9 +548,6 @@ def test_malformed_payload_is_refused(gate: Path, payload: bytes) -> None:
     assert said.out == b""
     assert said.code == (0 if b"hook_event_name" in payload else 2), "nobody knows whether it was a call"
     assert "Traceback" not in said.err
-
-
-# --- The offline path is light and answers as the adapters do --------------------------------------------------
 
 
 def test_offline_path_imports_little(state: Path) -> None:

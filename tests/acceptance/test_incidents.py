@@ -72,9 +72,6 @@ def mail(to: str, text: str) -> dict[str, Any]:
     return {"to": to, "subject": "Offer", "body": text}
 
 
-# --- 6A: the same effect twice ------------------------------------------------------------------------
-
-
 def test_openclaw_56643_one_heartbeat_in_every_session(fleet: Fleet) -> None:
     """openclaw/openclaw#56643: it fires per session, all into one channel."""
     fleet.do("heartbeat-1", "message", send("#ops", REPORT))
@@ -321,9 +318,6 @@ def test_commonly_889_two_agents_act_on_one_message(fleet: Fleet) -> None:
     assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
 
 
-# --- 6B: work lost -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("read", "write"), [("Read", "Write"), ("read_file", "write_file")])
 def test_opencrabs_954_a_file_written_from_a_stale_read(fleet: Fleet, read: str, write: str) -> None:
     """adolfousier/opencrabs#954, NousResearch/hermes-agent#65604: the other's change is gone."""
@@ -558,9 +552,6 @@ def test_claude_code_7443_a_check_that_is_too_strict_teaches_to_go_around_it(fle
     fleet.do("doug", "Edit", {**path, "old_string": "b", "new_string": "c"})
 
 
-# --- 6C: the gate itself --------------------------------------------------------------------------------
-
-
 def test_autonomous_dev_1620_a_pattern_that_never_ends(tmp_path: Path, fleet: Fleet) -> None:
     """akaszubski/autonomous-dev#1620: a command of 174 characters took 8.6 s, and every gate was skipped."""
     rules = tmp_path / "tiers.json"
@@ -580,9 +571,6 @@ def test_gen_code_441_an_allow_does_not_skip_a_deny(fleet: Fleet) -> None:
     for said in ({"_tier": 0}, {"_contextKey": "harmless"}):
         decision = fleet.ask("mira", "gateway", {"action": "config.apply", **said})
         assert decision.tier == 4
-
-
-# --- 6D: what must pass --------------------------------------------------------------------------------
 
 
 def test_nanoclaw_2506_an_acknowledgement_and_then_the_answer(fleet: Fleet) -> None:
@@ -750,8 +738,6 @@ def test_same_origin_is_detected_across_processes(tmp_path: Path) -> None:
     assert say("announce", "Another report altogether: the builder was moved to the new rack.", "cron-run-6")["proceed"]
     assert say("wake", "And once more, with what was missing in the first one.", "cron-run-5")["proceed"]
 
-
-# --- all of them ----------------------------------------------------------------------------------------
 
 SEEN_BY: dict[int, str] = {
     1: "openclaw_56643", 2: "openclaw_10061", 3: "openclaw_40178", 4: "openclaw_27018", 5: "openclaw_102367",

@@ -101,9 +101,6 @@ def send(script: Path, session: str, tool: str, params: dict[str, Any], **option
     return str(done.stdout.decode())
 
 
-# --- Every way to start something --------------------------------------------------------------------------
-
-
 def test_planted_files_run_without_the_protection(tmp_path: Path) -> None:
     """Negative control: without the safe command line the same folder and variables run the planted code."""
     planted = Planted(tmp_path / "repository")
@@ -294,9 +291,6 @@ def test_files_beside_the_package_are_not_imported(planted: Planted, tmp_path: P
     assert done.returncode == 0, done.stderr
 
 
-# --- Installations ------------------------------------------------------------------------------------------
-
-
 def test_user_installation_works_without_its_variables(state: Path, tmp_path: Path) -> None:
     """As after ``pip install --user``: ``-I`` skips the packages, and the interpreter belongs to the system."""
     python = getattr(sys, "_base_executable", sys.executable)
@@ -359,9 +353,6 @@ def test_project_cannot_name_a_command_to_run(tmp_path: Path) -> None:
     assert "--config" in done.stderr
     named = run(tmp_path / "state", "watch", "--once", "--config", str(project / "callosum.toml"))
     assert "notify" not in named.stderr
-
-
-# --- Which gate a hook asks ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("other", ["nothing said", "another folder", "another interpreter", "another process"])
@@ -485,9 +476,6 @@ def test_doctor_names_the_gate_of_another_installation(state: Path, tmp_path: Pa
     assert found["gate"]["level"] == "wrong"
     assert "another installation" in found["gate"]["says"]
     assert "callosum install" in found["gate"]["advice"]
-
-
-# --- Hung gates ---------------------------------------------------------------------------------------------
 
 
 def test_hook_does_not_ask_a_hung_gate_for_a_while(state: Path) -> None:

@@ -49,8 +49,6 @@ def opened(server: Server, tmp_path: Path) -> list[Any]:
     return [entry for entry in journal(server, tmp_path) if entry["event"] == "intercept"]
 
 
-# --- Forwarding ---------------------------------------------------------------------------------------------
-
 LINES = [
     b'{"jsonrpc":"2.0","id":1.50,"method":"ping"}\n',
     b'  { "id" : "\\u00e9\\ud83d\\ude00" , "method":"ping", "jsonrpc":"2.0" }  \r\n',
@@ -140,9 +138,6 @@ def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrappe
     variables = json.loads(text_of(client.call("read_note", {"act": "environment"})))
     assert [name for name in variables if name.startswith("CALLOSUM_")] == []
     assert "SHOP_KEY" in variables
-
-
-# --- Gating -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
@@ -332,9 +327,6 @@ def test_lease_of_a_task_is_renewed_until_the_task_ends(tmp_path: Path) -> None:
         assert [one["outcome"] for one in gate.get("/journal")["entries"] if one["event"] == "complete"] == ["done"]
 
 
-# --- Names of callers and tools -----------------------------------------------------------------------------
-
-
 def test_caller_is_named_by_argument_then_meta_then_environment(
     start: Callable[..., Wrapped], server: Server, tmp_path: Path
 ) -> None:
@@ -397,9 +389,6 @@ def test_changed_tool_list_is_requested_again(start: Callable[..., Wrapped]) -> 
     assert len([one for one in client.seen() if one.get("method") == "tools/list"]) == 8
 
 
-# --- Bad input ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "arguments",
     [b"[" * 100_000 + b"]" * 100_000, b'{"name": "\xff"}', b'{"n": 1e999}', b'{"n": NaN}'],
@@ -443,9 +432,6 @@ def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], s
     many = client.call("write_note", {"path": "/a.txt", "parts": [str(n) for n in range(700_000)]})
     assert many["isError"] is True
     assert "cannot be judged" in text_of(many)
-
-
-# --- Without the gate ---------------------------------------------------------------------------------------
 
 
 def _asleep(request: Request) -> None:

@@ -151,9 +151,6 @@ def test_question_stays_a_sentence_without_forms(
     assert outcomes(gates[told], tmp_path.name) == [("intercept", "ask")]
 
 
-# --- on the wire ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def start(gates: dict[bool, Server], tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
     def begin(session: str = "a", **more: str) -> Wrapped:

@@ -92,9 +92,6 @@ def test_many_calls_run_at_once(start: Callable[..., Wrapped], url: str) -> None
     assert [text_of(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
 
 
-# --- A server that misbehaves -------------------------------------------------------------------------------
-
-
 def rpc(request: Request) -> Any:
     return request.json
 
@@ -297,9 +294,6 @@ def test_pending_calls_are_unknown_after_a_stop_signal(
         assert client.process.wait(30) == 143
     entries = server.get(f"/journal?namespace={tmp_path.name}")["entries"]
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
-
-
-# --- The transport of 2024 ----------------------------------------------------------------------------------
 
 
 def test_server_that_takes_no_post_is_asked_for_no_stream(start: Callable[..., Wrapped]) -> None:

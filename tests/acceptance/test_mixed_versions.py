@@ -310,9 +310,6 @@ def test_both_versions_report_a_sound_store(servers: Servers, previous: Previous
         assert server.get("/health")["status"] == "ok"
 
 
-# --- keys ------------------------------------------------------------------------------------------------------
-
-
 def shell(command: str, cwd: str = "/w") -> dict[str, Any]:
     return {"tool": "Bash", "params": {"command": command}, "cwd": cwd}
 

@@ -173,9 +173,6 @@ def test_command_whose_tool_names_its_folder_uses_the_repository_there(projects:
         assert gate.explain(asked)[1].context_keys == (f"git:{projects / 'shop'}|remote:origin/",)
 
 
-# --- who looks -------------------------------------------------------------------------------------------
-
-
 def test_client_inspects_folders_and_its_server_does_not(projects: Path, tmp_path: Path) -> None:
     command = {"command": "cd shop/src && git push --force"}
     with serving(tmp_path / "state") as server, CallosumClient(server.address) as client:

@@ -24,9 +24,6 @@ ROOT = Path(__file__).parents[2]
 SENDING = "tests/support/openapi.py"
 
 
-# --- what is sent, and what comes back ----------------------------------------------------------------
-
-
 @pytest.mark.timeout(900)  # a busy machine takes that long to generate the requests
 @pytest.mark.parametrize("group", GROUPS, ids=" ".join)
 def test_server_accepts_what_the_document_allows_and_refuses_what_it_forbids(group: list[str], tmp_path: Path) -> None:
@@ -132,9 +129,6 @@ def _closed(described: Any) -> Any:
     return {**found, "additionalProperties": False} if isinstance(found.get("properties"), dict) else found
 
 
-# --- the document itself --------------------------------------------------------------------------------
-
-
 def test_document_is_valid() -> None:
     schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT), config=CONFIG).validate()
     for schema in DOCUMENT["components"]["schemas"].values():
@@ -199,9 +193,6 @@ def test_server_serves_the_document(server: Server) -> None:  # noqa: F811
     assert server.get("/openapi.json") == DOCUMENT
     answer = server.ask("POST", "/openapi.json", {})
     assert (answer.status, answer.headers["Allow"], answer.body["at"]) == (405, "GET", "method")
-
-
-# --- the page -------------------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):

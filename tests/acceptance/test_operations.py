@@ -175,9 +175,6 @@ def test_copying_only_the_database_file_loses_what_is_in_the_log(tmp_path: Path)
     assert counts == [None, 1]
 
 
-# --- migrate ------------------------------------------------------------------------------------------
-
-
 def test_store_is_migrated_once_by_many_processes(
     tmp_path: Path,
     postgres: Server,
@@ -260,9 +257,6 @@ def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
             postgres.drop(schema)
             connection.execute("drop owned by gate")
             connection.execute("drop role gate")
-
-
-# --- watching -----------------------------------------------------------------------------------------
 
 
 def samples(server: Serving) -> dict[str, float]:

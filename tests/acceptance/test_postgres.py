@@ -79,9 +79,6 @@ def test_store_without_transactions_is_detected(tmp_path: Path, postgres_url: st
     assert caught(tmp_path, lambda folder: contend(folder, race, keys, 40, make=make).values())
 
 
-# --- one store, several connections ---------------------------------------------------------------
-
-
 def _store(url: str) -> PostgresStore:
     return PostgresStore(url)
 
@@ -330,9 +327,6 @@ def test_a_client_whose_clock_is_off_by_a_day_changes_nothing(tmp_path: Path, po
     store.close()
 
 
-# --- what a call costs, and what it may not cost ----------------------------------------------------------
-
-
 _FETCHED = (
     "select coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::bigint "
     "from pg_stat_xact_user_tables where relid in (select relid from pg_partition_tree('journal'))"
@@ -520,9 +514,6 @@ def test_exhausted_pool_is_reported_and_recovers(
     store.close()
 
 
-# --- connections that are lost ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("arrives", [True, False], ids=["after-the-commit", "before-the-commit"])
 @pytest.mark.parametrize("reports", [True, False], ids=["report", "act"])
 def test_a_commit_that_was_not_confirmed_is_asked_about(
@@ -669,9 +660,6 @@ def test_a_server_that_is_stopped_hard_under_load_loses_nothing_confirmed() -> N
                 own.start()
             load.more(25)
         load.check()
-
-
-# --- servers ------------------------------------------------------------------------------------------
 
 
 def test_two_servers_on_one_store_are_one_gate(tmp_path: Path, postgres_url: str) -> None:

@@ -240,9 +240,6 @@ def refused(answer: Answer, status: int, at: str) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-# --- what is let through ----------------------------------------------------------------------------------
-
-
 def test_a_connection_is_kept_for_the_next_request(server: Server) -> None:
     with server.connect() as client:
         for place in range(3):
@@ -334,8 +331,6 @@ def test_stream_ends_when_its_reader_disconnects_even_behind_another_request(ser
         assert server.hears() == "streaming"
     assert server.hears() == "gone"
 
-
-# --- what is not ------------------------------------------------------------------------------------------
 
 BAD = {
     "no http": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "request"),
@@ -491,9 +486,6 @@ def test_pipelined_requests_are_limited(server: Server) -> None:
         refused(client.answer(), 503, "connection")
 
 
-# --- time -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "drop", "at"),
     [
@@ -542,9 +534,6 @@ def test_a_long_answer_is_not_cut_off_by_the_time_for_requests(hasty: Server) ->
         assert other.ended()  # which takes as long as a request may
         assert hasty.says(b"GET /go HTTP/1.1\r\nHost: x\r\n\r\n").status == 200
         assert client.answer().json["path"] == "/slow"
-
-
-# --- number -----------------------------------------------------------------------------------------------
 
 
 def test_connection_over_the_limit_is_refused_until_another_closes(tmp_path: Path) -> None:
@@ -601,9 +590,6 @@ def test_server_stops_although_clients_stay_connected(tmp_path: Path) -> None:
     assert time.monotonic() - began < 12
     for client in (idle, half, slow):
         client.socket.close()
-
-
-# --- the control ------------------------------------------------------------------------------------------
 
 
 def test_uvicorns_own_protocol_would_accept_these_requests(tmp_path: Path) -> None:

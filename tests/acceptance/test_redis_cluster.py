@@ -208,9 +208,6 @@ def test_cluster_of_which_no_server_runs_is_unavailable(tmp_path: Path) -> None:
         gc.collect()
 
 
-# --- fail-over ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def with_replica() -> Iterator[tuple[list[RedisServer], RedisServer]]:
     """Run three masters and a replica of the first; a server silent for half a second counts as failed."""

@@ -63,9 +63,6 @@ def together(number: int, work: Any) -> None:
         raise faults[0]
 
 
-# --- killed and started again ---------------------------------------------------------------------------
-
-
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: RedisServer) -> None:
     """Under load, three times; the clients continue on their own, and nothing is stored twice."""
     store = RedisStore(own_server.url())
@@ -190,9 +187,6 @@ def test_emptied_server_causes_a_new_view(tmp_path: Path) -> None:
         store.close()
 
 
-# --- connections ----------------------------------------------------------------------------------------
-
-
 def test_exhausted_pool_is_unavailable_and_the_error_names_the_setting(
     redis_server: RedisServer,
 ) -> None:
@@ -271,9 +265,6 @@ def test_client_with_a_wrong_clock_uses_the_server_time(
     store.close()
 
 
-# --- a server that cannot write -------------------------------------------------------------------------
-
-
 def test_full_server_is_unavailable_and_stores_no_partial_change(own_server: RedisServer) -> None:
     store = RedisStore(own_server.url())
     script = StoreScript(store)
@@ -304,9 +295,6 @@ def test_a_replica_is_refused(own_server: RedisServer) -> None:
             with pytest.raises(StoreUnavailable):
                 script.act("mira", KEY)
     store.close()
-
-
-# --- what the server's settings promise -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -417,9 +405,6 @@ def test_the_password_is_in_no_text(own_server: RedisServer) -> None:
     with pytest.raises(StoreUnavailable) as told:
         RedisStore(url.replace("not-a-real-one", "not-a-real-two"))
     assert "not-a-real" not in str(told.value)
-
-
-# --- many at once ---------------------------------------------------------------------------------------
 
 
 def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer) -> None:

@@ -36,9 +36,6 @@ WAIT = 60.0
 """What is waited for comes within a second or two; so long until a test fails, in seconds."""
 
 
-# --- one of the processes -----------------------------------------------------------------------------------
-
-
 def serve(state: Path) -> None:
     with (
         LocalGate(settings=Settings(state=state)) as gate,
@@ -66,9 +63,6 @@ def send(gate: LocalGate, who: str, text: str) -> None:
     params = {"action": "send", "target": "#general", "message": text}
     decision = gate.intercept(Call(who, "message", params))
     gate.complete(who, id=decision.id)
-
-
-# --- the test's side ----------------------------------------------------------------------------------------
 
 
 class Process:

@@ -26,9 +26,6 @@ def mail(gate: LocalGate, instance: str, to: str, body: str = "Hello") -> int:
     return gate.intercept(Call(instance, "send_email", {"to": to, "body": body}, pause=True)).id
 
 
-# --- the command ------------------------------------------------------------------------------------------
-
-
 def test_search_without_a_store_finds_nothing(state: Path) -> None:
     shown = run(state, "search", "alice")
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, "Nothing has been decided here yet.\n", "")
@@ -181,8 +178,6 @@ def test_read_only_folder_is_searched_up_to_the_end_of_its_index(read_only: tupl
     assert "the index ends at" in shown.stderr
     assert "Read-only file system" in shown.stderr
 
-
-# --- several processes ------------------------------------------------------------------------------------
 
 ENTRIES = 1500
 

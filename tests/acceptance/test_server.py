@@ -87,9 +87,6 @@ class Namespace:
         return answer.body
 
 
-# --- the seeds' walk-through ------------------------------------------------------------------------------
-
-
 def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) -> None:
     """The original's requests, field by field: its demonstration, its ``execute`` and its ``release``."""
     thread = "thread:andy:msg-500"
@@ -249,9 +246,6 @@ def test_a_percent_in_a_key_is_not_decoded_twice(server: Namespace) -> None:
     assert server.release("mira", "", "/lock/doc:a/b")["ok"]  # what a path may hold need not be encoded
 
 
-# --- reports ----------------------------------------------------------------------------------------------
-
-
 def test_an_action_is_found_by_its_id_by_key_or_by_tool_and_params(server: Namespace) -> None:
     opened = [server.ask("mira", "act3", "plan", params={"part": part}) for part in range(4)]
     keyless = server.ask("mira", "free2", "")
@@ -319,9 +313,6 @@ def test_expired_lease_leaves_an_unknown_outcome_until_it_is_resolved(server: Na
     assert server.ask("doug", "act4", "plan")["proceed"] is True
     events = [entry["event"] for entry in server.get("/journal")["entries"]]
     assert events == ["intercept", "renew", "lapse", "intercept", "resolve", "intercept"]
-
-
-# --- waiting ----------------------------------------------------------------------------------------------
 
 
 class Waiter:
@@ -403,9 +394,6 @@ def test_waiter_is_refused_at_its_time_limit(server: Namespace) -> None:
     assert server.get("/status").get("waiting", []) == []
 
 
-# --- people -----------------------------------------------------------------------------------------------
-
-
 def test_call_runs_after_a_person_approves(server: Namespace, approver: str, folder: Path) -> None:
     asked = server.ask("mira", "asked", "plan", params={"text": "The whole text"})
     assert (asked["proceed"], asked["verdict"]) == (False, "ask")
@@ -475,9 +463,6 @@ def test_session_without_an_approver_resolves_only_its_own_instance_below_tier_4
         assert server.server.post("/resolve", {**said, "by": "anna"}, token=approver)["ok"] is True
 
 
-# --- the journal --------------------------------------------------------------------------------------------
-
-
 def test_the_journal_comes_in_pages(server: Namespace) -> None:
     ids = [server.ask("mira" if n % 2 else "doug", "send2", f"d{n % 3}", params={"n": n})["id"] for n in range(7)]
     pages, cursor = [], ""
@@ -541,9 +526,6 @@ def test_one_bad_late_call_leaves_none_journalled(server: Namespace) -> None:
     assert server.get("/journal")["entries"] == []
 
 
-# --- what a machine asks --------------------------------------------------------------------------------------
-
-
 def test_fallback_table_has_the_highest_tier_of_each_tool(shared: Server) -> None:
     tools = shared.get("/fallback")["tools"]
     assert {name: tools[name] for name in ("look", "save", "send2", "act4")} == {
@@ -592,8 +574,6 @@ def test_metrics_count_calls_and_decisions(shared: Server) -> None:
     assert more("callosum_decision_seconds_bucket", le="+Inf") == 2
     assert after["callosum_pid", ()] == shared.process.pid
 
-
-# --- an embedded gate on the same file ------------------------------------------------------------------------
 
 ROUNDS = 60
 
@@ -674,9 +654,6 @@ def test_status_check_before_an_unchecked_call_does_not_exclude_others(tmp_path:
 
     with serving(tmp_path / "state", environ=rules_in(tmp_path)) as server:
         assert max(race(tmp_path, server, "call", look_then_act)) > 1
-
-
-# --- the end --------------------------------------------------------------------------------------------------
 
 
 def test_server_stopped_under_load_answers_accepted_requests(tmp_path: Path) -> None:

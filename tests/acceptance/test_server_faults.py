@@ -74,8 +74,6 @@ def refused(answer: Any, at: str | None = None, status: int = 400) -> None:
         assert answer.body["at"] == at, answer.body
 
 
-# --- bodies that are none ---------------------------------------------------------------------------------
-
 BODIES: dict[str, dict[str, Any]] = {
     "/intercept": {"instance": "mira", "tool": "message", "params": {"action": "send", "target": "x"}},
     "/complete": {"instance": "mira", "contextKey": "doc:plan", "result": {"ok": True}},
@@ -196,8 +194,6 @@ def test_duplicate_name_is_refused_at_every_endpoint(server: Server, path: str) 
         refused(server.ask("POST", path, raw=body.encode()))
 
 
-# --- fields -------------------------------------------------------------------------------------------------
-
 WRONG: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 5, 6, 61, 86_401, 2**63, 2**64, 10**300, -(2**63), 0.5, -0.5, 1e300),
     *("", "x", "mira", "5", "a\0b", "a\nb", "a\u200bb", "a\u202eb", "x" * 257, "x" * 1025, "x" * 4097),
@@ -268,8 +264,6 @@ def test_nested_error_names_its_path(server: Server, path: str, body: Any, at: s
     refused(server.ask("POST", path, body), at)
 
 
-# --- queries and paths ------------------------------------------------------------------------------------------
-
 QUERIES = [
     ("GET", "/status?contextKey=a&contextKey=b", "contextKey"),
     ("GET", "/status?contextKey=%ff", "query"),
@@ -339,8 +333,6 @@ def test_unknown_path_or_method_is_refused(
     assert answer.headers["Allow"] == allow
 
 
-# --- sizes ------------------------------------------------------------------------------------------------------
-
 HUGE = 100_000_000
 
 
@@ -391,9 +383,6 @@ def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server)
         with socket.create_connection(server.host_and_port) as client:
             head = b"POST /intercept HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
             client.sendall(head + body[:cut])
-
-
-# --- the disk ----------------------------------------------------------------------------------------------------
 
 
 def a_call(number: int, tool: str = "act3") -> dict[str, Any]:
@@ -553,9 +542,6 @@ def test_health_is_503_while_only_the_sync_fails(tmp_path: Path) -> None:
         finally:
             immutable(state / "gate.db.sync", "-")
         until(lambda: server.ask("GET", "/health").status == 200)
-
-
-# --- who asks ------------------------------------------------------------------------------------------------------
 
 
 class Tokened:

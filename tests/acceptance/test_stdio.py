@@ -275,9 +275,6 @@ def test_broken_rules_and_settings_end_the_child_at_the_start(state: Path) -> No
         assert b"tiers.json" in said
 
 
-# --- a person's own program ---------------------------------------------------------------------------
-
-
 def test_child_of_an_agent_cannot_approve(state: Path) -> None:
     with child(state) as mira:
         asked = mira.ask("intercept", instance="mira", tool="gift", params={"to": "acme"})
@@ -323,9 +320,6 @@ def test_no_process_that_runs_gated_calls_may_call_itself_an_approver(state: Pat
     )
     assert (done.returncode, done.stdout) == (4, b"")
     assert b"a person's own program" in done.stderr
-
-
-# --- the page -----------------------------------------------------------------------------------------
 
 
 def example() -> list[tuple[Any, Any]]:

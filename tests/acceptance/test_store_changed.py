@@ -345,9 +345,6 @@ def test_previous_version_and_this_one_share_a_store(tmp_path: Path, previous: P
         assert new.post("/intercept", a_call(4, "act4"))["proceed"]
 
 
-# --- restoring --------------------------------------------------------------------------------------------------------
-
-
 def test_store_restore_replaces_the_database_and_accepts_it(tmp_path: Path) -> None:
     state, environ = tmp_path / "state", rules_in(tmp_path)
     backup = tmp_path / "backup.db"
@@ -379,9 +376,6 @@ def test_store_restore_refuses_files_that_are_no_backup(tmp_path: Path, content:
     assert "a database of Callosum" in " ".join(done.text.split())
     with LocalGate(settings=settings(tmp_path)) as gate:
         assert [entry.seq for entry in gate.entries()] == [id]
-
-
-# --- faults that pass ---------------------------------------------------------------------------------------------------
 
 
 def test_temporary_lack_of_file_descriptors_leaves_no_trace(tmp_path: Path) -> None:

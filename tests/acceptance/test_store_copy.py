@@ -124,9 +124,6 @@ def entries(settings: Settings) -> int:
         return store.check().entries
 
 
-# --- interrupted ------------------------------------------------------------------------------------
-
-
 class Fused:
     """A target that kills this process at its ``at``-th change, before or after it is made."""
 
@@ -181,9 +178,6 @@ def test_copy_that_is_killed_repeatedly_is_completed(
         assert again.mended == 0
         assert sum(again.loaded.values()) == 0
     assert entries(source) == entries(target)
-
-
-# --- comparing --------------------------------------------------------------------------------------
 
 
 def test_difference_between_copy_and_source_is_reported(empty_stores: Places) -> None:
@@ -260,9 +254,6 @@ def test_data_removed_from_the_source_is_removed_from_the_copy(empty_stores: Pla
         assert len(opened) > len(ours.live(None, [State.OPEN])) > 0
 
 
-# --- what is refused ----------------------------------------------------------------------------------
-
-
 def test_only_an_empty_target_or_its_own_copy_is_written_to(empty_stores: Places) -> None:
     """Another store, the copy of another source, a copy in use, and the source itself are left unchanged."""
     one, other, copy_ = empty_stores.filled("sqlite"), empty_stores.filled("sqlite"), empty_stores.fresh("postgresql")
@@ -296,9 +287,6 @@ def test_namespaces_that_share_a_moment_are_refused_by_stores_that_cannot_hold_t
             to.load(Sort.JOURNAL, [other])
         to.load(Sort.JOURNAL, [one])
         assert [page for page, _ in to.scan(Sort.JOURNAL)] == [[one]]
-
-
-# --- the command, and what goes on --------------------------------------------------------------------
 
 
 def test_store_is_copied_through_every_kind_of_store_and_back(empty_stores: Places) -> None:

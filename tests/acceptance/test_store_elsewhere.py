@@ -38,9 +38,6 @@ def lease(store: PostgresStore | RedisStore, who: str = "mira", key: str = KEY) 
     return StoreScript(store).act(who, key, state=State.OPEN, tier=4, durable=True)
 
 
-# --- Redis ------------------------------------------------------------------------------------------------------------
-
-
 def test_frozen_redis_is_noticed_within_one_deadline(redis: RedisServer) -> None:
     """For every kind of first request, by a process with a connection and by one that must open one."""
     warm = RedisStore(redis.url())
@@ -129,9 +126,6 @@ def test_entry_that_rotation_took_from_redis_is_not_missed(redis: RedisServer, t
     store = RedisStore(url, state=tmp_path)
     assert lease(store)
     store.close()
-
-
-# --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
 def test_frozen_postgresql_is_noticed_within_one_deadline(tmp_path: Path) -> None:

@@ -162,9 +162,6 @@ def journal_ids(store: SqliteStore, start: str = "", after: int = 0) -> list[str
     ]
 
 
-# --- other processes --------------------------------------------------------------------------------------
-
-
 def make_calls(folder: str, me: str, count: int, told: Any) -> None:
     """Run a session in its own process: allowed and blocked calls, until it has made ``count``."""
     state = Path(folder)
@@ -207,9 +204,6 @@ def state(tmp_path: Path) -> Path:
     (tmp_path / "rules.json").write_text(RULES)
     LocalGate(settings=Settings(state=tmp_path, rules=tmp_path / "rules.json")).close()
     return tmp_path
-
-
-# --- what readers get -------------------------------------------------------------------------------------
 
 
 def test_readers_see_what_gates_of_other_processes_decide(state: Path) -> None:

@@ -86,9 +86,6 @@ def assert_nothing_is_open(gate: LocalGate) -> None:
     assert gate.complete("doug", id=decision.id).ok
 
 
-# --- the embedded gate ---------------------------------------------------------------------------------
-
-
 def test_call_whose_sync_fails_is_taken_back(gate: LocalGate, disk: Disk) -> None:
     disk.broken = True
     with pytest.raises(Unconfirmed, match="taken back") as caught:
@@ -194,9 +191,6 @@ def test_guard_does_not_run_an_unconfirmed_call(gate: LocalGate, disk: Disk) -> 
     assert_nothing_is_open(gate)
 
 
-# --- over the wires ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("crowd", [1, 8])
 def test_server_takes_back_an_unconfirmed_decision(gate: LocalGate, disk: Disk, tmp_path: Path, crowd: int) -> None:
     faults: list[Exception] = []
@@ -298,9 +292,6 @@ def test_child_on_pipes_decides_nothing_that_has_expired(gate: LocalGate) -> Non
     assert [one["error"]["data"]["kind"] for one in pipe.answers] == ["Expired", "Expired"]
     assert [one.body["reason"] for one in gate.entries()] == ["expired", "expired"]
     assert_nothing_is_open(gate)
-
-
-# --- stores of several machines ---------------------------------------------------------------------------------
 
 
 def gate_over(store: Store, folder: Path) -> LocalGate:

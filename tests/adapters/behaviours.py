@@ -129,9 +129,6 @@ def at_once(function: Callable[[], Any]) -> Any:
     return found[0]
 
 
-# --- the behaviours -------------------------------------------------------------------------------------------
-
-
 def deny(bench: Bench) -> None:
     assert bench.run([mail("c1", "Friday works")]).read["c1"] == "sent Friday works"
     ran = bench.run([mail("c1", "Friday does not")], conversation="heartbeat")

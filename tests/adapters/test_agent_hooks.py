@@ -76,9 +76,6 @@ class Host:
         await self.emitter.emit(self.build.post_tool_call(value=value, is_error=failed, **told))
 
 
-# --- the kit ---------------------------------------------------------------------------------------------------
-
-
 class RecordingInterceptor:
     """An interceptor that records its contexts and the verdicts of the wrapped one."""
 
@@ -163,9 +160,6 @@ def test_kit_has_every_interception_point() -> None:
     points = [context["interception_point"] for vector in VECTORS.values() for context in contexts_of(vector)]
     assert {points.count(point) > 20 for point in set(points)} == {True}
     assert len(set(points)) == 8
-
-
-# --- what the gate says ----------------------------------------------------------------------------------------
 
 
 async def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_later_turn_runs(

@@ -124,9 +124,6 @@ def mail(body: str) -> dict[str, str]:
     return {"to": ALICE, "body": body}
 
 
-# --- in memory ------------------------------------------------------------------------------------------------
-
-
 def test_a_refusal_is_the_sentence_with_the_conflicts_beside_it(desk: GatedServer) -> None:
     async def calls(client: Any) -> tuple[Any, Any]:
         first = await client.call_tool("send_email", mail("Friday works"), **as_session("chat"))
@@ -309,9 +306,6 @@ def test_without_the_gate_reads_continue_and_risky_calls_do_not(desk: GatedServe
     assert desk.did == ["/a"]
 
 
-# --- over HTTP, with connections that are cut -------------------------------------------------------------------
-
-
 @contextmanager
 def listening(server: FastMCP) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -442,9 +436,6 @@ def test_a_result_of_more_than_a_megabyte_is_not_kept(desk: GatedServer) -> None
         until(lambda: desk.outcomes() == [Outcome.DONE])
         slow(place, size=1_000_000).result()
     assert len(desk.entries()) == 2
-
-
-# --- without a framework ----------------------------------------------------------------------------------------
 
 
 async def _yes() -> bool:

@@ -150,9 +150,6 @@ def test_a_tool_call_costs_little_more_than_the_gates_own_pair(tmp_path: Path, m
     assert pair < added < 1.3 * pair  # the adapter asks and reports, so it cannot cost less
 
 
-# --- interrupts and replays ----------------------------------------------------------------------------------
-
-
 def graph(desk: GatedTool, model: Script, tools: list[Any], **wrappers: Any) -> Any:
     """A graph with all calls of a message in one node, which runs again from its beginning after an interrupt."""
     built = StateGraph(MessagesState)

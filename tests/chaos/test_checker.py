@@ -244,9 +244,6 @@ def test_valid_history_passes(write: Callable[[CheckedHistory], None]) -> None:
     assert told.found() == set()
 
 
-# --- what is planted ------------------------------------------------------------------------------------
-
-
 def held_by_two(told: CheckedHistory) -> None:
     """Record two sessions that each hold the lease alone.
 

@@ -138,9 +138,6 @@ def test_unknown_action_without_a_key_is_found_by_a_late_report(script: StoreScr
     assert (found.id, found.state) == (unknown, State.UNKNOWN)
 
 
-# --- rotation ---------------------------------------------------------------------------------------------------------
-
-
 def reported_write(script: StoreScript, session: str, *keys: str) -> int:
     """Make a finished write, which counts as a read."""
     script.end(session, id := script.act(session, *keys))

@@ -147,9 +147,6 @@ def test_clock_of_another_machine_is_corrected_by_the_time_of_sending(world: Wor
     assert action.ended == pytest.approx(world.clock.now - 10 * SECOND, abs=SECOND)
 
 
-# --- reports -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by", ["id", "call id", "call id alone", "content", "key"])
 def test_late_report_ends_an_unknown_action(world: World, by: str) -> None:
     call = world.call("mira", "act4", "plan")
@@ -197,9 +194,6 @@ def test_report_of_a_call_that_was_never_opened_is_stored_as_an_action(world: Wo
     take_in(world, late(world, world.call("mira", "act1", "plan"), "report", ended=at(world, -1)))
     assert state_of(world, taken_in(world)) is State.DONE
     assert Kind.STALE in kinds(world.ask("doug", "act1", "plan"))
-
-
-# --- cancellations -------------------------------------------------------------------------------------------
 
 
 def cancellation(world: World, call: Call, seconds: float = 0) -> LateCall:
@@ -262,9 +256,6 @@ def test_late_call_replaces_the_cancellation_of_the_same_call(world: World) -> N
     assert state_of(world, opened.id) is State.CANCELLED
     assert state_of(world, taken_in(world)) is State.DONE
     assert Kind.STALE in kinds(world.ask("doug", "act1", "plan"))
-
-
-# --- records of other versions -------------------------------------------------------------------------------
 
 
 def test_record_of_an_earlier_version_is_stored_with_the_keys_of_its_summary(world: World) -> None:

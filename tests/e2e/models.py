@@ -93,8 +93,6 @@ def _name_in(texts: Iterable[str]) -> str:
     return next((found[1] for text in texts if (found := _NAME.search(text))), "")
 
 
-# --- the three APIs -------------------------------------------------------------------------------------
-
 Event = tuple[str, dict[str, Any]]
 
 
@@ -212,9 +210,6 @@ def _gemini(model: Model, body: dict[str, Any]) -> dict[str, Any]:
     size = model.sizes.get(name, 10)
     usage = {"promptTokenCount": size, "candidatesTokenCount": 5, "totalTokenCount": size + 5}
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted", "responseId": "r"}
-
-
-# --- the server -----------------------------------------------------------------------------------------
 
 
 _ASKING = ("/v1/messages", "/responses", "enerateContent")

@@ -203,9 +203,6 @@ def _exactly(channel: socket.socket, count: int) -> bytes:
     return data
 
 
-# --- the fork server ---------------------------------------------------------------------------------------
-
-
 def _serve(channel: socket.socket) -> dict[str, Any] | None:
     """Fork one process for each request.
 

@@ -36,9 +36,6 @@ def test_every_figure_that_rose_has_a_heading() -> None:
         pytest.skip(f"not checked for figures that rose: {past}")
 
 
-# --- Planted growth, on a copy ----------------------------------------------------------------------
-
-
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Return a repository of some packages with a budget of its own, without a commit."""
@@ -145,9 +142,6 @@ def test_fewer_exceptions_from_ruffs_rules_are_welcome(copy: Path) -> None:
     assert len(faults(copy)) == 1
 
 
-# --- The file beside its history -------------------------------------------------------------------
-
-
 @pytest.fixture
 def committed(copy: Path) -> Path:
     for words in ("init -q", "add .", "-c user.name=mira -c user.email=mira@example.org commit -qm Budget"):
@@ -200,9 +194,6 @@ def test_other_ways_to_raise_a_figure_are_named(committed: Path, change: Callabl
 def test_without_git_the_check_says_that_it_is_not_possible(copy: Path) -> None:
     assert "git" in str(history(copy))
     assert isinstance(history(copy), str)
-
-
-# --- The file, lowered ------------------------------------------------------------------------------
 
 
 def test_lowered_file_keeps_comments_and_order_and_never_rises(copy: Path) -> None:

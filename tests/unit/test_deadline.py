@@ -53,9 +53,6 @@ def refused(gate: LocalGate) -> list[Entry]:
     return [entry for entry in gate.entries() if entry.event is Event.REFUSE]
 
 
-# --- the fields ---------------------------------------------------------------------------------------------
-
-
 def test_deadline_of_this_boot_holds_and_another_is_ignored() -> None:
     assert expires_at(f"{boot_id()}:12.5", 1000) == 12.5
     assert expires_at("another-boot:12.5", 1000, arrived=40.0) == 41.0
@@ -96,9 +93,6 @@ def test_timeout_out_of_range_is_refused(gate: LocalGate, timeout_ms: Any) -> No
     with pytest.raises(ConfigError) as caught:
         gate.intercept(Call("mira", "message", REPLY, timeout_ms=timeout_ms))
     assert caught.value.at == "timeoutMs"
-
-
-# --- the decision -------------------------------------------------------------------------------------------
 
 
 def test_expired_call_opens_nothing_and_is_journalled(gate: LocalGate) -> None:
@@ -202,9 +196,6 @@ def test_disconnected_client_counts_only_before_the_decision(gate: LocalGate) ->
     assert decision.proceed
     with pytest.raises(Expired):
         gate._drive(gate.operations.intercept(Call("doug", "message", REPLY), Expiry(None, lambda: True)))
-
-
-# --- a loop that stood still --------------------------------------------------------------------------------
 
 
 class Loop:

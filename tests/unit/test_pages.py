@@ -66,8 +66,6 @@ def listed(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.match(r"- \d\d:\d\d ", line)]
 
 
-# --- text from elsewhere ------------------------------------------------------------------------------------
-
 HOSTILE = [
     *SPEAKING.values(),
     "`", "``", "a`b", "```\n# head\n```", "`](javascript:x) [a](b)", "<script>alert(1)</script>", "<img src=x onerror=y>",
@@ -108,9 +106,6 @@ def test_hostile_text_cannot_start_a_line_or_a_heading(text: str) -> None:
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", made)
     assert not set("<[") & set(outside)
     assert all(char == "\n" or char.isprintable() for char in made)
-
-
-# --- the day ------------------------------------------------------------------------------------------------
 
 
 def test_day_lists_each_sessions_actions_in_order() -> None:
@@ -369,9 +364,6 @@ def test_a_hostile_day_keeps_memory_bounded() -> None:
     assert len(text) < 1_000_000
 
 
-# --- counts -------------------------------------------------------------------------------------------------
-
-
 def test_the_most_frequent_survive_when_there_is_no_room() -> None:
     top = MostFrequent(10)
     for n in range(1000):
@@ -392,9 +384,6 @@ def test_an_open_lease_of_an_earlier_day_is_not_counted_twice() -> None:
     counts.add(report(NINE + 3, act, Outcome.UNKNOWN, Event.LAPSE))
     counts.add(report(NINE + 4, act))
     assert (counts.open, counts.unknowns, counts.calls) == (0, 0, 1)
-
-
-# --- weeks --------------------------------------------------------------------------------------------------
 
 
 def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
@@ -439,9 +428,6 @@ def test_digest_shows_purposes_with_results_and_open_actions() -> None:
     ]
     assert "`deploy` → `host:prod` **outcome unknown**" in parts["Unknown outcomes"]
     assert "`mira` `pay` → `account:acme` still open" in parts["Still open at the end of the week"]
-
-
-# --- topics -------------------------------------------------------------------------------------------------
 
 
 def returns(*acts: tuple[int, str, str]) -> TopicFinder:
@@ -545,9 +531,6 @@ def test_two_keys_never_share_a_slug() -> None:
     assert len(set(slugs)) == len(slugs)
 
 
-# --- the calendar -------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -571,9 +554,6 @@ def test_weeks_are_iso_weeks_at_the_turn_of_the_year_too() -> None:
     assert week_of(date(2026, 5, 16)) == "2026-W20"
     assert week_of(date(2027, 1, 1)) == "2026-W53"
     assert monday_of(date(2027, 1, 1)) == date(2026, 12, 28)
-
-
-# --- the folder ---------------------------------------------------------------------------------------------
 
 
 def test_a_page_is_written_for_its_owner_alone_and_only_when_it_changed(tmp_path: Path) -> None:

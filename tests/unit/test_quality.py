@@ -32,8 +32,6 @@ from bench.quality.policy import policy
 from bench.quality.scenarios import Scenario, mail, say
 from callosum.model import Classification, Key, Kind, Mode
 
-# --- figures -----------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("hits", "total", "low", "high"),
@@ -85,9 +83,6 @@ def test_halves_are_stable_and_about_equal() -> None:
     counts = Counter(data.half(f"row {number}") for number in range(2000))
     assert 900 < counts[TUNING] < 1100
     assert tallied([(TEST, True), (TEST, False), (TUNING, True)]) == {TEST: Share(1, 2), TUNING: Share(1, 1)}
-
-
-# --- baselines and policy ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,9 +154,6 @@ def test_policy_cases_are_recognised(command: str, kind: str | None) -> None:
     assert policy(command) == kind
 
 
-# --- pairs ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mine", "theirs", "meet"),
     [
@@ -210,9 +202,6 @@ def test_recent_on_an_addressee_is_counted_apart() -> None:
     assert (finding.kinds, finding.apart) == (frozenset({Kind.RECENT}), True)
 
 
-# --- incidents -------------------------------------------------------------------------------------------
-
-
 def test_every_report_of_the_list_has_a_scenario() -> None:
     numbers = {section: {one.number for one in scenarios.ALL if one.section == section} for section in incidents.TITLES}
     assert numbers["6A"] == set(range(1, 24))
@@ -247,9 +236,6 @@ def test_unexpected_results_are_reported() -> None:
     assert "did not get its earlier answer" in incidents.play(new)
 
 
-# --- folders ---------------------------------------------------------------------------------------------
-
-
 def test_folder_cases_include_shared_and_separate_folders() -> None:
     kinds = {case.kind for case in placed.ALL}
     assert {"~", "nested", "git dir", "worktrees", "remotes"} <= kinds
@@ -275,9 +261,6 @@ def test_folder_case_can_fail(tmp_path: Path) -> None:
     assert folders.wrong(placed.Case("x", True, (one, other)), tmp_path) == "told ['']"
 
 
-# --- sessions and speed ----------------------------------------------------------------------------------
-
-
 def test_ids_of_a_call_are_found() -> None:
     call = Recorded("s", "t", "1", "x", {"order_id": "#W1", "note": "on the 5th for a@b.c", "folder": "docs", "n": 7})
     assert sessions.ids(call) == {"#w1", "5th", "a@b.c", "docs"}
@@ -301,9 +284,6 @@ def test_megabyte_case_has_its_size() -> None:
         said = call.tool + (call.description or "") + json.dumps(dict(call.params), ensure_ascii=False)
         assert 800_000 < len(said) < 2_600_000, name
     assert judge("get_user", {"user_id": "7"}).effect == "read"
-
-
-# --- the command -----------------------------------------------------------------------------------------
 
 
 def folder(tmp_path: Path) -> Path:
@@ -417,9 +397,6 @@ def test_picture_shows_every_classifier() -> None:
     assert len(circles) == len(points) + 2
     assert all(0 <= float(one.get("cx", "-1")) <= 720 and 0 <= float(one.get("cy", "-1")) <= 420 for one in circles)
     assert picture([Part("shell", "Shell")]) is None
-
-
-# --- keys ------------------------------------------------------------------------------------------------
 
 
 def test_short_wording_pairs_are_many_and_unique() -> None:

@@ -44,9 +44,6 @@ def after(entry: Entry, seconds: float, event: Event = Event.COMPLETE, outcome: 
     )
 
 
-# --- gaps ---------------------------------------------------------------------------------------------
-
-
 def test_no_entries_no_gaps() -> None:
     found = find_gaps([])
     assert found.nothing
@@ -111,8 +108,6 @@ def test_suggested_rule_is_a_starting_point(params: dict[str, Any], key: str | N
     assert tool.rule.get("contextKey") == key
     RuleSet.parse(json.dumps({"rules": [tool.rule]}))
 
-
-# --- trials -------------------------------------------------------------------------------------------
 
 NOTE = {"name": "note", "tier": 3, "tool": "jot", "contextKey": "note:{params.note}"}
 OLD = RuleSet.parse(secret=b"s")

@@ -37,9 +37,6 @@ def costs(engine: str = "postgres", **more: object) -> Costs:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-# --- queues against closed forms -----------------------------------------------------------------------
-
-
 def queued(rate: float, service: float, *, fixed: bool, calls: int = 12_000) -> tuple[float, float, float]:
     """The mean time in one queue, the mean number in it, and the arrivals a second."""
     env, chance = simpy.Environment(), random.Random(1)
@@ -108,9 +105,6 @@ def test_sync_serves_all_earlier_requests() -> None:
     assert done == [1.0, 2.0, 2.0, 3.0]
 
 
-# --- what is exclusive ---------------------------------------------------------------------------------
-
-
 def hot(engine: str, **more: object) -> Outcome:
     """Many gates, each with processors to spare, that all go for one key."""
     layout = Layout(engine, 64, servers=64, lanes=1, batch=1, keys=1, stick="session")
@@ -162,9 +156,6 @@ def test_the_same_seed_gives_the_same_outcome(engine: str) -> None:
     runs = [Simulation(costs(engine), DURABLE, layout, seed).run(warm=0.1, seconds=0.5) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
-
-
-# --- traffic, figures, page ----------------------------------------------------------------------------
 
 
 def test_zipfs_exponent_is_found_again() -> None:

@@ -154,9 +154,6 @@ def test_no_agent_may_write_the_file(tmp_path: Path) -> None:
             assert (made.verdict, made.rule) == (Verdict.BLOCK, "self-guard")
 
 
-# --- what can be approved of a recorded call --------------------------------------------------------
-
-
 def recorded(tool: str, params: dict[str, Any], tier: int, rule: str, verdict: Verdict, *kinds: str) -> Entry:
     body = {"params": params, "pause": True, "cwd": "/w", "conflicts": [{"kind": kind, "id": 1} for kind in kinds]}
     return Entry(Event.INTERCEPT, "mira", seq=99, tool=tool, tier=tier, rule=rule, verdict=verdict, body=body)

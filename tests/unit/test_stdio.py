@@ -87,9 +87,6 @@ def gate(world: World) -> LocalGate:
     return world.gate
 
 
-# --- the protocol -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "id",
     ["1", "0", "-7", "1.0", "1e3", "1.50", "123456789012345678901234567890", '"a"', '""', '"é\\u00e9\\n"', "null"],
@@ -305,9 +302,6 @@ def test_no_input_causes_an_internal_error(gate: LocalGate, messages: list[Any],
             assert one.get("error", {}).get("code") != -32603
 
 
-# --- lines --------------------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line), max_size=8),
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
@@ -339,9 +333,6 @@ def test_a_line_that_is_too_long_is_answered_once(gate: LocalGate) -> None:
     assert (wrong["id"], wrong["error"]["code"]) == (None, -32600)
     assert "longer than" in wrong["error"]["message"]
     assert right["result"]["version"] == __version__
-
-
-# --- the methods --------------------------------------------------------------------------------------
 
 
 def test_each_method_returns_the_answer_of_the_gate(world: World) -> None:
@@ -408,9 +399,6 @@ def test_the_journal_comes_in_pages(world: World) -> None:
     assert ask(world.gate, "journal", {"session": "doug"})["entries"] == []
 
 
-# --- who may what -------------------------------------------------------------------------------------
-
-
 def test_child_of_an_agent_cannot_answer_for_a_person(world: World) -> None:
     asked = world.ask("mira", "asked", "a")
     held = world.ask("doug", "act3", "b")
@@ -455,9 +443,6 @@ def test_request_without_a_namespace_uses_that_of_the_child(world: World) -> Non
     assert len(ask(gate, "journal", namespace="work")["entries"]) == 1
     assert len(ask(gate, "journal", {"namespace": None}, namespace="work")["entries"]) == 3
     assert ask(gate, "health", namespace="work")["name"] == "callosum"
-
-
-# --- when something fails -----------------------------------------------------------------------------
 
 
 class AwayStore(MemoryStore):
@@ -508,9 +493,6 @@ def test_error_in_the_reader_does_not_end_the_child(
 def test_journal_refuses_a_malformed_cursor(gate: LocalGate) -> None:
     with pytest.raises(ConfigError, match="cursor"):
         gate.handle(wire.ReadJournal(cursor="j"))
-
-
-# --- over pipes: who waits for whom -------------------------------------------------------------------
 
 
 class Talk:

@@ -84,9 +84,6 @@ def quick(client: CallosumClient) -> CallosumClient:
     return client
 
 
-# --- the face ---------------------------------------------------------------------------------------------
-
-
 def test_client_has_the_methods_of_the_gate() -> None:
     for name, method in inspect.getmembers(Gate, inspect.isfunction):
         if not name.startswith("_"):
@@ -122,9 +119,6 @@ def test_environment_names_the_gate_and_the_session(
         clients().status()
         clients(token="given").status()
         assert [request.headers["authorization"] for request in peer.seen] == ["Bearer fr0m-outside", "Bearer given"]
-
-
-# --- what is sent and what comes back ---------------------------------------------------------------------
 
 
 def test_intercept_sends_the_call_and_returns_the_decision(clients: Callable[..., CallosumClient]) -> None:
@@ -290,9 +284,6 @@ def test_many_events_are_sent_in_pages(clients: Callable[..., CallosumClient]) -
         assert [len(request.json) for request in peer.seen] == [1000, 1000, 500]
 
 
-# --- results that are odd ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("result", "kept"),
     [
@@ -322,8 +313,6 @@ def test_a_result_that_is_too_long_is_cut_and_its_error_kept(clients: Callable[.
         assert sent[0]["error"] == "e" * 600
         assert sent[1] == {"again": "<cycle>"}
 
-
-# --- bad input --------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Callable[[CallosumClient], Any], str]] = {
     "huge params": (lambda c: c.intercept(Call("mira", "post", {"text": "x" * 4_000_001})), "params"),
@@ -393,9 +382,6 @@ def test_refusal_of_the_gate_names_the_field(clients: Callable[..., CallosumClie
                 act()
             assert (caught.value.at, caught.value.message) == ("tool", "too long")
         assert len(peer.seen) == 3
-
-
-# --- again and again --------------------------------------------------------------------------------------
 
 
 def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., CallosumClient]) -> None:
@@ -500,9 +486,6 @@ def test_unreachable_store_is_reported(clients: Callable[..., CallosumClient]) -
                 act()
 
 
-# --- waiting ----------------------------------------------------------------------------------------------
-
-
 def test_a_call_may_wait_longer_than_the_deadline(clients: Callable[..., CallosumClient]) -> None:
     def slow(request: Request) -> None:
         waited = threading.Event()
@@ -535,9 +518,6 @@ def test_interrupted_wait_continues_with_its_remaining_time(clients: Callable[..
         assert first["wait"] == 30
         assert 9 < third["wait"] < second["wait"] < 10
         assert {request.json["callId"] for request in peer.seen} == {"c"}
-
-
-# --- without the gate -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -755,9 +735,6 @@ def test_a_slow_intake_of_late_calls_costs_no_more_than_the_deadline(dead: str, 
     assert len(lines_of(tmp_path)) == 1
 
 
-# --- starting a gate --------------------------------------------------------------------------------------
-
-
 def test_gate_is_started_if_none_listens(clients: Callable[..., CallosumClient], tmp_path: Path) -> None:
     path = tmp_path / "gate.sock"
     started: list[Peer] = []
@@ -791,8 +768,6 @@ def test_a_gate_that_hangs_is_not_started_again(clients: Callable[..., CallosumC
         client = clients(peer.url, deadline=0.1, start=pytest.fail, fallback={"look": 0})
         assert client.intercept(LOOK).fallback
 
-
-# --- events -----------------------------------------------------------------------------------------------
 
 OPEN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n"
 
@@ -880,9 +855,6 @@ def test_stream_that_waits_to_reconnect_can_be_ended(clients: Callable[..., Call
         assert not thread.is_alive()
 
 
-# --- secrets ----------------------------------------------------------------------------------------------
-
-
 def test_token_is_never_shown(dead: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = "s3cret-t0ken"
@@ -898,9 +870,6 @@ def test_token_is_never_shown(dead: str, caplog: pytest.LogCaptureFixture) -> No
                 said += [str(error), repr(error)]
                 error = error.__cause__ or error.__context__
     assert token not in "".join(said) + caplog.text
-
-
-# --- threads ----------------------------------------------------------------------------------------------
 
 
 def test_eight_threads_share_one_client(clients: Callable[..., CallosumClient]) -> None:

@@ -60,9 +60,6 @@ def late(request: pytest.FixtureRequest, tmp_path: Path) -> ClientSpool:
     return ClientSpool(str(tmp_path / "state") if request.param == "file" else None)
 
 
-# --- both ways of keeping them ----------------------------------------------------------------------------
-
-
 def test_spooled_call_is_sent_once(late: ClientSpool) -> None:
     assert not late.waiting()
     for number in range(3):
@@ -235,9 +232,6 @@ def test_size_of_a_record_is_bounded(late: ClientSpool) -> None:
     assert len(json.dumps(gate.pages)) < 2000
 
 
-# --- memory ---------------------------------------------------------------------------------------------------
-
-
 def test_the_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     late = ClientSpool(None)
     for number in range(MAX_KEPT + 50):
@@ -287,9 +281,6 @@ def test_forked_child_sends_only_its_own_records() -> None:
     gate = Gate()
     late.flush(gate.post)
     assert gate.numbers == [1]
-
-
-# --- the file -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

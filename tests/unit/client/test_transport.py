@@ -51,9 +51,6 @@ def post(transport: Transport, body: bytes = b"{}", seconds: float = 10.0, **mor
     return transport.request("POST", "/late", body, deadline=time.monotonic() + seconds, **more)
 
 
-# --- addresses --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("url", "place", "authority", "prefix"),
     [
@@ -98,9 +95,6 @@ def test_malformed_token_is_refused(token: str) -> None:
     assert token not in str(caught.value)
 
 
-# --- what is sent -----------------------------------------------------------------------------------------
-
-
 def test_a_request_over_tcp_and_over_a_unix_socket(transports: Callable[..., Transport], tmp_path: Path) -> None:
     for peer in (Peer(), Peer(path=tmp_path / "gate.sock")):
         with peer:
@@ -140,9 +134,6 @@ def test_host_names_are_resolved(transports: Callable[..., Transport], monkeypat
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", peer.port))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **more: found)
         assert get(transports(f"http://gate.test:{peer.port}")).status == 200
-
-
-# --- what comes back --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,9 +245,6 @@ def test_an_endless_body_is_bounded(transports: Callable[..., Transport], monkey
             get(transports(peer.url))
 
 
-# --- the deadline -----------------------------------------------------------------------------------------
-
-
 def drips(request: Request) -> None:
     """Always says a little more, until the other side has had enough."""
     request.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -338,9 +326,6 @@ def test_passed_deadline_sends_nothing(transports: Callable[..., Transport]) -> 
         assert len(peer.seen) == 1
 
 
-# --- nobody there -----------------------------------------------------------------------------------------
-
-
 def test_closed_port_and_stale_socket_are_unreachable(transports: Callable[..., Transport], tmp_path: Path) -> None:
     stale = tmp_path / "stale.sock"
     with socket.socket(socket.AF_UNIX) as sock:
@@ -398,9 +383,6 @@ def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
 def test_too_long_socket_path_is_refused(transports: Callable[..., Transport]) -> None:
     with pytest.raises(Unreachable):
         get(transports(f"unix:/{'x' * 300}"))
-
-
-# --- kept connections -------------------------------------------------------------------------------------
 
 
 def quiet_close(peer: Peer, transport: Transport) -> None:
@@ -583,9 +565,6 @@ def test_closing_ends_requests_of_other_threads(transports: Callable[..., Transp
         transport.close()
 
 
-# --- streams ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -625,9 +604,6 @@ def test_stream_that_does_not_open_is_an_error(transports: Callable[..., Transpo
         with pytest.raises(Unreachable):
             transport.open("/events", deadline=time.monotonic() + 10)
         assert not transport._busy
-
-
-# --- TLS --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

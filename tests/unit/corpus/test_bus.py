@@ -42,9 +42,6 @@ class Clock:
         return self.now
 
 
-# --- who is called ---
-
-
 def test_a_handler_of_a_class_gets_the_event(corpus: Corpus) -> None:
     seen: list[ToolCompleted] = []
     corpus.on(ToolCompleted, seen.append)
@@ -170,9 +167,6 @@ def test_uncallable_handlers_and_non_events_are_refused(corpus: Corpus) -> None:
         corpus.emit("tool.called")  # type: ignore[call-overload]
 
 
-# --- by name, as JSON holds them ---
-
-
 SEED: list[tuple[str, dict[str, Any]]] = [
     ("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"}),
     ("health.warning", {"resource": "llm", "value": 6, "threshold": 5}),
@@ -232,9 +226,6 @@ def test_a_closed_corpus_takes_no_handler_and_calls_none() -> None:
     with pytest.raises(RuntimeError, match="closed"):
         corpus.on(ToolCompleted, seen.append)
     assert seen == []
-
-
-# --- from within a handler ---
 
 
 def test_a_handler_may_unsubscribe_all_others(corpus: Corpus) -> None:
@@ -302,9 +293,6 @@ def test_handler_that_answers_itself_twice_each_time_is_stopped(corpus: Corpus) 
     assert count <= 2 * bus.NESTED + 2
 
 
-# --- what raises ---
-
-
 def test_handler_that_raises_is_reported_and_the_others_run(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[CorpusEvent] = []
     warnings = _warnings(corpus)
@@ -365,9 +353,6 @@ def test_exception_that_ends_the_process_passes_through(corpus: Corpus) -> None:
     assert seen == [FAILED]
 
 
-# --- what is slow ---
-
-
 def test_async_handler_that_answers_itself_is_stopped(corpus: Corpus) -> None:
     count, stopped, warnings = [0], threading.Event(), _warnings(corpus)
     corpus.on("health.warning", lambda event: stopped.set())
@@ -412,9 +397,6 @@ sys.exit(status >> 8)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['async', 'child']"
-
-
-# --- coroutine functions ---
 
 
 def test_an_event_emitted_as_a_loop_ends_does_not_silence_the_handler(corpus: Corpus) -> None:
@@ -513,9 +495,6 @@ def test_loop_may_end_while_its_handler_runs(corpus: Corpus) -> None:
     corpus.emit(DONE)
 
 
-# --- many threads ---
-
-
 def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None:
     always: list[CorpusEvent] = []
     corpus.on(ToolCompleted, always.append)
@@ -582,9 +561,6 @@ def test_a_new_event_is_one_class(corpus: Corpus) -> None:
     finally:
         CATALOGUE.pop("weather.changed", None)
     assert seen == ["tool.completed", "weather.changed", "grey"]
-
-
-# --- helpers ---
 
 
 def _warnings(corpus: Corpus) -> list[HealthWarning]:

@@ -123,9 +123,6 @@ def payloads(folder: Path) -> list[dict[str, Any]]:
     return [payload for _, _, payload in read(folder)]
 
 
-# --- form ---------------------------------------------------------------------------------------------
-
-
 def test_log_has_the_form_of_the_first_version(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     """Heading, times, types and payloads are the same, in the same order."""
     head, empty, *seeds = DAY.splitlines()
@@ -281,9 +278,6 @@ def test_ten_megabytes_are_summarised(corpus: Corpus, log: DailyLog, folder: Pat
     assert second["name"] == "y"
 
 
-# --- days ---------------------------------------------------------------------------------------------
-
-
 def test_midnight_is_local(
     corpus: Corpus, log: DailyLog, folder: Path, clock: Clock, zone: Callable[[str], None]
 ) -> None:
@@ -367,8 +361,6 @@ def test_today_alone_can_be_kept(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["2026-05-16.log.md"]
     DayFiles(tmp_path / "missing", 0, 1_000_000).clean(date(2026, 5, 16))
 
-
-# --- secrets ------------------------------------------------------------------------------------------
 
 GITHUB = "ghp_" + "a1B2" * 9
 AWS = "AKIA" + "ABCD1234" * 2
@@ -593,9 +585,6 @@ def test_lines_that_cannot_be_redacted_are_not_written(
     assert "1 lines could not be redacted" in caplog.text
 
 
-# --- streamed answers ---------------------------------------------------------------------------------
-
-
 def test_a_streamed_answer_is_one_line(corpus: Corpus, log: DailyLog, folder: Path) -> None:
     for number, word in enumerate(("Three ", "PRs ", "wait.")):
         corpus.emit(LlmToken(word, at=NOON + number, instance="mira"))
@@ -639,9 +628,6 @@ def test_a_long_answer_and_many_answers_are_bounded(corpus: Corpus, log: DailyLo
     assert texts[:2] == ["\x01" * 10_000] * 2
     assert {len(text) for text in texts if isinstance(text, str)} == {10_000, 5000, 1, 10_001}
     assert 7 in texts
-
-
-# --- trouble ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -860,9 +846,6 @@ def test_pipe_in_place_of_the_log_does_not_block(corpus: Corpus, log: DailyLog, 
     assert not log.flush()
     (folder / "2026-05-16.log.md").unlink()
     assert log.flush()
-
-
-# --- the thread ---------------------------------------------------------------------------------------
 
 
 def test_full_file_drops_ordinary_lines_first_and_the_log_counts_them(

@@ -130,9 +130,6 @@ def test_event_happens_now_unless_it_has_a_moment() -> None:
     assert before <= events.LlmToken("a").at <= time.time()
 
 
-# --- out --------------------------------------------------------------------------------------------------
-
-
 def test_the_payload_is_camel_case_without_what_is_unknown() -> None:
     event = events.TaskStepCompleted("TASK-1", "copy", 12.5, at=1.5, call_id="c", cause="17.0")
     expected = {"taskId": "TASK-1", "step": "copy", "duration": 12.5, "at": 1.5, "callId": "c", "cause": "17.0"}
@@ -161,8 +158,6 @@ def test_a_value_inside_itself_can_be_encoded() -> None:
     loop["again"] = loop
     assert json.loads(encode(events.ToolCalled("t", loop, at=1)))["args"]["again"] == "<cycle>"
 
-
-# --- in ---------------------------------------------------------------------------------------------------
 
 REMOTE: list[dict[str, Any]] = [
     {"type": "input.received", "content": "hello", "channelId": "cli", "conversationId": "7"},
@@ -284,9 +279,6 @@ def test_a_secret_at_the_cut_does_not_show() -> None:
 def test_event_without_a_namespace_gets_the_default_one() -> None:
     (event,) = read(b'{"type": "llm.token", "delta": "a"}')
     assert event.namespace == "default"
-
-
-# --- choosing ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

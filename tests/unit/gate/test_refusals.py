@@ -103,9 +103,6 @@ def codex(home: Path, output: object, *, tool: str = "exec_command", session: st
     return path
 
 
-# --- Claude Code ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("said", [ESC, WITH_A_REASON, BY_THE_SDK], ids=["esc", "with a reason", "by the sdk"])
 def test_call_that_a_person_refused_is_recognised(home: Path, refused: Refusals, said: dict[str, Any]) -> None:
     claude(home, {"type": "mode"}, entry(**said), {"type": "last-prompt"})
@@ -189,9 +186,6 @@ def test_action_is_looked_for_once_a_second(home: Path) -> None:
     assert refused(action(), CALL)
 
 
-# --- the file -------------------------------------------------------------------------------------------
-
-
 def _linked_file(path: Path, away: Path) -> None:
     path.rename(away)
     path.symlink_to(away)
@@ -246,9 +240,6 @@ def test_hostile_lines_are_skipped(home: Path, refused: Refusals, line: str) -> 
     assert refused(action(), CALL)
 
 
-# --- Codex ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("tool", "output"), [("exec_command", DECLINED), ("apply_patch", "patch rejected by user")])
 def test_call_that_a_person_declined_in_codex_is_recognised(
     home: Path, refused: Refusals, tool: str, output: str
@@ -275,8 +266,6 @@ def test_other_codex_results_are_not_refusals(
     codex(home, output, **more)
     assert not refused(action(f"codex/{CODEX}"), CODEX_CALL)
 
-
-# --- the gate -------------------------------------------------------------------------------------------
 
 PUSH = {"command": "git push --force origin main"}
 

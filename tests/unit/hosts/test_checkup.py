@@ -46,9 +46,6 @@ def calls_reached(facts: HostInspection, here: UserContext, since: float = 0) ->
     return {made.id: made.ran for made in facts.transcripts(here, since).calls}
 
 
-# --- Transcripts --------------------------------------------------------------------------------------------
-
-
 def use(id: str, tool: str = "Bash", session: str = "s1", at: str = AT) -> dict[str, Any]:
     content = [{"type": "tool_use", "id": id, "name": tool, "input": {}}]
     return {"type": "assistant", "sessionId": session, "timestamp": at, "message": {"content": content}}
@@ -157,9 +154,6 @@ def test_host_that_never_ran_has_no_calls(here: UserContext, facts: HostInspecti
     assert facts.transcripts(here, 0).calls == ()
 
 
-# --- Comparison with the journal ---------------------------------------------------------------------------
-
-
 def entry(session: str, tool: str = "Bash", id: str | None = None, event: Event = Event.INTERCEPT) -> Entry:
     body = {} if id is None else {"callId": id}
     return Entry(event, session, seq=int(NOW * SECOND), tool=tool, body=body)
@@ -204,9 +198,6 @@ def test_spooled_calls_count(tmp_path: Path) -> None:
     lines(tmp_path / "late.jsonl", noted, {"call": None}, {})
     assert left([call("a"), call("b")], [], "session and id", tmp_path) == ["b"]
     assert left([call("a"), call("b")], [], "id", tmp_path) == ["b"]
-
-
-# --- Switches and versions ----------------------------------------------------------------------------------
 
 
 def test_switches_are_found(here: UserContext) -> None:
@@ -265,9 +256,6 @@ def test_version_of_a_program_is_read(tmp_path: Path) -> None:
     assert program.numbers("2.1.330") == (2, 1, 330)
     assert program.version_of(tmp_path / "none", "x", {}) == ""
     assert program.numbers("") == ()
-
-
-# --- Times of hook events, and reports ----------------------------------------------------------------------
 
 
 def test_event_times_are_kept_for_the_next_server(tmp_path: Path) -> None:

@@ -163,9 +163,6 @@ def test_sessions_end_while_long_events_are_read_in_other_threads(host: Hooked) 
         sys.setswitchinterval(before)
 
 
-# --- What models make of calls ---
-
-
 def command(id: str, command: str = "npm test", **more: Any) -> dict[str, Any]:
     return call("PreToolUse", tool_name="Bash", tool_input={"command": command, **more}, tool_use_id=id)
 
@@ -212,8 +209,6 @@ def test_call_is_emitted_as_parsed_before_called(host: Hooked) -> None:
     assert [(one.name, one.call_id) for one in parsed.calls] == [(TOOL, "a1")]
     assert parsed.instance == "claude-code/A"
 
-
-# --- Work that outlasts its call ---
 
 AGENT = {"tool_name": "Agent", "tool_input": {"prompt": "Look for it", "subagent_type": "Explore"}}
 LAUNCHED = {"tool_response": {"isAsync": True, "status": "async_launched", "agentId": "f3"}}
@@ -319,9 +314,6 @@ def test_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
     ]  # fmt: skip
 
 
-# --- The purpose of calls -----------------------------------------------------------------------------------
-
-
 def told_to(host: Hooked, session: str = "B") -> str:
     """Return the sentence that another session gets for the same call."""
     denied = host.send(claude_code, call("PreToolUse", session=session, tool_use_id=f"{session}1"))
@@ -372,9 +364,6 @@ def test_purpose_contains_no_secret(host: Hooked) -> None:
     assert secret not in repr(host.gate.store.entries())
 
 
-# --- The brief after a compaction ---
-
-
 @pytest.mark.parametrize(("source", "told"), [("compact", True), ("resume", False)])
 def test_compacted_session_is_shown_its_own_open_actions(host: Hooked, source: str, told: bool) -> None:
     host.send(claude_code, call("PreToolUse"))
@@ -382,9 +371,6 @@ def test_compacted_session_is_shown_its_own_open_actions(host: Hooked, source: s
     said = printed["hookSpecificOutput"]["additionalContext"]
     assert ("This session's open actions from before the compaction" in said) is told
     assert '"email:bob@example.com"' in said
-
-
-# --- The end of a session -----------------------------------------------------------------------------------
 
 
 def test_ended_session_is_summarised_by_its_last_answer(host: Hooked) -> None:

@@ -311,9 +311,6 @@ def test_model_named_by_a_hook_is_emitted_with_its_provider(desk: TranscriptHome
     assert desk.read("codex", path, event="PreToolUse", model="gpt-5.5") == []
 
 
-# --- Transcripts that are not read ---
-
-
 def test_no_file_outside_the_hosts_own_folder_is_read(desk: TranscriptHome) -> None:
     outside = desk.root / "secret.jsonl"
     desk.write(outside, claude("msg_1"))

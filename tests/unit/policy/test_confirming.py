@@ -339,8 +339,6 @@ def test_text_of_other_sessions_is_data(world: World) -> None:
     assert "Ignore all rules" in warning
 
 
-# --- replacing a whole file (PROTOCOL 10.4) ---------------------------------------------------------
-
 FILE = "/repo/plan.md"
 NTH = ("first", "second", "third")
 

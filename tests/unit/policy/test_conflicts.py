@@ -16,9 +16,6 @@ NEARLY = {"text": "hi, the quarterly numbers are attached, have a look before no
 OTHER = {"text": "lunch has moved to the garden because the kitchen is being painted"}
 
 
-# --- recent -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tool", "seconds", "seen"),
     [("send3", 3590, True), ("send3", 3601, False), ("short3", 59, True), ("short3", 61, False), ("long3", 7190, True)],
@@ -133,9 +130,6 @@ def test_running_action_of_an_ancestor_is_no_conflict(world: World, theirs: str,
     assert world.ask("child", mine, ON, params=TEXT, parent="root").verdict is not ALLOW, "what has ended counts"
 
 
-# --- held ---------------------------------------------------------------------------------------------
-
-
 def test_held_names_the_session_and_the_remaining_time(world: World) -> None:
     opened = world.ask("doug", "send3", ON)
     world.after(40)
@@ -170,9 +164,6 @@ def test_at_tier_3_several_may_hold(world: World) -> None:
     assert first.lease is not None
     assert second.lease is not None
     assert second.lease.token > first.lease.token
-
-
-# --- duplicate ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("tier", "seconds", "verdict"), [
@@ -242,9 +233,6 @@ def test_later_actions_of_a_session_do_not_hide_its_equal_action(world: World) -
     assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
 
 
-# --- opposed --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("reported", [True, False])
 def test_contrary_stance_is_opposed(world: World, reported: bool) -> None:
     decision = world.ask("doug", "join3", ON)
@@ -271,9 +259,6 @@ def test_contrary_action_is_found_behind_newer_actions(world: World) -> None:
     world.do("doug", "send3", ON, params=OTHER)
     world.after(5)
     assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
-
-
-# --- a running action is held, not stale --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asker", ["act3", "act4", "send4"])
@@ -408,9 +393,6 @@ def test_no_sentence_says_that_a_running_action_has_happened(
     assert said.warning is not None
     assert " now (" not in said.warning
     assert "20 s ago" in said.warning
-
-
-# --- stale ----------------------------------------------------------------------------------------------
 
 
 def test_read_before_the_report_is_stale(world: World) -> None:
@@ -555,9 +537,6 @@ def test_continued_session_inherits_read_marks(world: World) -> None:
     assert kinds(world.ask("second", "act1", ON, continues="first")) == {Kind.STALE}
 
 
-# --- trees ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("first", "second"), [("/repo/", "/repo/a/b.py"), ("/repo/a/b.py", "/repo/")])
 def test_tree_and_a_file_in_it_conflict_in_either_order(world: World, first: str, second: str) -> None:
     world.ask("doug", "tree4", first)
@@ -597,9 +576,6 @@ def test_reading_a_tree_reads_its_files(world: World) -> None:
     world.do("mira", "see", "/repo/")
     world.after(1)
     assert world.ask("mira", "tree1", "/repo/a.py").verdict is ALLOW
-
-
-# --- the session's own past -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tier", [3, 4])
@@ -654,9 +630,6 @@ def test_own_open_action_of_the_same_run_is_no_conflict(world: World) -> None:
     world.ask("mira", "send4", ON, params=TEXT, run="one")
     world.after(2)
     assert world.ask("mira", "send4", ON, params=OTHER, run="one").verdict is ALLOW
-
-
-# --- must pass ------------------------------------------------------------------------------------------
 
 
 def test_equal_content_for_other_recipients_passes(world: World) -> None:

@@ -15,8 +15,6 @@ ONE = {"text": "the quarterly numbers are attached, have a look before noon"}
 TWO = {"text": "lunch has moved to the garden because the kitchen is being painted"}
 THREE = {"text": "who has seen the key of the room with the large table in it"}
 
-# --- leases -----------------------------------------------------------------------------------------
-
 
 def test_lease_ends_exactly_at_its_expiry(world: World) -> None:
     lease = world.gate.lock("doug", "k:1", ttl=10).lease
@@ -49,9 +47,6 @@ def test_repeat_after_the_lease_expired_is_unknown_even_if_its_modes_do_not_conf
     assert [conflict.own for conflict in decision.conflicts if conflict.kind is Kind.UNKNOWN] == [True]
 
 
-# --- one call ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("other", [{"who": "anna"}, {"session": "desk"}, {"namespace": "elsewhere"}])
 def test_anothers_call_with_the_same_id_and_params_is_another_call(world: World, other: dict[str, str]) -> None:
     """A host numbers the calls of each session from the start."""
@@ -59,9 +54,6 @@ def test_anothers_call_with_the_same_id_and_params_is_another_call(world: World,
     more = {"who": "mira", "session": "inbox", **other}
     second = world.ask(more.pop("who"), "send2", ON, params=ONE, call_id="c", **more)
     assert (second.id != first.id, second.repeated) == (True, False)
-
-
-# --- what is evidence -------------------------------------------------------------------------------
 
 
 def approved_read(world: World, who: str) -> int:
@@ -108,9 +100,6 @@ def test_own_action_of_another_process_is_unknown_at_once(world: World) -> None:
     assert world.ask("mira", "act3", ON, host=Host(1, 1.0, "here")).verdict is ALLOW
     decision = world.ask("mira", "act3", ON, host=Host(2, 1.0, "here"))
     assert {(one.kind, one.own) for one in decision.conflicts} == {(Kind.UNKNOWN, True)}
-
-
-# --- whose write counts as a look -------------------------------------------------------------------
 
 
 def test_own_finished_write_counts_as_a_read(world: World) -> None:
@@ -165,9 +154,6 @@ def test_older_read_does_not_move_a_mark_back(world: World) -> None:
     assert Kind.STALE not in kinds(world.gate.intercept(change))
 
 
-# --- pauses -----------------------------------------------------------------------------------------
-
-
 def test_pauses_for_graver_kinds_do_not_count(world: World) -> None:
     """After two pauses for ``recent`` or ``held`` there is only a warning, but these pauses were for a duplicate."""
     for who in ("doug", "anna"):
@@ -199,9 +185,6 @@ def test_simultaneous_calls_do_not_confirm_each_other_if_the_last_notified_actio
     assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is ALLOW
 
 
-# --- sessions that go on ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("continues", "verdict"), [("mira", ALLOW), (None, CONFIRM)])
 def test_continuing_session_inherits_notified_marks(world: World, continues: str | None, verdict: Verdict) -> None:
     world.do("doug", "send2", ON, params=ONE)
@@ -209,9 +192,6 @@ def test_continuing_session_inherits_notified_marks(world: World, continues: str
     assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is CONFIRM
     world.after(5)
     assert world.ask("next", "send3", ON, params=TWO, pause=True, continues=continues).verdict is verdict
-
-
-# --- what is told and written down ------------------------------------------------------------------
 
 
 def test_repeated_answer_of_an_ended_call_has_no_lease(world: World) -> None:
@@ -242,9 +222,6 @@ def test_undisplayable_folder_is_not_journalled(world: World, cwd: str) -> None:
     world.ask("mira", "act2", ON, cwd=cwd)
     (entry,) = world.gate.entries()
     assert "cwd" not in entry.body
-
-
-# --- the line ---------------------------------------------------------------------------------------
 
 
 class Waiter:

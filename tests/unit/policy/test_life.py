@@ -19,8 +19,6 @@ ON = "plan"
 ONE = {"text": "the quarterly numbers are attached, have a look before noon"}
 TWO = {"text": "lunch has moved to the garden because the kitchen is being painted"}
 
-# --- idempotence ------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("tier", range(5))
 def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) -> None:
@@ -82,9 +80,6 @@ def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:
     first = world.ask("mira", "send2", ON, call_id=None)
     second = world.ask("mira", "send2", ON, call_id=None)
     assert second.id != first.id
-
-
-# --- reports ----------------------------------------------------------------------------------------
 
 
 def test_first_report_counts(world: World) -> None:
@@ -189,9 +184,6 @@ def test_a_report_is_journalled(world: World) -> None:
     assert (entry.event, entry.action, entry.outcome, entry.session) == (Event.COMPLETE, decision.id, "done", "mira")
 
 
-# --- unknown ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tier", [3, 4])
 def test_first_step_that_sees_a_lapsed_lease_journals_it_once(world: World, tier: int) -> None:
     opened = world.ask("doug", f"send{tier}", ON, params=ONE)
@@ -283,9 +275,6 @@ def test_actions_of_low_tiers_count_as_done(world: World) -> None:
     world.after(1000)
     decision = world.ask("mira", "send3", ON, params=ONE)
     assert kinds(decision) == {Kind.RECENT}
-
-
-# --- waiting ----------------------------------------------------------------------------------------
 
 
 def test_waiting_ends_the_held_conflict(world: World) -> None:
@@ -441,9 +430,6 @@ def test_waiter_leaves_no_queue_entry_behind(world: World) -> None:
     assert world.ask("anna", "now4", "/a").verdict is ALLOW
 
 
-# --- locks ------------------------------------------------------------------------------------------
-
-
 def test_a_lock_is_refused_while_another_has_a_live_lease(world: World) -> None:
     opened = world.ask("doug", "act3", ON)
     result = world.gate.lock("mira", f"doc:{ON}")
@@ -560,9 +546,6 @@ def test_released_lock_is_no_conflict(world: World) -> None:
     assert world.ask("mira", "act4", ON).verdict is ALLOW
 
 
-# --- renewing ---------------------------------------------------------------------------------------
-
-
 def test_renewing_moves_the_end(world: World) -> None:
     opened = world.ask("doug", "act4", ON)
     for _ in range(10):
@@ -598,9 +581,6 @@ def test_actions_that_cannot_be_renewed(world: World) -> None:
     low = world.ask("doug", "act2", "low")
     assert not world.gate.renew("doug", low.id).ok
     assert not world.gate.renew("doug", 99).ok
-
-
-# --- leases tied to a host process --------------------------------------------------------------------
 
 
 def test_lease_lasts_while_its_host_process_lives(world: World) -> None:

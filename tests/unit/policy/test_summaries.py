@@ -121,9 +121,6 @@ def test_hunk_has_a_maximum_number_of_lines() -> None:
     assert lines[-1] == "| … 82 more lines"
 
 
-# --- what the other session is told ------------------------------------------------------------------
-
-
 @pytest.fixture
 def mail(tmp_path: Path) -> Iterator[World]:
     with _mailing(tmp_path) as world:
@@ -369,9 +366,6 @@ def test_rotation_drops_texts_that_sessions_supplied(mail: World, tmp_path: Path
         assert said not in kept
 
 
-# --- texts that try to speak for the gate ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", SPEAKING.values(), ids=SPEAKING)
 @pytest.mark.parametrize(
     "where", ["subject", "body", "command", "other", "name", "title", "summary", "purpose", "hunk"]
@@ -414,9 +408,6 @@ def test_no_text_can_pass_for_the_gates(mail: World, where: str, text: str) -> N
         assert len(conflict.summary) <= MAX_SUMMARY
         assert len(conflict.purpose) <= MAX_PURPOSE
         assert conflict.summary.count('"') % 2 == 0
-
-
-# --- where people and programs look ---------------------------------------------------------------------
 
 
 def test_status_shows_summaries(mail: World) -> None:

@@ -108,9 +108,6 @@ def test_strictest_key_wins(world: World) -> None:
     assert [c.key for c in decision.conflicts] == ["doc:second"]
 
 
-# --- pause ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
 def test_every_cell_gives_its_verdict_for_a_host_that_pauses(
     world: World, tier: int, kind: Kind, verdict: Verdict
@@ -128,9 +125,6 @@ def test_recent_pauses_only_for_fresh_actions(world: World, seconds: int, verdic
     world.do("doug", "act2", ON)
     world.after(seconds)
     assert world.ask("mira", "send3", ON, pause=True).verdict is verdict
-
-
-# --- rules overlay single cells -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,9 +182,6 @@ def test_required_confirmation_counts_from_the_last_pause(world: World) -> None:
         assert world.ask("mira", "sure4", ON).verdict is CONFIRM
         world.after(2)
     assert world.ask("mira", "sure4", ON).verdict is WARN
-
-
-# --- observe and fallback -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)

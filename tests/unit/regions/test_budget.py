@@ -26,9 +26,6 @@ def trimmed(corpus: Corpus) -> list[ContextTrimmed]:
     return seen
 
 
-# --- text and tokens ----------------------------------------------------------------------------------
-
-
 def test_brief_is_rendered_as_text() -> None:
     lines = WHOLE.text.splitlines()
     assert lines[:3] == [HEAD, "Running:", f"- {SECTIONS[0].lines[0]}"]
@@ -61,9 +58,6 @@ def test_tokens_are_estimated_on_the_safe_side(text: str, least: int, most: int)
 def test_measures_of_lines_add_up(lines: list[str]) -> None:
     whole = "\n".join(lines)
     assert measure(whole) == sum(map(measure, lines)) + 2 * max(0, len(lines) - 1)
-
-
-# --- cutting ------------------------------------------------------------------------------------------
 
 
 def test_brief_that_fits_is_returned_unchanged(corpus: Corpus, trimmed: list[ContextTrimmed]) -> None:

@@ -95,9 +95,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.corpus.close()
 
 
-# --- the seed's three rules ---
-
-
 def test_more_than_five_model_errors_in_a_row_are_a_warning(bench: Bench) -> None:
     assert bench.emit(*[ERROR] * 5) == []
     assert bench.emit(ERROR) == [("health.warning", {"resource": "llm", "value": 6, "threshold": 5})]
@@ -154,9 +151,6 @@ def test_closed_region_emits_nothing(bench: Bench) -> None:
     bench.region.close()
     bench.region.close()
     assert bench.emit(*[ERROR] * 9, ContextBuilt(190_000, 1), TICK) == []
-
-
-# --- measuring ---
 
 
 def test_health_ok_has_the_measurements(bench: Bench) -> None:
@@ -249,9 +243,6 @@ def test_the_real_machine_can_be_measured(tmp_path: Path) -> None:
         metrics = region.check()
     assert int(metrics["memoryUsedBytes"]) > 1_000_000
     assert int(metrics["diskFreeBytes"]) > 0
-
-
-# --- hosts that went silent ---
 
 
 def _parsed(*names: str, at: float, host: str = "mira") -> ToolParsed:

@@ -103,9 +103,6 @@ def outcomes_of(gate_entries: list[Entry], until: int | None = None) -> list[str
     return found
 
 
-# --- how calls end ---------------------------------------------------------------------------------------
-
-
 def test_a_pause_that_is_repeated_is_confirmed_and_then_done(stage: ThreadGate) -> None:
     stage.meet("andy", "m1")
     assert outcomes_of(stage.entries()) == ["confirmed", "confirmed.done"]
@@ -294,9 +291,6 @@ JSON = st.recursive(
 def test_any_journal_can_be_followed(entries: list[Entry]) -> None:
     placed = [replace(entry, seq=number * 200 * SECOND) for number, entry in enumerate(entries, 1)]
     assert isinstance(suggest(placed, RuleSet.parse(), least=2), list)
-
-
-# --- what is proposed ------------------------------------------------------------------------------------
 
 
 def replayed(tmp_path: Path, rules: list[Any] | tuple[Any, ...], play: Callable[[ThreadGate], None]) -> ThreadGate:
@@ -636,9 +630,6 @@ def test_memory_does_not_grow_with_the_journal() -> None:
     ((_, found),) = made.proposals(group, 5)
     assert found.rule["params"] == {"action": "send"}
     assert "64 or more sessions" in found.why
-
-
-# --- live ------------------------------------------------------------------------------------------------
 
 
 class Listening:

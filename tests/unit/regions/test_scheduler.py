@@ -97,9 +97,6 @@ def place(tmp_path: Path) -> Iterator[ScheduledGate]:
         yield made
 
 
-# --- the schedule -------------------------------------------------------------------------------------------
-
-
 def test_the_jobs_and_their_schedules_in_words() -> None:
     assert {job.name: job.schedule for job in JOBS} == {
         "health": "every 30 s",
@@ -334,9 +331,6 @@ def test_clock_set_back_restarts_the_schedule(place: ScheduledGate) -> None:
         brainstem._look_at_clock()
         for job in JOBS:
             assert brainstem.times()[job.name] - time.time() <= (job.every or 86_400) + 1
-
-
-# --- Brainstem's own work -----------------------------------------------------------------------------------
 
 
 def test_sweep_settles_expired_leases(place: ScheduledGate) -> None:
@@ -577,9 +571,6 @@ def test_without_the_lock_both_processes_write(place: ScheduledGate, monkeypatch
     monkeypatch.setattr(PageFolder, "has", late)
     monkeypatch.setattr(PageFolder, "write", own_draft)
     assert race(place) == 4
-
-
-# --- files --------------------------------------------------------------------------------------------------
 
 
 def replace(path: Path, text: str) -> None:

@@ -86,9 +86,6 @@ def whole(state: Path) -> int:
     return int(rows)
 
 
-# --- what is found ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("query", "sessions"),
     [
@@ -279,9 +276,6 @@ def test_secrets_are_not_found(cortex: Cortex, gate: LocalGate, state: Path) -> 
     assert b"hunter2" not in b"".join(file.read_bytes() for file in (state / "brain").iterdir())
 
 
-# --- the journal ------------------------------------------------------------------------------------------
-
-
 def test_each_entry_is_indexed_once(
     cortex: Cortex, gate: LocalGate, state: Path, index_events: list[tuple[str, str]]
 ) -> None:
@@ -363,9 +357,6 @@ def test_damaged_segment_is_named_and_the_rest_is_indexed(
     assert "is damaged" in caplog.text
 
 
-# --- pages ------------------------------------------------------------------------------------------------
-
-
 def test_pages_are_added_changed_and_removed(cortex: Cortex, state: Path, index_events: list[tuple[str, str]]) -> None:
     day = page(state, "episodes/2026-05-16.md", "# 2026-05-16\n\nmira wrote to *alice*\n")
     page(state, "digests/2026-W20.md", "the week of the invoice")
@@ -435,9 +426,6 @@ def test_only_the_beginning_of_a_huge_page_is_read(cortex: Cortex, state: Path) 
     cortex.index()
     assert len(cortex.search("first")) == 1
     assert cortex.search("last") == []
-
-
-# --- the schedule -----------------------------------------------------------------------------------------
 
 
 def test_tick_of_the_schedule_indexes(
@@ -511,9 +499,6 @@ def test_threads_share_one_index(corpus: Corpus, gate: LocalGate, state: Path, m
         thread.join(30)
     assert sum(taken) == 151
     assert whole(state) == 151
-
-
-# --- the file ---------------------------------------------------------------------------------------------
 
 
 def rubbish(file: Path) -> None:

@@ -159,9 +159,6 @@ def test_malformed_sketches_match_nothing() -> None:
     assert not near(Content(), Content())
 
 
-# --- its own recall and false matches -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("half", ["tuning", "test"])
 def test_recall_and_false_matches_on_real_texts(half: str) -> None:
     """The figures of the docs with a margin: ``python -m bench.wording`` prints them."""

@@ -147,9 +147,6 @@ def test_every_side_has_its_contrary() -> None:
     assert contrary("") == contrary("attend") == ""
 
 
-# --- at the gate --------------------------------------------------------------------------------------
-
-
 class TwoSessions:
     """Two sessions at one gate."""
 

@@ -130,9 +130,6 @@ def world(tokens: Tokens) -> World:
 ALLOWED = "https://console.example"
 
 
-# --- the Host -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "host",
     [
@@ -187,9 +184,6 @@ def test_cache_of_accepted_hosts_is_bounded(world: World) -> None:
     for port in range(1, 1000):
         assert world.asks(host=f"localhost:{port}").status == 200
     assert len(world.security._good) <= 256
-
-
-# --- the Origin -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -286,9 +280,6 @@ def test_origins_of_programs_can_be_listed(tokens: Tokens) -> None:
         assert world.asks(("origin", origin)).status == 200
 
 
-# --- the token ------------------------------------------------------------------------------------------------
-
-
 def test_token_is_passed_to_the_application(world: World, tokens: Tokens) -> None:
     secret = tokens.add("mira")
     for written in (f"Bearer {secret}", f"bearer {secret}", f"BEARER  {secret} "):
@@ -369,9 +360,6 @@ def test_no_secret_in_answers_reports_and_logs(world: World, tokens: Tokens, cap
     assert all(secret[-43:] not in text for text in texts)
 
 
-# --- answers --------------------------------------------------------------------------------------------------
-
-
 def test_every_answer_has_the_headers_and_the_applications_own_stay_as_they_are(world: World) -> None:
     for answer in (world.asks(), world.asks(host="evil.example"), world.asks(path="/fault"), world.asks()):
         assert answer["x-content-type-options"] == "nosniff"
@@ -406,9 +394,6 @@ def test_websockets_are_refused_and_lifespan_passes(world: World) -> None:
     ]
     with pytest.raises(KeyError):  # the application's own business
         asyncio.run(world.serves({"type": "lifespan"}))
-
-
-# --- what a token may do --------------------------------------------------------------------------------------
 
 
 def token(role: Role = Role.ACTOR, instance: str | None = None, namespaces: tuple[str, ...] | None = None) -> Token:
@@ -489,9 +474,6 @@ def test_claimed_name_is_journalled_beside_the_name_of_the_token() -> None:
     assert signed(token(), "") == "t"
     assert signed(token(), "t") == "t"
     assert signed(token(), "anna") == "anna (token t)"
-
-
-# --- the journal's part ---------------------------------------------------------------------------------------
 
 
 def test_a_flood_of_refusals_does_not_fill_the_journal() -> None:

@@ -213,9 +213,6 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_AGAIN", 0.005)
 
 
-# --- what a reader gets -----------------------------------------------------------------------------------
-
-
 async def test_reader_gets_events_from_now_on(book: JournalWriter) -> None:
     book.call()
     hub = Stream(book.store)
@@ -340,9 +337,6 @@ def test_malformed_id_is_refused(book: JournalWriter, id: str) -> None:
 def test_id_encodes_a_position(seq: int, n: int, published: bool) -> None:
     position = (seq, PUBLISHED + n if published else n % PUBLISHED)
     assert position_of(id_of(position)) == position
-
-
-# --- coming back ------------------------------------------------------------------------------------------
 
 
 class ForgetfulStream(Stream):
@@ -599,9 +593,6 @@ async def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog:
     assert "is damaged" in caplog.text
 
 
-# --- what is published ------------------------------------------------------------------------------------
-
-
 async def test_published_events_follow_entries_committed_before(book: JournalWriter) -> None:
     hub = Stream(book.store)
     client = await Client.begin(hub)
@@ -828,9 +819,6 @@ async def test_published_event_is_a_copy_of_its_moment(book: JournalWriter) -> N
     await client.left()
 
 
-# --- who reads slowly, or not at all ----------------------------------------------------------------------
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4), st.booleans()), min_size=1, max_size=8),
@@ -985,9 +973,6 @@ async def test_idle_reader_gets_a_comment_with_the_current_id(book: JournalWrite
     await again.left()
 
 
-# --- beginning and end ------------------------------------------------------------------------------------
-
-
 async def test_closing_ends_every_stream_cleanly(book: JournalWriter) -> None:
     hub = Stream(book.store)
     clients = [Client(hub) for _ in range(5)]
@@ -1105,9 +1090,6 @@ async def test_error_in_the_shared_task_is_reported_and_survived(
     assert hub.stalled == 1
     assert "cannot follow the journal" in caplog.text
     assert "could not look after its readers" in caplog.text
-
-
-# --- the ring ---------------------------------------------------------------------------------------------
 
 
 def item(seq: int, n: int = 0, type: str = "tool.called", size: int = 10) -> Item:

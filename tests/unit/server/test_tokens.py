@@ -51,9 +51,6 @@ def tokens(path: Path, clock: Clock) -> Tokens:
     return Tokens(path, clock=clock, ticks=clock)
 
 
-# --- made and found -----------------------------------------------------------------------------------------
-
-
 def test_a_token_is_found_by_its_secret_alone(tokens: Tokens) -> None:
     secret = tokens.add("mira-laptop", instance="mira", namespaces=("work",))
     other = tokens.add("anna", role=Role.APPROVER)
@@ -157,9 +154,6 @@ def test_a_rotated_token_has_a_new_secret_and_the_old_one_for_a_while_if_wanted(
         tokens.rotate("doug")
     with pytest.raises(ConfigError):
         tokens.rotate("mira", grace=-1)
-
-
-# --- the file -----------------------------------------------------------------------------------------------
 
 
 def test_the_file_is_private_and_holds_no_secret(tokens: Tokens, path: Path) -> None:
@@ -353,9 +347,6 @@ def test_without_the_lock_simultaneous_commands_lose_tokens(path: Path, monkeypa
     assert sorted(written) == [["a"], ["b"]]
 
 
-# --- nothing is given away ----------------------------------------------------------------------------------
-
-
 def test_no_secret_in_reprs_errors_and_logs(
     tokens: Tokens, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -405,9 +396,6 @@ def test_every_lookup_makes_the_same_number_of_comparisons(tokens: Tokens, monke
         counts.append(0)
         tokens.find(one)
     assert counts == [2, 2, 2, 2]
-
-
-# --- the command --------------------------------------------------------------------------------------------
 
 
 def test_secret_is_alone_on_standard_output(state: Path) -> None:

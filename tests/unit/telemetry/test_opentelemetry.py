@@ -123,9 +123,6 @@ def completed_call(id: int = ID, after: float = 1.5, **more: Any) -> ToolComplet
     return ToolCompleted("send_email", {"ok": True}, after * 1000, at=AT + after, id=id, **{**FACTS, **more})
 
 
-# --- calls ----------------------------------------------------------------------------------------------
-
-
 def test_a_call_that_was_done_is_a_span_by_the_conventions(recorded: Telemetry) -> None:
     recorded.emit(*call(call_id="toolu_01"), completed_call())
     span = recorded.span()
@@ -304,9 +301,6 @@ def test_call_that_ran_while_the_gate_was_unreachable_has_no_decision(recorded: 
     assert not recorded.telemetry._calls
 
 
-# --- traces ---------------------------------------------------------------------------------------------
-
-
 def test_a_call_belongs_to_the_span_around_it_and_not_to_the_one_around_its_report(recorded: Telemetry) -> None:
     tracer = recorded.tracers.get_tracer("host")
     with tracer.start_as_current_span("turn") as turn:
@@ -410,9 +404,6 @@ def test_run_span_has_the_outcome_of_the_run(
     assert (span.end_time or 0) >= (span.start_time or 0)
 
 
-# --- models, health -------------------------------------------------------------------------------------
-
-
 def test_tokens_and_errors_of_models_are_measured(recorded: Telemetry) -> None:
     recorded.emit(
         LlmResponse("anthropic", "claude-sonnet-4", 342),
@@ -447,9 +438,6 @@ def test_all_events_are_counted(recorded: Telemetry) -> None:
         (2, {"callosum.resource": "disk", "callosum.level": "warning"}),
         (1, {"callosum.resource": "store", "callosum.level": "critical"}),
     ]
-
-
-# --- bounds ---------------------------------------------------------------------------------------------
 
 
 def test_the_oldest_of_too_many_open_calls_and_runs_are_forgotten(
@@ -520,9 +508,6 @@ def test_calls_of_several_threads_stay_separate(recorded: Telemetry) -> None:
         attributes: Any = span.attributes
         assert attributes["gen_ai.tool.call.id"] == f"c-{attributes['callosum.action.id']}"
     assert recorded.metric("gen_ai.execute_tool.duration")[0][0].count == 400
-
-
-# --- life -----------------------------------------------------------------------------------------------
 
 
 def test_after_close_no_span_is_made_and_the_providers_continue(recorded: Telemetry) -> None:

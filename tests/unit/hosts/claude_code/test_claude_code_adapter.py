@@ -56,9 +56,6 @@ def reason(printed: Mapping[str, Any]) -> str:
     return str(said["permissionDecisionReason"])
 
 
-# --- Reading ------------------------------------------------------------------------------------------------
-
-
 def test_call_has_its_session_folder_and_turn() -> None:
     (told,) = claude_code.read(before(ONE, "toolu_1", "Bash", {"command": "make"}), HostIdentity("claude-code", "team"))
     assert isinstance(told, CallStarting)
@@ -149,9 +146,6 @@ def test_batch_is_enough_for_a_read() -> None:
         assert matcher.match(tool)
 
 
-# --- Rendering ----------------------------------------------------------------------------------------------
-
-
 def test_allowed_call_gets_no_answer_so_the_users_permissions_apply() -> None:
     assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.ALLOW, "")) == {}
 
@@ -182,9 +176,6 @@ def test_brief_goes_into_the_context(what: str) -> None:
     printed = claude_code.render(event(what), HookAnswer(inform="Others are at work."))
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": "Others are at work."}}
     assert claude_code.render(event("SessionEnd"), HookAnswer(inform="Others are at work.")) == {}
-
-
-# --- End to end ---------------------------------------------------------------------------------------------
 
 
 def test_equal_mail_of_two_sessions_conflicts(hosts: Hooked) -> None:

@@ -75,9 +75,6 @@ PATCH = """*** Begin Patch
 """
 
 
-# --- Reading ------------------------------------------------------------------------------------------------
-
-
 def test_call_has_its_session_folder_and_turn() -> None:
     (told,) = codex.read(shell(ONE, "call_1", "make"), HostIdentity("codex", "team"))
     assert isinstance(told, CallStarting)
@@ -146,9 +143,6 @@ def test_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
     assert ended.all
 
 
-# --- Rendering ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one.proceed])
 def test_blocked_call_is_denied_with_the_sentence(verdict: Verdict) -> None:
     printed = codex.render(shell(ONE, "call_1", "make"), answer_of(verdict))
@@ -166,9 +160,6 @@ def test_allowed_call_gets_no_answer_and_a_warning_as_context() -> None:
 @pytest.mark.parametrize("what", ["Stop", "SessionEnd", "Interrupt", "SubagentStop", "PermissionRequest", "PreCompact"])
 def test_no_context_is_printed_where_codex_takes_none(what: str) -> None:
     assert codex.render(event(what), HookAnswer(inform=SENTENCE)) == {}
-
-
-# --- Through the gate ---------------------------------------------------------------------------------------
 
 
 def test_two_sessions_on_one_file_conflict(hosts: Hooked) -> None:

@@ -62,9 +62,6 @@ def reason(printed: Mapping[str, Any]) -> str:
     return str(printed["reason"])
 
 
-# --- Reading ------------------------------------------------------------------------------------------------
-
-
 def test_call_has_no_id_but_its_session_and_folder() -> None:
     (told,) = gemini.read(
         before(ONE, "write_file", {"file_path": "a.txt", "content": "x"}), HostIdentity("gemini", "team")
@@ -141,9 +138,6 @@ def test_command_result_has_its_outcome(response: Any, outcome: Outcome) -> None
     assert told.background == ""
 
 
-# --- Rendering ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verdict", [one for one in Verdict if not one.proceed])
 def test_blocked_call_is_denied_with_the_sentence(verdict: Verdict) -> None:
     payload = before(ONE, "run_shell_command", command("make"))
@@ -163,9 +157,6 @@ def test_context_is_printed_where_the_model_takes_it(what: str) -> None:
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": SENTENCE}}
     for other in ("SessionEnd", "AfterAgent", "Notification", "PreCompress"):
         assert gemini.render(event(other), HookAnswer(inform=SENTENCE)) == {}
-
-
-# --- Through the gate ---------------------------------------------------------------------------------------
 
 
 def test_two_sessions_on_one_relative_path_conflict(hosts: Hooked) -> None:
