@@ -87,9 +87,9 @@ def test_a_repeat_of_a_reworded_call_does_not_run_with_its_own_params(world: Wor
     asked = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
     world.gate.approve(asked.id)
     world.after(5)
-    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost", dispatch="d")
     assert runs.params == {"on": ON, **ONE}
-    again = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    again = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost", dispatch="d")
     assert (again.id, again.repeated, again.proceed, again.lease) == (runs.id, True, False, None)
     assert "no longer known" in (again.warning or "")
     assert world.end("mira", runs).ok
