@@ -427,6 +427,10 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
     question = _answered_question(facts, view)
     if question is None:
         return _conclude(facts, view, assessment)
+    if question.approved > 0 and (
+        question.rule != facts.classification.rule or assessment.verdict.gravity > question.verdict.gravity
+    ):
+        return _conclude(facts, view, assessment)  # it was given under other rules, so it is asked anew
     if question.approved > 0 and view.now - question.approved < APPROVAL_TTL:
         if not any(item.action.id > question.id for item in assessment.items):
             verdict = Verdict.WARN if assessment.items else Verdict.ALLOW
