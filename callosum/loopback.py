@@ -53,7 +53,7 @@ def make_token(state: str | os.PathLike[str]) -> str:
     if not os.path.lexists(path):
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, f"calm_{secrets.token_urlsafe(32)}\n".encode())
+            os.write(descriptor, f"cal_machine_{secrets.token_urlsafe(32)}\n".encode())
             with suppress(FileExistsError):  # another process was first
                 os.link(draft, path)
         finally:

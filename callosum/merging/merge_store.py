@@ -26,7 +26,8 @@ class MergeRecord(Struct, frozen=True, omit_defaults=True):
     """One merge. ``id`` is its action's; ``at`` is in Unix seconds.
 
     ``others`` are the sessions whose changes were merged into the ``proposal``. ``before`` is the file that the
-    proposal would have replaced. ``lost`` says what was overwritten nevertheless, "" if nothing was.
+    proposal would have replaced. ``lost`` says what was overwritten nevertheless, "" if nothing was. ``folder`` is the
+    file's folder with links resolved, "" in the records of older versions.
     """
 
     session: str
@@ -40,6 +41,7 @@ class MergeRecord(Struct, frozen=True, omit_defaults=True):
     namespace: str
     id: int = 0
     lost: str = ""
+    folder: str = ""
 
     def text(self, which: Which) -> str:
         """Return one of the three texts."""
@@ -111,10 +113,14 @@ def merge_sentence(merged: MergeRecord, me: str) -> str:
 
 
 def bring_back(merged: MergeRecord, which: Which, *, force: bool = False) -> None:
-    """Write one of a merge's texts into its file, as a whole.
+    """Write one of a merge's texts into its file, as a whole. Keep the file's mode, owner and hard links.
 
-    Raises ``ConfigError`` if the file now holds none of the three texts, unless ``force`` is set; and ``OSError``.
+    Raises ``ConfigError`` if the file now holds none of the three texts, unless ``force`` is set, or if its folder has
+    become a link to another one; and ``OSError``.
     """
+    path = Path(merged.path)
+    if merged.folder and os.path.realpath(path.parent) != merged.folder:
+        raise ConfigError(f"its folder was {merged.folder}, and is now a link to another one", at=merged.path)
     now = copy_of(merged.path)
     if not force and (now is None or now.text not in (merged.proposal, merged.before, merged.merge)):
         raise ConfigError(
@@ -122,14 +128,18 @@ def bring_back(merged: MergeRecord, which: Which, *, force: bool = False) -> Non
             f"compare it with `callosum merges show {merged.id}`, or add --force",
             at=merged.path,
         )
-    path = Path(merged.path)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    mode = stat.S_IMODE(path.stat().st_mode) if now is not None else 0o644
+    facts = path.stat() if now is not None else None
+    if facts is not None and facts.st_nlink > 1:  # a new file would leave its other names with the old text
+        path.write_bytes(merged.text(which).encode())
+        return
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(merged.text(which).encode())
-            os.fchmod(handle, mode)
+            if facts is not None and os.name == "posix" and facts.st_uid != os.geteuid():
+                os.fchown(handle, facts.st_uid, facts.st_gid)
+            os.fchmod(handle, stat.S_IMODE(facts.st_mode) if facts is not None else 0o644)
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ decides again with the result.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -155,7 +156,16 @@ class WriteMerger:
             return Prepared()
         others = tuple(sorted({session for _, _, _, session in decided.unread}))
         merged = MergeRecord(
-            facts.actor, facts.call.tool, path, time.time(), others, proposal, disk, result.text, facts.call.namespace
+            facts.actor,
+            facts.call.tool,
+            path,
+            time.time(),
+            others,
+            proposal,
+            disk,
+            result.text,
+            facts.call.namespace,
+            folder=os.path.realpath(os.path.dirname(path)),  # noqa: PTH120
         )
         prepared = self.merges.prepare(merged)
         if not prepared:

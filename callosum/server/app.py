@@ -188,7 +188,7 @@ class Service:
         await self.served.take_in()
         read = await self._read(_CALL, body)
         call: Call = read
-        token = _token(request)
+        token = _actor(request)
         if token is not None:
             may_act(token, call.instance, call.namespace)
             for claimed, at in ((call.parent, "parent"), (call.continues, "continues")):
@@ -213,7 +213,7 @@ class Service:
     async def brief(self, request: Request) -> HttpAnswer:
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
-        may_act(_token(request), asked.instance, asked.namespace)
+        may_act(_actor(request), asked.instance, asked.namespace)
         look = partial(
             self.brain.brief,
             asked.instance,
@@ -234,7 +234,7 @@ class Service:
         place = HostIdentity(adapter.name if asked.instance is None else asked.instance, asked.namespace, home)
         check_name(place.instance, "instance")
         check_name(place.namespace, "namespace")
-        may_act(_token(request), place.instance, place.namespace)
+        may_act(_actor(request), place.instance, place.namespace)
         payload = await self._read(_PAYLOAD, body)
         deadline = asked.deadline if asked.deadline is not UNSET else None
         timeout_ms = asked.timeout_ms if asked.timeout_ms is not UNSET else None
@@ -264,7 +264,7 @@ class Service:
         if self.served.stopping:
             raise Stopping("the server is stopping")
         body = await request.body()
-        take = partial(self._take, body, _token(request), here=await is_here(request.scope))
+        take = partial(self._take, body, _actor(request), here=await is_here(request.scope))
         return _json(wire.Accepted(await self.served.read(take) if len(body) >= LARGE else take()))
 
     def _take(self, body: bytes, token: Token | None, *, here: bool) -> int:
@@ -285,7 +285,7 @@ class Service:
         body = await request.body()
         asked = await self._read(LATE_CALLS, body, listed=True)
         check_seconds(asked.now, "now")
-        token = _token(request)
+        token = _actor(request)
         records = []
         # Check all records first, so that nothing is journalled if one is malformed.
         for place, late in enumerate(asked.calls):
@@ -345,6 +345,18 @@ def _token(request: Request) -> Token | None:
     return token
 
 
+def _actor(request: Request) -> Token | None:
+    """Return the token of a request that acts. Raises ``Refused`` if it has none and needs one."""
+    token = _token(request)
+    if token is None and (needed := request.scope.get("callosum.needs_token")) is not None and needed():
+        error = (
+            "acting over TCP needs a token since one was made that may act: send one (`callosum token add NAME`), "
+            "or that of machine.token in the state folder; the gate's own socket needs none"
+        )
+        raise Refused(401, error, "Authorization", kind="missing")
+    return token
+
+
 def _expiry(request: Request, deadline: str | None, timeout_ms: int | None, arrived: float) -> Expiry:
     """Return the check whether a request's client still waits for the answer."""
     ends = None if deadline is None and timeout_ms is None else expires_at(deadline, timeout_ms, arrived)
@@ -387,12 +399,12 @@ def _id_of_path(request: Request) -> int:
 
 
 def _by_actor(request: Request, asked: Any, _named: object, _arrived: float) -> tuple[Any, Caller]:
-    may_act(_token(request), asked.instance, asked.namespace)
+    may_act(_actor(request), asked.instance, asked.namespace)
     return asked, UNKNOWN
 
 
 def _by_locker(request: Request, asked: wire.Lock, _named: object, arrived: float) -> tuple[wire.Lock, Caller]:
-    may_act(_token(request), asked.instance, asked.namespace)
+    may_act(_actor(request), asked.instance, asked.namespace)
     return asked, Caller(expiry=_expiry(request, asked.deadline, asked.timeout_ms, arrived))
 
 
@@ -400,7 +412,7 @@ def _by_holder(request: Request, asked: wire.ReleaseAt, _named: object, _arrived
     if asked.force:
         may_approve(_token(request), asked.namespace)
     else:
-        may_act(_token(request), asked.instance, asked.namespace)
+        may_act(_actor(request), asked.instance, asked.namespace)
     return replace(asked, by=_person(request, asked.by)), UNKNOWN
 
 
@@ -417,7 +429,7 @@ def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived:
     check_note(asked.note, "note")
     token = _token(request)
     if asked.by and (token is None or token.role is not Role.APPROVER):
-        may_act(token, asked.by, asked.namespace, at="by")
+        may_act(_actor(request), asked.by, asked.namespace, at="by")
         return asked, Caller(person=False)
     may_approve(token, asked.namespace)
     return replace(asked, by=_person(request, asked.by)), Caller(person=True)
@@ -432,7 +444,7 @@ def _by_approver(request: Request, found: wire.ApprovalAnswer, id: int, _arrived
     # Not a person's approval, so the settings decide.
     if channel == HOST and (token is None or token.role is not Role.APPROVER):
         own = (token.instance if token is not None else None) or ""
-        may_act(token, own, found.namespace)
+        may_act(_actor(request), own, found.namespace)
         return asked, Caller(instance=own)
     may_approve(token, found.namespace)
     return asked, Caller(person=True)

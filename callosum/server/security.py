@@ -15,10 +15,11 @@ Authorization   one valid token; none if none is required,                   400
 A page in a browser can send requests to this machine, also to the loopback address. The check of Host stops a page
 whose name was made to resolve to this machine (DNS rebinding), that of Origin any other. Over a Unix socket any Host is
 accepted, because browsers cannot reach it. The token goes into ``scope["callosum.token"]``; ``may_act``,
-``may_approve`` and ``may_read`` check what it permits, and their ``Refused`` holds the answer. A request that was
-accepted without the required token is marked as a stranger's (``scope["callosum.stranger"]``), and is answered with no
-more than necessary. The headers of every answer are in ``scope["callosum.headers"]``, for answers that are not sent by
-``send``.
+``may_approve`` and ``may_read`` check what it permits, and their ``Refused`` holds the answer.
+``scope["callosum.needs_token"]`` says of a request over TCP without a token whether acting needs one. A request that
+was accepted without the required token is marked as a stranger's (``scope["callosum.stranger"]``), and is answered with
+no more than necessary. The headers of every answer are in ``scope["callosum.headers"]``, for answers that are not sent
+by ``send``.
 """
 
 from __future__ import annotations
@@ -216,6 +217,8 @@ class Security:
                     raise Refused(401, "a token is required", "Authorization", kind="missing")  # noqa: TRY301
                 scope["callosum.stranger"] = True
             scope["callosum.token"] = token
+            if token is None and scope["server"] is not None and scope["server"][1] is not None:
+                scope["callosum.needs_token"] = self.tokens.asks_actors
             await self.app(scope, receive, sending)
         except Refused as refused:
             await refused.response()(scope, receive, sending)

@@ -130,6 +130,10 @@ class Tokens:
 
     # --- Used by servers ---
 
+    def asks_actors(self) -> bool:
+        """Return True if a person has made a token that may act: from then on, acting over TCP needs one."""
+        return any(token.role is Role.ACTOR for token in self._current().values())
+
     def serve_machine(self) -> None:
         """Accept the machine's own token, and make it if there is none. Raises ``ConfigError``."""
         try:

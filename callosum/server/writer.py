@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from callosum.errors import Unconfirmed
+from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import Applied
 from callosum.stores.base import NonBlocking, Pooled, Request, Store
 
@@ -36,6 +36,8 @@ LATE: Final = 0.1
 
 Clients give up after a second, so later decisions help nobody. A refused client has time to try again.
 """
+PATIENT: Final = 4.0
+"""Seconds that a request may have waited behind a batch for which the store did not answer, before it fails with it."""
 TEND_EVERY: Final = 0.05
 """Seconds between two rounds of tending the store while it is written."""
 
@@ -138,6 +140,10 @@ class Writer:
         else:
             answers = [error] * len(batch) if isinstance(error, Exception) else done.result()
         self._settle(batch, answers, 0)
+        if isinstance(error, StoreUnavailable):  # what waited meanwhile would wait for a whole deadline of its own
+            while self._waiting and self._loop.time() - self._waiting[0][1] > PATIENT:
+                (_, future), _ = self._waiting.popleft()
+                _give(future, error)
         if self._scheduled:
             return
         if self._waiting:

@@ -20,6 +20,7 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.daily_log import FOLDER, DailyLog
 from callosum.corpus.events import CATALOGUE
 from callosum.gate import LocalGate
+from callosum.loopback import read_token
 from callosum.model import Call
 from callosum.server.tokens import Tokens
 from tests.acceptance.command import CALLOSUM, ROOT, at_terminal, environment, run
@@ -200,8 +201,8 @@ def test_the_token_is_shown_to_the_server(state: Path, tmp_path: Path) -> None:
     tokens.remove("gone")
     (tmp_path / "token").write_text(f"{secret}\n")
     with serving(state) as server:
-        server.post("/intercept", {**send("andy"), "namespace": "team"})
-        server.post("/intercept", send("bea"))
+        server.post("/intercept", {**send("andy"), "namespace": "team"}, token=secret)
+        server.post("/intercept", send("bea"), token=read_token(state))
         asked = ("events", "--url", server.address, "--json")
         shown = run(state, *asked, "--namespace", "team", "--token-file", str(tmp_path / "token"))
         assert [json.loads(line)["payload"]["namespace"] for line in shown.stdout.splitlines()] == ["team"] * 3

@@ -238,12 +238,17 @@ def test_token_of_an_instance_allows_host_approvals_for_that_instance_only(
     own, others = tokens.add("mira-desk", instance="mira"), tokens.add("doug-desk", instance="doug")
     until(lambda: gate.ask("GET", "/health", token=others).status == 200)
     call = {"instance": "mira", "session": "a", "tool": "mcp__shop__deploy", "params": {"host": tmp_path.name}}
-    asked = gate.post("/intercept", call)
+    asked = gate.post("/intercept", call, token=own)
     path, word = f"/approvals/{asked['id']}", {"approve": True, "by": "host", "channel": "host"}
     assert gate.post(path, word, token=others)["ok"] is False
     assert gate.ask("POST", path, {**word, "channel": "console"}, token=own).status == 403
     assert gate.post(path, word, token=own)["ok"] is True
-    assert gate.post("/intercept", call)["proceed"] is True
+    assert gate.post("/intercept", call, token=own)["proceed"] is True
+    tokens.remove("mira-desk")  # as long as there is one, acting over TCP needs one
+    tokens.remove("doug-desk")
+    until(
+        lambda: gate.ask("GET", "/health", token=own).status == gate.ask("GET", "/health", token=others).status == 401
+    )
 
 
 def test_gate_says_whether_it_accepts_host_approvals(gates: dict[bool, Server]) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from callosum import Blocked, Call, LocalGate, State, Verdict, gated
 from callosum.brain import Brain
+from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.loopback import read_token
-from callosum.merging.merge_store import bring_back
+from callosum.merging.merge_store import MergeRecord, bring_back
 from callosum.model import Decision
 from callosum.process import this_process
 from callosum.server.tokens import FILE as TOKENS
@@ -411,6 +412,44 @@ def test_command_lists_shows_and_undoes_merges(gate: LocalGate, file: Path, tmp_
     assert at_terminal(state, *undo).code == 2
     assert file.read_text() == "something else\n"
     assert run(state, "merges", "show", "7").returncode == 1
+
+
+@pytest.fixture
+def merged(gate: LocalGate, file: Path) -> MergeRecord:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    assert gate.operations.writers is not None
+    return next(iter(gate.operations.writers.merges.all()))
+
+
+def test_undo_does_not_follow_a_folder_that_became_a_link(
+    merged: MergeRecord, file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, elsewhere = file.parent, tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / file.name).write_text("private\n")
+    folder.rename(elsewhere / "moved")
+    folder.symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="link to another"):
+        bring_back(merged, "before", force=True)
+    assert (elsewhere / file.name).read_text() == "private\n"
+
+
+def test_undo_keeps_hard_links_mode_and_owner(merged: MergeRecord, file: Path) -> None:
+    other = file.with_name("other.md")
+    other.hardlink_to(file)
+    bring_back(merged, "before")
+    assert other.read_text() == file.read_text() == merged.before
+    assert other.samefile(file)
+    other.unlink()
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 65_534, 65_534)
+    owner = file.stat().st_uid
+    bring_back(merged, "merge")
+    facts = file.stat()
+    assert (file.read_text(), facts.st_mode & 0o777, facts.st_uid) == (merged.merge, 0o640, owner)
 
 
 def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:

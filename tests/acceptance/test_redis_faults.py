@@ -1,5 +1,6 @@
 """Redis killed, full, turned into a replica, without its scripts or with wrong settings; and under load."""
 
+import signal
 import tempfile
 import threading
 import time
@@ -18,11 +19,13 @@ from callosum.stores.base import Pool
 from callosum.stores.opening import open_store
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis import connection as redis_connection
+from callosum.stores.redis.deadline import PATIENCE
 from callosum.stores.redis.transactions import APPLY
 from callosum.testing.script import StoreScript
 from chaos.proxy import Proxy
 from tests.support.lossy import Lossy
 from tests.support.redis_server import RedisServer, recent_binary, serving
+from tests.support.serving import serving as serving_gate
 from tests.support.world import RULES, Call
 
 KEY = "doc:plan"
@@ -157,6 +160,31 @@ def test_unreachable_server_is_unavailable_and_recovers(own_server: RedisServer)
     own_server.start()
     assert script.act("mira", KEY) > before
     store.close()
+
+
+def test_calls_at_once_share_one_deadline_while_redis_is_frozen(own_server: RedisServer, tmp_path: Path) -> None:
+    """The time that a call waits behind another counts: otherwise the second batch takes twice as long."""
+    took: list[float] = []
+    with serving_gate(tmp_path / "state", "--store", own_server.url()) as server:
+
+        def act(number: int) -> int:
+            body = {"instance": "mira", "tool": "write", "params": {"path": f"/x{number}", "content": "x"}}
+            began = time.monotonic()
+            status = server.ask("POST", "/intercept", body, timeout=60).status
+            took.append(time.monotonic() - began)
+            return int(status)
+
+        assert act(0) == 200
+        took.clear()
+        statuses: list[int] = []
+        assert own_server.process is not None
+        own_server.process.send_signal(signal.SIGSTOP)
+        try:
+            together(12, lambda number: statuses.append(act(number)))
+        finally:
+            own_server.process.send_signal(signal.SIGCONT)
+        assert set(statuses) == {503}
+        assert max(took) < PATIENCE + 4, took
 
 
 def test_scripts_missing_on_the_server_are_sent_again(redis_server: RedisServer) -> None:

@@ -162,7 +162,7 @@ def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: T
     (state / "tiers.json").write_text(rules)
     with serving(state) as server:
         pay = {"instance": "mira", "tool": "pay", "params": {"to": "acme", "amount": 5}}
-        asked = server.post("/intercept", pay)
+        asked = server.post("/intercept", pay, token=mira)
         assert asked["verdict"] == "ask"
         path = f"/approvals/{asked['id']}"
         assert server.ask("POST", path, {"approve": True}).status == 401
@@ -172,7 +172,7 @@ def test_approving_needs_an_approver_even_on_this_machine(state: Path, tokens: T
         (waiting,) = server.get("/approvals")["approvals"]
         assert (waiting["id"], waiting["params"]) == (asked["id"], {"to": "acme", "amount": 5})
         assert server.post(path, {"approve": True}, token=anna)["ok"]
-        assert server.post("/intercept", pay)["verdict"] == "allow"
+        assert server.post("/intercept", pay, token=mira)["verdict"] == "allow"
         (said,) = [entry for entry in entries(server) if entry["event"] == "approve"]
         assert "anna" in str(said)
 
@@ -213,7 +213,7 @@ def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
     with serving(state) as server, listening(server, anna) as gone, listening(server, doug) as stays:
         tokens.remove("anna")
         until(lambda: has_ended(gone))
-        server.post("/intercept", MAIL)
+        server.post("/intercept", MAIL, token=doug)
         until(lambda: b'"message"' in stays.readline())
 
 

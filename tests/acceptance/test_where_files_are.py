@@ -12,17 +12,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from callosum import Call, Verdict
+from callosum.client import CallosumClient
+from callosum.errors import CallosumError
 from callosum.loopback import TOKEN, is_from_near, is_near, is_own_listener, make_token, read_token
 from callosum.process import host_of, this_process
 from callosum.server.tokens import FILE as TOKENS
-from callosum.server.tokens import Tokens
-from tests.support.serving import Server, serving
+from callosum.server.tokens import Role, Tokens
+from tests.support.serving import Server, serving, until
 
 NOBODY = 65_534
 SECRET = "the code word is heron"
@@ -236,6 +239,82 @@ def test_processes_that_a_foreign_caller_names_are_not_looked_up(port: Server, o
         sleeper.kill()
         sleeper.wait()
         assert port.post("/lock", {**lock, "instance": "bob"}, token=token)["acquired"] is own
+
+
+ACTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/intercept", {"instance": "ann", "tool": "Read"}),
+    ("POST", "/complete", {"instance": "ann", "id": 1}),
+    ("POST", "/lock", {"instance": "ann", "contextKey": "file:/", "tier": 4}),
+    ("POST", "/release", {"instance": "ann", "contextKey": "file:/"}),
+    ("POST", "/renew", {"instance": "ann", "id": 1}),
+    ("DELETE", "/lock/file%3A%2F", {"instance": "ann"}),
+    ("POST", "/resolve", {"id": 1, "happened": True, "by": "ann/s"}),
+    ("POST", "/events", {"type": "llm.token", "delta": "On", "instance": "ann"}),
+    ("POST", "/late", {"calls": [{"call": {"instance": "ann", "tool": "read"}, "outcome": "done"}]}),
+    ("POST", "/hooks/claude-code", {"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Read"}),
+    ("GET", "/brief?instance=ann", {}),
+]
+
+
+@linux
+def test_acting_over_tcp_needs_a_token_once_an_actors_exists(tmp_path: Path) -> None:
+    """The tokens of approvers and readers, and the machine's own, ask nobody for one."""
+    state = tmp_path / "state"
+    tokens = Tokens(state / TOKENS)
+    tokens.add("looks", role=Role.READER)
+
+    def refused(server: Server, token: str | None = None) -> list[str]:
+        asked = [(path, server.ask(method, path, body or None, token=token)) for method, path, body in ACTS]
+        assert all("callosum token add" in found.text for _, found in asked if found.status == 401)
+        return [path for path, found in asked if found.status == 401]
+
+    with serving(state) as server:
+        assert refused(server) == []
+        actor = tokens.add("ann")
+        until(lambda: refused(server) == [path for _, path, _ in ACTS])
+        assert server.ask("GET", "/journal").status == server.ask("GET", "/status").status == 200, "reading needs none"
+        assert refused(server, actor) == refused(server, read_token(state)) == []
+        with CallosumClient(server.address, state=state, deadline=10) as client:
+            assert client.intercept(Call("ann", "Read", {"path": "/x"})).verdict is Verdict.ALLOW
+            assert not client.intercept(Call("ann", "Read", {"path": "/x"})).fallback
+        tokens.remove("ann")
+        until(lambda: refused(server) == [])
+    tokens.add("ann")
+    with serving(state, "--socket", str(tmp_path / "gate.sock")) as server:
+        assert refused(server) == [], "the gate's own socket needs none"
+
+
+@linux
+@root
+def test_client_sends_the_machines_token_to_no_listener_of_another_user(tmp_path: Path) -> None:
+    make_token(tmp_path)
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        address = f"http://127.0.0.1:{port}"
+        assert is_own_listener(port)
+        read, write = os.pipe()
+
+        def listen_as_nobody() -> None:
+            as_nobody()
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                os.write(write, b"%d\n" % other.getsockname()[1])
+                accepted, _ = other.accept()
+                os.write(write, accepted.recv(65_536).split(b"\r\n\r\n")[0])
+
+        child = os.fork()
+        if child == 0:
+            listen_as_nobody()
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            address = f"http://127.0.0.1:{int(pipe.readline())}"
+            with CallosumClient(address, state=tmp_path, deadline=10) as client, suppress(CallosumError):
+                client.health()
+            heard.append(pipe.read())
+        os.waitpid(child, 0)
+    assert heard[0].startswith(b"GET /health")
+    assert b"uthorization" not in heard[0]
 
 
 @linux

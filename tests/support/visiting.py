@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from callosum.client.errors import TransportError
 from callosum.client.transport import ResponseStream, Transport
 from callosum.console.access import leave_link
+from callosum.loopback import read_token
 from tests.support.serving import Server, serving
 
 
@@ -156,7 +157,7 @@ def console_server(state: Path, *rules: dict[str, object]) -> Iterator[Server]:
 def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
     """Return the decision about a call of ``mira`` that pauses."""
     call = {"instance": "mira", "session": session, "tool": tool, "params": params, "pause": True}
-    return server.post("/intercept", call)
+    return server.post("/intercept", call, token=read_token(server.state))
 
 
 @contextmanager
