@@ -220,7 +220,7 @@ def test_the_token_is_shown_to_the_server(state: Path, tmp_path: Path) -> None:
             assert "--token-file, or CALLOSUM_TOKEN" in command.told()
             assert NEEDS in command.told()
             assert [command.event()[1]["namespace"] for _ in range(2)] == ["team", "default"]
-            server.post("/intercept", send("carl"))
+            server.post("/intercept", send("carl"), token=read_token(state))
             assert command.event()[1]["args"]["target"] == "carl"
 
 
