@@ -427,9 +427,8 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
     question = _answered_question(facts, view)
     if question is None:
         return _conclude(facts, view, assessment)
-    if question.approved > 0 and (
-        question.rule != facts.classification.rule or assessment.verdict.gravity > question.verdict.gravity
-    ):
+    graver = assessment.verdict is Verdict.BLOCK and _only_asked(question, view)
+    if question.approved > 0 and (graver or question.rule != facts.classification.rule):
         return _conclude(facts, view, assessment)  # it was given under other rules, so it is asked anew
     if question.approved > 0 and view.now - question.approved < APPROVAL_TTL:
         if not any(item.action.id > question.id for item in assessment.items):
@@ -450,6 +449,12 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
         )
         return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision))
     return _conclude(facts, view, assessment)
+
+
+def _only_asked(question: Action, view: View) -> bool:
+    """Return True if a person was asked about the call, and overrode no block. The entry of the question holds it."""
+    body = view.bodies((question.id,)).get(question.id) if view.bodies is not None else None
+    return body is not None and msgspec.json.decode(body).get("asks") is True
 
 
 def _refusal_note(refused: Action, view: View) -> str:

@@ -358,6 +358,8 @@ def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str
         body["origin"] = facts.classification.content.origin.hex()
     if facts.call.pause:
         body["pause"] = True
+    if decision.verdict is Verdict.ASK:
+        body["asks"] = True
     if facts.hunk:
         body["hunk"] = facts.hunk
     if facts.call.host is not None and facts.call_print and facts.classification.tier < Tier.HIGH:

@@ -210,6 +210,7 @@ def test_question_does_not_block_other_sessions(world: World) -> None:
     ],
     ids=["the same rules", "a graver verdict", "another rule"],
 )
+@pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)
 def test_an_approval_holds_for_the_rules_it_was_given_under(
     world: World, tmp_path: Path, change: Callable[[Any], Any], verdict: Verdict
 ) -> None:
