@@ -49,6 +49,7 @@ from callosum.testing.script import StoreScript, ids
 from tests.support.postgres import Server, binaries, schema_of, server
 from tests.support.racing import Torn, assert_one_holder, caught, contend
 from tests.support.serving import hosted
+from tests.support.threads import all_at_once
 from tests.support.world import RULES
 
 PROCESSES = 6
@@ -93,18 +94,14 @@ def _act_in_every_order(url: str) -> int:
     """
     stores = [_store(url) for _ in range(3)]
     done: list[int] = []
-    faults: list[BaseException] = []
 
     def worker(number: int) -> None:
         script = StoreScript(stores[number % 3])
-        try:
-            for turn in range(12):
-                mine = [OVERLAPPING[(number * 3 + turn * step) % len(OVERLAPPING)] for step in (1, 2, 3)]
-                id = script.act(f"s{number}", *dict.fromkeys(mine), tier=3, state=State.OPEN)
-                script.end(f"s{number}", id)
-                done.append(id)
-        except BaseException as fault:  # noqa: BLE001
-            faults.append(fault)
+        for turn in range(12):
+            mine = [OVERLAPPING[(number * 3 + turn * step) % len(OVERLAPPING)] for step in (1, 2, 3)]
+            id = script.act(f"s{number}", *dict.fromkeys(mine), tier=3, state=State.OPEN)
+            script.end(f"s{number}", id)
+            done.append(id)
 
     with psycopg.connect(stores[0].address.conninfo, autocommit=True) as connection:
 
@@ -113,12 +110,7 @@ def _act_in_every_order(url: str) -> int:
             return int(row[0]) if row else 0
 
         before = deadlocks()
-        threads = [threading.Thread(target=worker, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not faults
+        all_at_once([partial(worker, number) for number in range(8)])
         assert len(set(done)) == 96
         assert len(stores[0].entries(limit=1000)) == 192
         for store in stores:
@@ -199,22 +191,7 @@ def test_a_notice_ends_a_wait(postgres_url: str) -> None:
 
 
 def test_stores_that_start_together_make_the_schema_once(postgres: Server, postgres_url: str) -> None:
-    faults: list[BaseException] = []
-    start = threading.Barrier(6)
-
-    def opens() -> None:
-        start.wait()
-        try:
-            _store(postgres_url).close()
-        except BaseException as fault:  # noqa: BLE001
-            faults.append(fault)
-
-    threads = [threading.Thread(target=opens) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    all_at_once([lambda: _store(postgres_url).close()] * 6)
 
 
 def test_newer_schema_is_used_if_it_declares_compatibility(postgres: Server, postgres_url: str) -> None:

@@ -1,6 +1,7 @@
 """The partitions of the PostgreSQL store's journal, and the migration of an older schema while it is used."""
 
 import threading
+from functools import partial
 from itertools import pairwise
 
 import psycopg
@@ -13,6 +14,7 @@ from callosum.stores.postgres.statements import SQL
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, schema_of
+from tests.support.threads import all_at_once
 
 
 def _parts(store: PostgresStore) -> list[Partition]:
@@ -83,23 +85,11 @@ def test_servers_that_create_partitions_at_once_create_each_once(postgres_url: s
         except BaseException as fault:  # noqa: BLE001
             faults.append(fault)
 
-    def tends(store: PostgresStore, start: threading.Barrier) -> None:
-        try:
-            start.wait()
-            store.maintain(clock.now - DAY)
-        except BaseException as fault:  # noqa: BLE001
-            faults.append(fault)
-
     actor = threading.Thread(target=acts)
     actor.start()
     for _ in range(3):
         clock.advance(DAY / SECOND)
-        start = threading.Barrier(len(stores))
-        threads = [threading.Thread(target=tends, args=(store, start)) for store in stores]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        all_at_once([partial(store.maintain, clock.now - DAY) for store in stores])
         stores[0].maintain(clock.now - DAY)  # should all have met somebody else at it
     stop.set()
     actor.join()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from callosum.model import State
 from callosum.stores.postgres import PostgresStore
 from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, _as_nobody, schema_of
+from tests.support.threads import all_at_once
 
 PORT = 6432
 PGBOUNCER = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
@@ -78,24 +80,15 @@ def test_transaction_pooler_serves_more_connections_than_it_has(
     _, folder = pooler
     direct = f"&pooler=transaction&direct={quote(f'{postgres.folder}:5432', safe='')}"
     stores = [PostgresStore(_url(folder, postgres_url, direct + "&pool=4")) for _ in range(2)]
-    faults: list[BaseException] = []
     done: list[int] = []
 
     def acts(number: int) -> None:
         script = StoreScript(stores[number % 2])
-        try:
-            for _ in range(10):
-                id = script.act(f"s{number}", "doc:1", f"doc:{number}", tier=3, state=State.OPEN)
-                done.extend((id, script.end(f"s{number}", id)))
-        except BaseException as fault:  # noqa: BLE001
-            faults.append(fault)
+        for _ in range(10):
+            id = script.act(f"s{number}", "doc:1", f"doc:{number}", tier=3, state=State.OPEN)
+            done.extend((id, script.end(f"s{number}", id)))
 
-    threads = [threading.Thread(target=acts, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    all_at_once([partial(acts, number) for number in range(8)])
     here, there = stores
     assert [entry.seq for entry in here.entries(limit=1000)] == sorted(done)
     assert here.live(None, list(State)) == []

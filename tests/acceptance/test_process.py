@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from callosum import process
 from callosum.model import Host
 from callosum.process import alive, ancestors, host_above, host_of, this_process
+from tests.support.threads import all_at_once
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -123,11 +123,7 @@ def test_fork_is_a_process_of_its_own() -> None:
 
 def test_threads_get_the_same_answer() -> None:
     found: list[Host] = []
-    threads = [threading.Thread(target=lambda: found.append(this_process())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([lambda: found.append(this_process())] * 4)
     assert found == [this_process()] * 4
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,6 +25,7 @@ from chaos.proxy import Proxy
 from tests.support.lossy import Lossy
 from tests.support.redis_server import RedisServer, recent_binary, serving
 from tests.support.serving import serving as serving_gate
+from tests.support.threads import all_at_once
 from tests.support.world import RULES, Call
 
 KEY = "doc:plan"
@@ -43,27 +43,6 @@ def server_with(folder: str, *options: str, **more: str) -> Iterator[RedisServer
         yield server
     finally:
         server.stop()
-
-
-def together(number: int, work: Any) -> None:
-    """Run ``work(0)`` to ``work(number - 1)`` at once; raise the first error."""
-    faults: list[BaseException] = []
-    start = threading.Barrier(number)
-
-    def run(place: int) -> None:
-        start.wait()
-        try:
-            work(place)
-        except BaseException as error:  # noqa: BLE001
-            faults.append(error)
-
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: RedisServer) -> None:
@@ -105,7 +84,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
             time.sleep(0.005)
         stop.set()
 
-    together(7, lambda place: killer() if place == 6 else worker(place))
+    all_at_once([killer, *(partial(worker, place) for place in range(6))])
     entries = store.entries(limit=1_000_000)
     opened = [entry for entry in entries if entry.event is Event.INTERCEPT]
     names = [entry.body["name"] for entry in opened]
@@ -165,6 +144,7 @@ def test_unreachable_server_is_unavailable_and_recovers(own_server: RedisServer)
 def test_calls_at_once_share_one_deadline_while_redis_is_frozen(own_server: RedisServer, tmp_path: Path) -> None:
     """The time that a call waits behind another counts: otherwise the second batch takes twice as long."""
     took: list[float] = []
+    statuses: list[int] = []
     with serving_gate(tmp_path / "state", "--store", own_server.url()) as server:
 
         def act(number: int) -> int:
@@ -172,15 +152,16 @@ def test_calls_at_once_share_one_deadline_while_redis_is_frozen(own_server: Redi
             began = time.monotonic()
             status = server.ask("POST", "/intercept", body, timeout=60).status
             took.append(time.monotonic() - began)
+            statuses.append(status)
             return int(status)
 
         assert act(0) == 200
         took.clear()
-        statuses: list[int] = []
+        statuses.clear()
         assert own_server.process is not None
         own_server.process.send_signal(signal.SIGSTOP)
         try:
-            together(12, lambda number: statuses.append(act(number)))
+            all_at_once([partial(act, number) for number in range(12)])
         finally:
             own_server.process.send_signal(signal.SIGCONT)
         assert set(statuses) == {503}
@@ -246,7 +227,7 @@ def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> 
             script.act(f"s{place}", f"doc:{place}")
             most[0] = max(most[0], store.pool().open)
 
-    together(8, worker)
+    all_at_once([partial(worker, place) for place in range(8)])
     assert len(store.entries(limit=1000)) == 160
     assert most[0] == 2
     pool = store.pool()
@@ -454,7 +435,7 @@ def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer
             script.run(script.scope(f"s{place}", [KEY]), step)
             longest[0] = max(longest[0], time.monotonic() - began)
 
-    together(16, worker)
+    all_at_once([partial(worker, place) for place in range(16)])
     counted = [int(entry.rule) for entry in store.entries(limit=1000)]
     assert counted == list(range(1, 481))
     assert longest[0] < 10
@@ -483,7 +464,7 @@ def test_ids_match_the_journal_while_other_processes_advance_the_time(
                 given.append((decision.id, f"s{place}"))
                 assert gate.complete(f"s{place}", id=decision.id).ok
 
-        together(8, worker)
+        all_at_once([partial(worker, place) for place in range(8)])
         entries = store.entries(limit=10_000)
         assert {(e.seq, e.session) for e in entries if e.event is Event.INTERCEPT} == set(given)
         assert len(entries) == 480
@@ -513,7 +494,7 @@ def test_reader_that_follows_the_journal_misses_nothing(redis_server: RedisServe
             done.set()
 
     written: list[int] = []
-    together(9, worker)
+    all_at_once([partial(worker, place) for place in range(9)])
     assert seen == [entry.seq for entry in store.entries(limit=10_000)]
     assert len(seen) == 320
     store.close()

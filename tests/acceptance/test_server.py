@@ -23,8 +23,9 @@ from callosum.model import Call
 from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
 from tests.acceptance.command import run
-from tests.support.loading import LOST, Connection, Load, Record, all_at_once, assert_all_there, journal
+from tests.support.loading import LOST, Connection, Load, Record, assert_all_there, journal
 from tests.support.serving import Server, serving, until
+from tests.support.threads import all_at_once
 from tests.support.world import rules_in
 
 

@@ -25,8 +25,9 @@ from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from tests.acceptance.command import environment
-from tests.support.loading import Connection, all_at_once, journal
+from tests.support.loading import Connection, journal
 from tests.support.serving import Server, serving, until
+from tests.support.threads import all_at_once
 from tests.support.world import rules_in
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document()))

@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from callosum.stores.sqlite import connection
 from tests.support.redis_server import RedisServer, recent_binary
 from tests.support.redis_server import serving as serving_redis
 from tests.support.serving import hosted, until
+from tests.support.threads import all_at_once
 
 DELETE = {"repository": "acme/site"}
 KEY = "repo:acme/site"
@@ -207,11 +208,7 @@ def test_server_takes_back_an_unconfirmed_decision(gate: LocalGate, disk: Disk, 
             assert client.intercept(delete("mira")).proceed
             assert client.complete("mira", context_key=KEY).ok
         disk.broken = True
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(crowd)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        all_at_once([partial(ask, number) for number in range(crowd)])
         disk.broken = False
         assert len(faults) == crowd
         assert all("taken back" in str(fault) for fault in faults if isinstance(fault, StoreUnavailable)), faults

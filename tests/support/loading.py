@@ -251,26 +251,6 @@ def assert_all_there(answers: Iterable[tuple[Request, Reply]], record: Record) -
             assert request.body["id"] in record.ended
 
 
-def all_at_once(parties: Sequence[Callable[[], None]], seconds: float = 60) -> None:
-    """Run each function in a thread of its own; raise the first error of any."""
-    errors: list[BaseException] = []
-
-    def run(party: Callable[[], None]) -> None:
-        try:
-            party()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(party,)) for party in parties]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(seconds)
-        assert not thread.is_alive(), "it hangs"
-    if errors:
-        raise errors[0]
-
-
 def close_hard(connection: socket.socket) -> None:
     """Close a connection as a killed client does."""
     with suppress(OSError):

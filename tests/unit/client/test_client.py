@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +36,7 @@ from tests.support.peer import (
     replies,
     sends_bytes,
 )
+from tests.support.threads import all_at_once
 
 LEASE = {"token": 7, "expires": 1.5, "ttl": 300.0}
 REPORT = {"ok": True, "id": 7, "state": "done"}
@@ -896,10 +898,6 @@ def test_eight_threads_share_one_client(clients: Callable[..., CallosumClient]) 
                 if found != number:
                     wrong.append((number, found))
 
-        threads = [threading.Thread(target=work, args=(1 + 100 * place,)) for place in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
+        all_at_once([partial(work, 1 + 100 * place) for place in range(8)])
         assert wrong == []
         assert len(client._transport._idle) <= 9

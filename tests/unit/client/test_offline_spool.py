@@ -4,8 +4,8 @@ import fcntl
 import json
 import multiprocessing
 import stat
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from callosum.client.errors import Unreachable
 from callosum.client.spool import MAX_KEPT, ClientSpool, PageRefused
 from callosum.locks import locked
 from tests.support.peer import lines_of
+from tests.support.threads import all_at_once
 
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
 
@@ -200,20 +201,14 @@ def test_one_flush_at_a_time(late: ClientSpool) -> None:
 
 def test_many_threads_share_one_spool(late: ClientSpool) -> None:
     gate = Gate()
-    ready = threading.Barrier(4)
 
     def work(first: int) -> None:
-        ready.wait(10)
         for number in range(first, first + 25):
             late.let_through(call(number))
             if number % 10 == 0:
                 late.flush(gate.post)
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 100, 25)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    all_at_once([partial(work, first) for first in range(0, 100, 25)])
     late.flush(gate.post)
     assert sorted(gate.numbers) == list(range(100))
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from callosum.client.transport import (
     Unreachable,
 )
 from tests.support.peer import Peer, Request, Script, close, free_port, full_backlog, hang, replies, sends_bytes
+from tests.support.threads import all_at_once
 
 SHORT = 0.2
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
@@ -462,11 +464,7 @@ def test_threads_have_connections_of_their_own(transports: Callable[..., Transpo
         def work(name: int) -> None:
             found.extend(post(transport, b"%d" % name).body for _ in range(3))
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
+        all_at_once([partial(work, name) for name in range(8)])
         assert sorted(found) == sorted(b'{"got": "%d"}' % name for name in range(8) for _ in range(3))
         assert peer.connections <= 24
         assert len(transport._idle) == 8 <= MAX_IDLE
@@ -485,11 +483,7 @@ def test_the_number_of_kept_connections_is_bounded(
 
     with Peer(script) as peer:
         transport = transports(peer.url)
-        threads = [threading.Thread(target=get, args=(transport,)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
+        all_at_once([partial(get, transport)] * 4)
         assert len(transport._idle) == 2
 
 

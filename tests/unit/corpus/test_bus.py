@@ -27,6 +27,7 @@ from callosum.corpus.events import (
     encode,
 )
 from callosum.errors import ConfigError
+from tests.support.threads import all_at_once
 
 DONE = ToolCompleted("github_prs", "3 open", 1204.0)
 FAILED = ToolFailed("github_prs", "401")
@@ -509,8 +510,7 @@ def test_threads_emit_subscribe_and_unsubscribe_together(corpus: Corpus) -> None
             assert len(mine) > before, "what was emitted after it subscribed reaches it"
             off()
 
-    errors = _together(work, 6)
-    assert errors == []
+    all_at_once([work] * 6)
     assert len(always) == 6 * 300
     assert warnings == []
     assert corpus.handlers(ToolCompleted) == 1
@@ -574,20 +574,3 @@ def _noting(seen: list[int], number: int) -> Callable[..., None]:
         seen.append(number)
 
     return handler
-
-
-def _together(work: Callable[[], None], count: int) -> list[BaseException]:
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return errors

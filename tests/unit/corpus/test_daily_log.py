@@ -46,6 +46,7 @@ from callosum.redact import MARKER, summarise
 from callosum.redact.json_lines import is_harmless, suspects
 from tests.support.cpu import cpu_within
 from tests.support.serving import until
+from tests.support.threads import all_at_once
 
 DAY = """\
 ## 2026-05-16
@@ -1015,12 +1016,7 @@ def test_emitters_do_not_wait_for_the_disk(corpus: Corpus, log: DailyLog, writte
         for _ in range(2000):
             corpus.emit(TaskStopped("t", "x", at=NOON))
 
-    emitters = [threading.Thread(target=emit) for _ in range(4)]
-    for one in emitters:
-        one.start()
-    for one in emitters:
-        one.join(30)
-        assert not one.is_alive()
+    all_at_once([emit] * 4)
     assert flusher.is_alive()
     written.may.set()
     flusher.join(30)
@@ -1034,11 +1030,7 @@ def test_two_logs_share_one_folder(corpus: Corpus, folder: Path, clock: Clock) -
         for number in range(500):
             corpus.emit(TaskStopped(f"{who}-{number}", "x", at=NOON))
 
-    threads = [threading.Thread(target=partial(emit, f"e{number}")) for number in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    all_at_once([partial(emit, f"e{number}") for number in range(3)])
     for log in logs:
         log.close()
     ids = [one["taskId"] for one in payloads(folder)]

@@ -1,7 +1,7 @@
 """The embedded gate: its upkeep, and the entries it writes once an unreachable store is back."""
 
-import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
 from callosum.testing.clock import START
+from tests.support.threads import all_at_once
 from tests.support.world import kinds
 
 YEAR = 366 * 86_400.0
@@ -41,11 +42,7 @@ def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> N
         for tool in ("one", "two"):
             gate.remember_late(Call("mira", tool), "done")
         calls = [Call(who, "read", {"path": f"/{who}.md"}) for who in ("anna", "doug")]
-        threads = [threading.Thread(target=gate.intercept, args=(call,)) for call in calls]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
+        all_at_once([partial(gate.intercept, call) for call in calls])
         late = [entry.tool for entry in gate.entries() if entry.event is Event.LATE]
         assert sorted(late) == ["one", "two"]
 

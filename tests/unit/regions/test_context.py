@@ -1,7 +1,6 @@
 """Prefrontal over real gates: the contents and words of a brief for each session, and that it changes nothing."""
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from callosum.regions.context import _PATH, Prefrontal
 from callosum.rules.intent import INTENTS, intent_of
 from callosum.stores.sqlite import SqliteStore
 from tests.support.cpu import cpu_within
+from tests.support.threads import all_at_once
 from tests.support.world import World, kinds
 
 IN_HAND = "Running now, where this session works"
@@ -477,11 +477,7 @@ def test_threads_can_make_briefs_at_once(world: World, prefrontal: Prefrontal) -
     world.ask("doug", "act3", "plan")
     expected = prefrontal.brief("mira")
     found: list[Brief] = []
-    threads = [threading.Thread(target=lambda: found.append(prefrontal.brief("mira"))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([lambda: found.append(prefrontal.brief("mira"))] * 8)
     assert found == [expected] * 8
 
 

@@ -1,9 +1,9 @@
 """Hippocampus over a real gate: its pages, when it writes them, and that two instances agree."""
 
-import threading
 import time
 from collections.abc import Iterator
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from callosum.regions.episodes import Hippocampus
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
+from tests.support.threads import all_at_once
 from tests.support.world import InstanceGate
 
 DAY = date(2027, 3, 16)
@@ -272,23 +273,12 @@ def test_many_threads_leave_a_complete_page(place: PageGate) -> None:
     for number in range(50):
         place.do(f"s{number % 3}", "message", message(f"m{number}"))
     regions = [place.region() for _ in range(2)]
-    start = threading.Barrier(8)
-    faults: list[BaseException] = []
 
     def work(number: int) -> None:
-        try:
-            start.wait()
-            for _ in range(5):
-                regions[number % 2].write()
-        except BaseException as fault:  # noqa: BLE001  told below
-            faults.append(fault)
+        for _ in range(5):
+            regions[number % 2].write()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    all_at_once([partial(work, number) for number in range(8)])
     assert place.saved() == ["episodes/2027-03-16.md"]
     assert "3 sessions, 50 calls" in place.page()
 

@@ -2,6 +2,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from callosum.retrospect import Suggestion, suggest, suggestions
 from callosum.retrospect.suggestions import written
 from callosum.rules import RuleSet
 from callosum.rules.parse import default_rules, parse_rules
+from tests.support.threads import all_at_once
 from tests.support.world import Decision, World
 
 _DECODE = msgspec.json.Decoder(Entry).decode
@@ -807,11 +809,7 @@ def test_only_one_thread_at_a_time_follows_the_entries(guard: Any, most: int) ->
     region._guard = guard
     entry = next(_confirmations("recent", 1))
     seen = Observation(Event.INTERCEPT, "mira", "default", 0.0, (entry,))
-    threads = [threading.Thread(target=region.observe, args=(seen,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([partial(region.observe, seen)] * 2)
     assert crowded.most_inside == most
 
 
@@ -830,9 +828,5 @@ def test_threads_lose_nothing() -> None:
                 done = replace(entry, event=Event.COMPLETE, verdict=None, outcome=Outcome.DONE)
                 region.observe(Observation(Event.COMPLETE, entry.session, "default", 0.0, (done,)))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([partial(work, number) for number in range(4)])
     assert seen == ["confirmed.done"] * 400

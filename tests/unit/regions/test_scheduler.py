@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from callosum.regions.watched_files import WatchedFiles
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
+from tests.support.threads import all_at_once
 from tests.support.world import InstanceGate
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -530,18 +532,12 @@ def three_days(place: ScheduledGate) -> None:
 def race(place: ScheduledGate) -> int:
     """Run two at once; return the numbers of digests and topics that they emit."""
     three_days(place)
-    start = threading.Barrier(2)
 
     def work(one: Brainstem) -> None:
-        start.wait(WAIT)
         for job in ("digest", "topics"):
             one.run_job(job)
 
-    threads = [threading.Thread(target=work, args=(place.brainstem(),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([partial(work, place.brainstem()) for _ in range(2)])
     assert not place.of(HealthWarning)
     return len(place.of(MemoryPromoted)) + len(place.of(MemoryConsolidated))
 

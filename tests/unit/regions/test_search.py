@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -24,6 +23,7 @@ from callosum.model import DAY, Call, Outcome
 from callosum.regions import search, search_index
 from callosum.regions.search import Cortex
 from callosum.regions.search_query import MAX_QUERY, MAX_WORDS, match_of
+from tests.support.threads import all_at_once
 from tests.support.world import InstanceGate
 
 
@@ -493,17 +493,7 @@ def test_threads_share_one_index(corpus: Corpus, gate: LocalGate, state: Path, m
     page(state, "topics/a.md", "needle")
     regions = [Cortex(corpus, store=gate.store, state=state) for _ in range(2)]
     taken: list[int] = []
-    ready = threading.Barrier(4)
-
-    def work(cortex: Cortex) -> None:
-        ready.wait(10)
-        taken.append(cortex.index())
-
-    threads = [threading.Thread(target=work, args=(cortex,)) for cortex in regions * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    all_at_once([lambda: taken.append(regions[0].index()), lambda: taken.append(regions[1].index())] * 2)
     assert sum(taken) == 151
     assert whole(state) == 151
 

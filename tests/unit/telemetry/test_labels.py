@@ -1,6 +1,6 @@
 """Names that sessions choose, as labels of metrics and attributes of spans."""
 
-import threading
+from functools import partial
 
 import pytest
 
@@ -8,6 +8,7 @@ from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import ToolFailed
 from callosum.model import Entry, Event, Outcome
 from callosum.telemetry.labels import OTHER, LabelLimit, error_type, line
+from tests.support.threads import all_at_once
 
 
 def test_first_names_are_kept_and_all_others_share_one() -> None:
@@ -19,17 +20,11 @@ def test_first_names_are_kept_and_all_others_share_one() -> None:
 def test_threads_that_bring_new_names_at_once_stay_within_the_limit() -> None:
     few = LabelLimit(50)
     seen: list[str] = []
-    start = threading.Barrier(4)
 
     def bring(first: int) -> None:
-        start.wait()
         seen.extend(few(f"tool-{number}") for number in range(first, first + 100))
 
-    threads = [threading.Thread(target=bring, args=(first,)) for first in (0, 30, 60, 90)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([partial(bring, first) for first in (0, 30, 60, 90)])
     assert len(set(seen) - {OTHER}) == 50
     assert OTHER in seen
 

@@ -3,8 +3,8 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from callosum.corpus.events import (
     ToolFailed,
 )
 from callosum.telemetry.opentelemetry import OpenTelemetry
+from tests.support.threads import all_at_once
 from tests.support.world import World, gate_time
 
 AT = 1_778_922_906.25
@@ -491,18 +492,12 @@ def test_names_that_cannot_be_encoded_are_harmless(recorded: Telemetry) -> None:
 
 
 def test_calls_of_several_threads_stay_separate(recorded: Telemetry) -> None:
-    start = threading.Barrier(4)
 
     def work(first: int) -> None:
-        start.wait()
         for id in range(first, first + 100):
             recorded.emit(*call(id, call_id=f"c-{id}"), completed_call(id))
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in (1000, 2000, 3000, 4000)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    all_at_once([partial(work, first) for first in (1000, 2000, 3000, 4000)])
     assert len(recorded.spans()) == 400
     for span in recorded.spans():
         attributes: Any = span.attributes
