@@ -184,7 +184,7 @@ class JournalWriter:
         )
 
     def done(self) -> int:
-        return self.put(Entry(Event.LATE, "mira", tool="t", outcome=Outcome.DONE))
+        return self.put(Entry(Event.COMPLETE, "mira", tool="t", outcome=Outcome.DONE))
 
     def renew(self) -> int:
         """Return an entry that makes no event."""
@@ -289,7 +289,7 @@ async def test_reader_gets_only_requested_and_permitted_events(
     book.call(namespace="home")
     book.done()
     hub.publish([LlmToken("no single namespace")])
-    await first.has(9)
+    await first.has(8)
     client = client or Client(hub, **asked)
     await client.until(lambda: len(client.seen) >= len(types) and len(client.messages) >= 2)
     await turns()
