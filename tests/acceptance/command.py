@@ -45,11 +45,7 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 
 
 def run(
-    state: Path,
-    *words: str,
-    text: str = "",
-    env: Mapping[str, str] | None = None,
-    program: tuple[str, ...] = CALLOSUM,
+    state: Path, *words: str, text: str = "", env: Mapping[str, str] | None = None, program: tuple[str, ...] = CALLOSUM
 ) -> subprocess.CompletedProcess[str]:
     """Run the command (or ``program``) with pipes, forked if possible (``tests.support.forking``)."""
     return forking.run(

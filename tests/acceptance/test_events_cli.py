@@ -267,11 +267,7 @@ with LocalGate(sys.argv[1]) as gate:
 
 def test_without_a_server_the_journal_is_followed(state: Path) -> None:
     writer = forking.Popen(
-        [sys.executable, "-c", WRITE, str(state)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
+        [sys.executable, "-c", WRITE, str(state)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert writer.stdin is not None
     assert writer.stdout is not None

@@ -171,17 +171,12 @@ with CallosumClient(sys.argv[1], state=sys.argv[2], deadline=30) as gate:
 
 
 def test_a_client_of_the_previous_version_works_with_this_server(
-    server: Server,
-    previous: Previous,
-    tmp_path: Path,
+    server: Server, previous: Previous, tmp_path: Path
 ) -> None:
     assert previous.run("-c", _OLD_CLIENT, server.address, str(tmp_path)).strip() == "well"
 
 
-def test_this_client_works_with_a_server_of_the_previous_version(
-    previous: Previous,
-    tmp_path: Path,
-) -> None:
+def test_this_client_works_with_a_server_of_the_previous_version(previous: Previous, tmp_path: Path) -> None:
     with previous.serving(tmp_path / "state", environ={}) as old, CallosumClient(old.address, deadline=30) as gate:
         call = Call("new", "act", {"on": "plan"}, session="s", meta={"ticket": 7}, task_id="t", attempt=2)
         decision = gate.intercept(call)

@@ -54,10 +54,7 @@ def test_gaps_are_counted_with_examples_and_advice(state: Path) -> None:
     assert keyless["tiers"] == {"2": 12}
     assert "ghp_" not in json.dumps(found)
     assert found["keylessCalls"] == 12
-    assert {one["tool"]: one["calls"] for one in found["judged"]} == {
-        "update_ticket": 12,
-        "generate_report": 12,
-    }
+    assert {one["tool"]: one["calls"] for one in found["judged"]} == {"update_ticket": 12, "generate_report": 12}
     (family,) = found["unshared"]
     assert (family["family"], family["keys"], family["sessions"]) == ("report:*", 12, 3)
 

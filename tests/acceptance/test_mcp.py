@@ -13,13 +13,13 @@ import pytest
 from callosum.process import alive
 from callosum.server.listeners import running
 from tests.e2e.told import logged_events
-from tests.support.mcpwrap import META, Wrapped, text_of, wrapped
+from tests.support.mcpwrap import META, Start, Wrapped, text_of, wrapped
 from tests.support.peer import Peer, Request, hang, lines_of, replies, sends_bytes
 from tests.support.serving import Server, serving, until
 
 
 @pytest.fixture
-def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
+def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Start:
     """Start a wrap of the test server, as ``mira`` unless told otherwise, in the test's own namespace."""
 
     def begin(*options: str, session: str = "a", modern: bool = False, **more: str) -> Wrapped:
@@ -65,7 +65,7 @@ LINES = [
 ]
 
 
-def test_other_messages_reach_the_server_unchanged(start: Callable[..., Wrapped]) -> None:
+def test_other_messages_reach_the_server_unchanged(start: Start) -> None:
     client = start(modern=True)
     for line in LINES:
         client.write(line)
@@ -74,7 +74,7 @@ def test_other_messages_reach_the_server_unchanged(start: Callable[..., Wrapped]
     assert client.log.read_bytes().startswith(b"".join(LINES))
 
 
-def test_messages_of_the_server_reach_the_client_unchanged(start: Callable[..., Wrapped]) -> None:
+def test_messages_of_the_server_reach_the_client_unchanged(start: Start) -> None:
     client = start(modern=True)
     call = client.send("tools/call", client.params("read_note", {"act": "wait", "as": "w"}))
     until(client.calls)
@@ -86,7 +86,7 @@ def test_messages_of_the_server_reach_the_client_unchanged(start: Callable[..., 
     assert client.line() == odd
 
 
-def test_allowed_call_and_its_answer_are_unchanged(start: Callable[..., Wrapped]) -> None:
+def test_allowed_call_and_its_answer_are_unchanged(start: Start) -> None:
     client = start(modern=True)
     line = (
         b'{ "method":"tools\\/call","params":{"arguments":{"path":"/\\u0061","n":1.0},"name":"read_note"}, "id":-7}\n'
@@ -100,7 +100,7 @@ def test_allowed_call_and_its_answer_are_unchanged(start: Callable[..., Wrapped]
     assert line in client.log.read_bytes()
 
 
-def test_standard_error_and_exit_code_are_the_servers(start: Callable[..., Wrapped]) -> None:
+def test_standard_error_and_exit_code_are_the_servers(start: Start) -> None:
     client = start(TEST_EXIT="5")
     client.ask("test/tell")
     client.to.close()
@@ -108,7 +108,7 @@ def test_standard_error_and_exit_code_are_the_servers(start: Callable[..., Wrapp
     assert client.process.wait(30) == 5
 
 
-def test_last_messages_before_the_end_are_answered(start: Callable[..., Wrapped]) -> None:
+def test_last_messages_before_the_end_are_answered(start: Start) -> None:
     client = start()
     client.write(
         b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"read_note"}}'
@@ -119,7 +119,7 @@ def test_last_messages_before_the_end_are_answered(start: Callable[..., Wrapped]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_reaches_the_server_and_its_exit_is_passed_on(start: Callable[..., Wrapped], number: int) -> None:
+def test_signal_reaches_the_server_and_its_exit_is_passed_on(start: Start, number: int) -> None:
     client = start(modern=True)
     client.ask("ping")
     client.process.send_signal(number)
@@ -132,7 +132,7 @@ def test_missing_command_is_reported(tmp_path: Path) -> None:
         assert client.process.wait(30) == 1
 
 
-def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrapped]) -> None:
+def test_wrapped_server_gets_no_variable_of_callosum(start: Start) -> None:
     own = {"CALLOSUM_TOKEN": "not-a-secret", "CALLOSUM_STORE": "postgresql://me:not-a-secret@db/agents"}
     client = start(**own, CALLOSUM_MCP_HEADER_1_AUTHORIZATION="Bearer not-a-secret", SHOP_KEY="kept")
     variables = json.loads(text_of(client.call("read_note", {"act": "environment"})))
@@ -142,7 +142,7 @@ def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrappe
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
 def test_conflicting_call_is_refused_and_the_other_is_done(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path, modern: bool
+    start: Start, server: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(session="a", modern=modern), start(session="b", modern=modern)
     running = one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait", "as": "w"}))
@@ -162,21 +162,21 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
 
 
 @pytest.mark.parametrize("id", ["x", "", 0, -3, 2.5, "é\n", 2**60])
-def test_refusal_has_the_id_of_its_call(start: Callable[..., Wrapped], id: Any) -> None:
+def test_refusal_has_the_id_of_its_call(start: Start, id: Any) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait"}))
     until(one.calls)
     assert other.ask("tools/call", other.params("delete_database", {"name": "prod"}), id=id)["isError"] is True
 
 
-def test_outcome_of_a_call_is_reported(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_outcome_of_a_call_is_reported(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     for act in ("", "fail", "error", "ask"):
         client.call("delete_database", {"name": act or "x", "act": act})
     assert outcomes(server, tmp_path) == ["done", "failed", "failed", "cancelled"]
 
 
-def test_task_is_open_until_its_result(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_task_is_open_until_its_result(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
     assert outcomes(server, tmp_path) == []
@@ -190,7 +190,7 @@ def test_task_is_open_until_its_result(start: Callable[..., Wrapped], server: Se
     assert tasks(server, tmp_path)[0][1]["toolName"] == call["tool"]
 
 
-def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_task_of_a_lost_server_is_stopped(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     client.call("delete_database", {"name": "x", "act": "task"})
     client.send("tools/call", client.params("delete_database", {"name": "y", "act": "die"}))
@@ -204,7 +204,7 @@ def test_task_of_a_lost_server_is_stopped(start: Callable[..., Wrapped], server:
 
 @pytest.mark.parametrize(("act", "code"), [("die", 7), ("kill", -signal.SIGKILL)])
 def test_call_of_a_server_that_dies_is_unknown(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path, act: str, code: int
+    start: Start, server: Server, tmp_path: Path, act: str, code: int
 ) -> None:
     client = start()
     client.send("tools/call", client.params("delete_database", {"name": "x", "act": act}))
@@ -212,7 +212,7 @@ def test_call_of_a_server_that_dies_is_unknown(
     assert outcomes(server, tmp_path) == ["unknown"]
 
 
-def test_several_calls_run_at_once(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_several_calls_run_at_once(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     ids = [client.send("tools/call", client.params("read_note", {"act": "wait", "as": str(n)})) for n in range(20)]
     until(lambda: len(client.calls()) == 20)
@@ -225,7 +225,7 @@ def test_several_calls_run_at_once(start: Callable[..., Wrapped], server: Server
     assert outcomes(server, tmp_path) == ["done"] * 20
 
 
-def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Callable[..., Wrapped]) -> None:
+def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Start) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("delete_database", {"name": "prod", "act": "wait"}))
     until(one.calls)
@@ -243,9 +243,7 @@ def test_blocked_calls_of_a_batch_are_answered_and_the_rest_runs(start: Callable
     assert [each["id"] for each in json.loads(other.line())] == ["no"]
 
 
-def test_cancelled_call_is_unknown_until_it_is_answered(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path
-) -> None:
+def test_cancelled_call_is_unknown_until_it_is_answered(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     call = client.send("tools/call", client.params("delete_database", {"name": "x", "act": "wait", "as": "w"}))
     until(client.calls)
@@ -257,9 +255,7 @@ def test_cancelled_call_is_unknown_until_it_is_answered(
     assert outcomes(server, tmp_path) == ["unknown", "done"]
 
 
-def test_equal_request_over_standard_input_is_a_new_call(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path
-) -> None:
+def test_equal_request_over_standard_input_is_a_new_call(start: Start, server: Server, tmp_path: Path) -> None:
     client = start(modern=True)
     note = {"act": "wait", "as": "w"}
     first = client.send("tools/call", client.params("read_note", note))
@@ -273,7 +269,7 @@ def test_equal_request_over_standard_input_is_a_new_call(
     assert len(client.calls()) == len(opened(server, tmp_path)) == 4
 
 
-def test_call_without_an_id_is_gated(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_call_without_an_id_is_gated(start: Start, server: Server, tmp_path: Path) -> None:
     one, other = start(session="a"), start(session="b")
     one.notify("tools/call", name="delete_database", arguments={"name": "prod", "act": "wait"})
     until(lambda: outcomes(server, tmp_path) == ["unknown"])
@@ -282,7 +278,7 @@ def test_call_without_an_id_is_gated(start: Callable[..., Wrapped], server: Serv
     assert other.calls() == []
 
 
-def test_warning_of_a_running_call_follows_its_result(start: Callable[..., Wrapped]) -> None:
+def test_warning_of_a_running_call_follows_its_result(start: Start) -> None:
     one, other = start(session="a"), start(session="b")
 
     def mail(client: Wrapped, text: str) -> Any:
@@ -327,9 +323,7 @@ def test_lease_of_a_task_is_renewed_until_the_task_ends(tmp_path: Path) -> None:
         assert [one["outcome"] for one in gate.get("/journal")["entries"] if one["event"] == "complete"] == ["done"]
 
 
-def test_caller_is_named_by_argument_then_meta_then_environment(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path
-) -> None:
+def test_caller_is_named_by_argument_then_meta_then_environment(start: Start, server: Server, tmp_path: Path) -> None:
     meta = {"io.callosum/agent": "doug", "io.callosum/session": "s9", "io.callosum/run": "r1"}
     start(session="a").call("read_note", meta=meta)
     environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name}
@@ -348,7 +342,7 @@ def test_caller_is_named_by_argument_then_meta_then_environment(
     assert actors[5:] == actors[1:5], "both ways of speaking, and both processes of one host, are one session"
 
 
-def test_tool_name_contains_the_server_name(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_tool_name_contains_the_server_name(start: Start, server: Server, tmp_path: Path) -> None:
     environ = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name}
     with wrapped(tmp_path / "state", "--name", "my shop", environ=environ) as client:
         client.call("read_note")
@@ -362,7 +356,7 @@ def test_tool_name_contains_the_server_name(start: Callable[..., Wrapped], serve
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
 def test_tool_list_is_used_for_a_client_that_never_requests_it(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path, modern: bool
+    start: Start, server: Server, tmp_path: Path, modern: bool
 ) -> None:
     client = start(modern=modern)
     client.call("frobnicate", {"repo": "acme/site"})
@@ -374,7 +368,7 @@ def test_tool_list_is_used_for_a_client_that_never_requests_it(
     assert all((one["params"].get("_meta") == META) is modern for one in lists)
 
 
-def test_changed_tool_list_is_requested_again(start: Callable[..., Wrapped]) -> None:
+def test_changed_tool_list_is_requested_again(start: Start) -> None:
     client = start()
     cursor: dict[str, Any] = {}
     while cursor is not None:
@@ -395,7 +389,7 @@ def test_changed_tool_list_is_requested_again(start: Callable[..., Wrapped]) -> 
     ids=["deep", "utf-8", "huge", "nan"],
 )
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
-def test_unreadable_call_does_not_run(start: Callable[..., Wrapped], arguments: bytes, modern: bool) -> None:
+def test_unreadable_call_does_not_run(start: Start, arguments: bytes, modern: bool) -> None:
     client = start(modern=modern)
     meta = json.dumps(META).encode()
     more = b',"_meta":' + meta if modern else b""
@@ -412,7 +406,7 @@ def test_unreadable_call_does_not_run(start: Callable[..., Wrapped], arguments: 
     assert b"delete_database" not in client.log.read_bytes()
 
 
-def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped]) -> None:
+def test_unpaired_surrogate_does_not_block_a_call(start: Start) -> None:
     client = start()
     line = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"read_note","arguments":{"path":"/a\\ud83d"}}}\n'
     client.write(line)
@@ -421,7 +415,7 @@ def test_unpaired_surrogate_does_not_block_a_call(start: Callable[..., Wrapped])
     assert line in client.log.read_bytes()
 
 
-def test_five_megabytes_pass_and_count_as_risky(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_five_megabytes_pass_and_count_as_risky(start: Start, server: Server, tmp_path: Path) -> None:
     client = start()
     result = client.call("write_note", {"path": "/a.txt", "text": "x" * 5_000_000})
     assert text_of(result) == "done write_note"

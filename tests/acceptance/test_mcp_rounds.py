@@ -14,7 +14,7 @@ from mcp_types import ElicitResult
 
 from callosum.server.tokens import Tokens
 from tests.support import forking
-from tests.support.mcpwrap import CALLOSUM, META, Wrapped, text_of
+from tests.support.mcpwrap import CALLOSUM, META, Start, Wrapped, text_of
 from tests.support.serving import Server, serving, until
 
 SERVER = (sys.executable, str(Path(__file__).parents[1] / "support" / "mcprounds.py"))
@@ -152,7 +152,7 @@ def test_question_stays_a_sentence_without_forms(
 
 
 @pytest.fixture
-def start(gates: dict[bool, Server], tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
+def start(gates: dict[bool, Server], tmp_path: Path, wrap: Callable[..., Wrapped]) -> Start:
     def begin(session: str = "a", **more: str) -> Wrapped:
         environ = {"CALLOSUM_URL": gates[True].address, "CALLOSUM_NAMESPACE": tmp_path.name, **more}
         names = ("--name", "shop", "--instance", "mira", "--session", session)
@@ -169,7 +169,7 @@ def again(client: Wrapped, asked: Any, tool: str, arguments: dict[str, Any], ans
     return client.ask("tools/call", {**client.params(tool, arguments, FORMS), **more})
 
 
-def test_server_sees_an_approved_call_as_first_made(start: Callable[..., Wrapped]) -> None:
+def test_server_sees_an_approved_call_as_first_made(start: Start) -> None:
     client = start()
     asked = client.call("deploy", {"host": "prod"}, FORMS)
     assert asked["resultType"] == "input_required"
@@ -180,7 +180,7 @@ def test_server_sees_an_approved_call_as_first_made(start: Callable[..., Wrapped
 
 
 @pytest.mark.parametrize("other", ["arguments", "state", "used"])
-def test_approval_counts_once_for_its_question(start: Callable[..., Wrapped], other: str) -> None:
+def test_approval_counts_once_for_its_question(start: Start, other: str) -> None:
     client = start()
     asked = client.call("deploy", {"host": "prod"}, FORMS)
     host = "test" if other == "arguments" else "prod"
@@ -193,7 +193,7 @@ def test_approval_counts_once_for_its_question(start: Callable[..., Wrapped], ot
     assert len(client.calls()) == seen
 
 
-def test_block_is_no_question(start: Callable[..., Wrapped]) -> None:
+def test_block_is_no_question(start: Start) -> None:
     one, other = start(session="a"), start(session="b")
     one.send("tools/call", one.params("wipe", {"host": "prod", "act": "wait"}, FORMS))
     until(one.calls)
@@ -202,7 +202,7 @@ def test_block_is_no_question(start: Callable[..., Wrapped]) -> None:
 
 
 def test_servers_question_leaves_its_call_open_until_the_answering_round(
-    start: Callable[..., Wrapped], gates: dict[bool, Server], tmp_path: Path
+    start: Start, gates: dict[bool, Server], tmp_path: Path
 ) -> None:
     client, other = start(), start(session="b")
     arguments = {"show": "Carmen", "act": "ask"}
@@ -222,7 +222,7 @@ def test_servers_question_leaves_its_call_open_until_the_answering_round(
 
 
 def test_servers_question_without_an_answer_is_cancelled(
-    start: Callable[..., Wrapped], gates: dict[bool, Server], tmp_path: Path
+    start: Start, gates: dict[bool, Server], tmp_path: Path
 ) -> None:
     client = start()
     client.call("book", {"show": "Carmen", "act": "ask"}, FORMS)

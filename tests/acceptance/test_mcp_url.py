@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcpwrap import ROOT, Wrapped, text_of
+from tests.support.mcpwrap import ROOT, Start, Wrapped, text_of
 from tests.support.peer import Close, Hang, Peer, Request
 from tests.support.serving import Server, until
 
@@ -32,7 +32,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Callable[..., Wrapped]:
+def start(server: Server, tmp_path: Path, wrap: Callable[..., Wrapped]) -> Start:
     def begin(url: str, *options: str, session: str = "a", modern: bool = False, **environ: str) -> Wrapped:
         named = {"CALLOSUM_URL": server.address, "CALLOSUM_NAMESPACE": tmp_path.name, **environ}
         words = ("--name", "shop", "--instance", "mira", "--session", session, "--url", url, *options)
@@ -45,7 +45,7 @@ both = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"
 
 
 @both
-def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: str, modern: bool) -> None:
+def test_tools_and_answers_are_the_servers(start: Start, url: str, modern: bool) -> None:
     client = start(url, modern=modern)
     tools = client.ask("tools/list")["tools"]
     assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
@@ -58,7 +58,7 @@ def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: s
 
 @both
 def test_conflicting_call_is_refused_and_the_other_is_done(
-    start: Callable[..., Wrapped], url: str, server: Server, tmp_path: Path, modern: bool
+    start: Start, url: str, server: Server, tmp_path: Path, modern: bool
 ) -> None:
     one, other = start(url, session="a", modern=modern), start(url, session="b", modern=modern)
     name = f"prod-{modern}"
@@ -86,7 +86,7 @@ def _joined(result: Any) -> str:
     return json.dumps([block["text"] for block in result["content"]])
 
 
-def test_many_calls_run_at_once(start: Callable[..., Wrapped], url: str) -> None:
+def test_many_calls_run_at_once(start: Start, url: str) -> None:
     client = start(url, modern=True)
     ids = [client.send("tools/call", client.params("read_note", {"path": str(n)})) for n in range(40)]
     assert [text_of(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
@@ -127,7 +127,7 @@ def stream(request: Request, *events: bytes, id: str = "") -> None:
         request.raw((f"id: {id}\n".encode() if id else b"") + b"data: " + event + b"\n\n")
 
 
-def test_session_and_version_accompany_every_request_and_end_with_the_client(start: Callable[..., Wrapped]) -> None:
+def test_session_and_version_accompany_every_request_and_end_with_the_client(start: Start) -> None:
     with peer_of(lambda request: answer(request, {"tools": []}), Mcp_Session_Id="s-1") as peer:
         client = start(
             f"{peer.url}/mcp",
@@ -151,7 +151,7 @@ def test_session_and_version_accompany_every_request_and_end_with_the_client(sta
         assert b"k-1" not in client.said.read()
 
 
-def test_each_request_of_the_newer_protocol_names_its_version(start: Callable[..., Wrapped]) -> None:
+def test_each_request_of_the_newer_protocol_names_its_version(start: Start) -> None:
     with peer_of(lambda request: answer(request, {"tools": [], "content": []})) as peer:
         client = start(peer.url, modern=True)
         client.call("read_näte")
@@ -164,7 +164,7 @@ def test_each_request_of_the_newer_protocol_names_its_version(start: Callable[..
         assert {each.headers["mcp-protocol-version"] for each in peer.seen} == {"2026-07-28"}
 
 
-def test_answer_over_many_lines_becomes_one_line(start: Callable[..., Wrapped]) -> None:
+def test_answer_over_many_lines_becomes_one_line(start: Start) -> None:
     def act(request: Request) -> None:
         text = json.dumps({"jsonrpc": "2.0", "id": rpc(request)["id"], "result": {"content": []}}, indent=2)
         stream(request, text.replace("\n", "\ndata: ").encode())
@@ -177,19 +177,19 @@ def test_answer_over_many_lines_becomes_one_line(start: Callable[..., Wrapped]) 
     ("status", "word"),
     [(401, "credentials"), (404, "path"), (405, "no POST"), (500, "500"), (302, "elsewhere"), (202, "202")],
 )
-def test_response_without_an_answer_becomes_an_error(start: Callable[..., Wrapped], status: int, word: str) -> None:
+def test_response_without_an_answer_becomes_an_error(start: Start, status: int, word: str) -> None:
     with peer_of(lambda request: request.reply(b"<html>", status)) as peer:
         error = start(peer.url).call("read_note")["error"]
         assert word in error["message"]
 
 
-def test_servers_own_error_is_forwarded_under_the_requests_id(start: Callable[..., Wrapped]) -> None:
+def test_servers_own_error_is_forwarded_under_the_requests_id(start: Start) -> None:
     fault = {"code": -32020, "message": "headers", "data": {"x": 1}}
     with peer_of(lambda request: request.reply({"jsonrpc": "2.0", "id": None, "error": fault}, 400)) as peer:
         assert start(peer.url, modern=True).call("read_note")["error"] == fault
 
 
-def test_redirect_is_followed_within_the_server_only(start: Callable[..., Wrapped]) -> None:
+def test_redirect_is_followed_within_the_server_only(start: Start) -> None:
     def act(request: Request) -> None:
         if request.target == "/mcp/":
             answer(request, {"content": []})
@@ -203,7 +203,7 @@ def test_redirect_is_followed_within_the_server_only(start: Callable[..., Wrappe
         assert len(peer.seen) == count
 
 
-def test_broken_stream_is_resumed(start: Callable[..., Wrapped]) -> None:
+def test_broken_stream_is_resumed(start: Start) -> None:
     asked: list[Any] = []
 
     def act(request: Request) -> None:
@@ -230,7 +230,7 @@ def test_broken_stream_is_resumed(start: Callable[..., Wrapped]) -> None:
         assert [found["method"] for found in client.kept] == ["notifications/progress"]
 
 
-def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_call_with_a_lost_connection_is_unknown(start: Start, server: Server, tmp_path: Path) -> None:
     def act(request: Request) -> None:
         if rpc(request)["method"] == "tools/list":
             answer(request, {"tools": []})
@@ -245,7 +245,7 @@ def test_call_with_a_lost_connection_is_unknown(start: Callable[..., Wrapped], s
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 
-def test_unreachable_server_is_reported(start: Callable[..., Wrapped], server: Server, tmp_path: Path) -> None:
+def test_unreachable_server_is_reported(start: Start, server: Server, tmp_path: Path) -> None:
     with peer_of(lambda request: None) as peer:
         url = peer.url
     client = start(url, modern=True)
@@ -254,7 +254,7 @@ def test_unreachable_server_is_reported(start: Callable[..., Wrapped], server: S
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["failed"]
 
 
-def test_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> None:
+def test_cancelled_request_closes_its_stream(start: Start) -> None:
     closed: list[float] = []
 
     def act(request: Request) -> None:
@@ -277,9 +277,7 @@ def test_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> N
         assert client.kept == []
 
 
-def test_pending_calls_are_unknown_after_a_stop_signal(
-    start: Callable[..., Wrapped], server: Server, tmp_path: Path
-) -> None:
+def test_pending_calls_are_unknown_after_a_stop_signal(start: Start, server: Server, tmp_path: Path) -> None:
     def act(request: Request) -> None:
         if rpc(request)["method"] != "tools/call":
             answer(request, {"tools": []})
@@ -296,7 +294,7 @@ def test_pending_calls_are_unknown_after_a_stop_signal(
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
 
 
-def test_server_that_takes_no_post_is_asked_for_no_stream(start: Callable[..., Wrapped]) -> None:
+def test_server_that_takes_no_post_is_asked_for_no_stream(start: Start) -> None:
     with Peer(lambda request: request.reply(b"", 405)) as peer:
         client = start(f"{peer.url}/sse", modern=True)
         assert "takes no POST" in client.answer(client.send("initialize"))["error"]["message"]

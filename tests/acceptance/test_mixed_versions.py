@@ -58,9 +58,7 @@ class Servers(NamedTuple):
 
 @pytest.fixture(params=("sqlite", "postgres", "redis"), scope="module")
 def servers(
-    request: pytest.FixtureRequest,
-    previous: Previous,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, previous: Previous, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
     """A server of each version on one store; the previous version made the store."""
     folder = tmp_path_factory.mktemp("mixed")

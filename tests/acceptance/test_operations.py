@@ -177,10 +177,7 @@ def test_copying_only_the_database_file_loses_what_is_in_the_log(tmp_path: Path)
 
 
 def test_store_is_migrated_once_by_many_processes(
-    tmp_path: Path,
-    postgres: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Processes that migrate one schema at the same moment all succeed; a dry run and a check change nothing."""
     url, state = postgres.url(), tmp_path / "state"

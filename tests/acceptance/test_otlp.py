@@ -99,12 +99,15 @@ class Receiver:
         self._thread.join()
 
 
+Receive = Callable[..., Receiver]
+
+
 def _plain(attributes: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
 
 
 @pytest.fixture
-def receive() -> Iterator[Callable[..., Receiver]]:
+def receive() -> Iterator[Receive]:
     made: list[Receiver] = []
 
     def one(*args: Any, **options: Any) -> Receiver:
@@ -137,7 +140,7 @@ def make_calls(corpus: Corpus, count: int = 1, first: int = 1) -> None:
         corpus.emit(ToolCompleted("look", "seen", 250.0, at=1000.25 + id, **facts))
 
 
-def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_and_metrics_are_sent_once(receive: Receive, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
@@ -166,7 +169,7 @@ def test_spans_and_metrics_are_sent_once(receive: Callable[..., Receiver], monke
 
 
 def test_what_a_gate_decides_is_sent_when_it_is_switched_on(
-    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    receive: Receive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A run with two attempts through a real gate, and a call that is refused."""
     receiver = receive()
@@ -195,9 +198,7 @@ def test_what_a_gate_decides_is_sent_when_it_is_switched_on(
     assert not refused[0].parent_span_id
 
 
-def test_environment_variables_choose_the_exporter(
-    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_variables_choose_the_exporter(receive: Receive, monkeypatch: pytest.MonkeyPatch) -> None:
     spans, metrics = receive(), receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", metrics.address)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{spans.address}/v1/traces")
@@ -226,11 +227,7 @@ def test_environment_variables_choose_the_exporter(
     ],
 )
 def test_signals_that_are_switched_off_are_not_sent(
-    receive: Callable[..., Receiver],
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    spans: bool,
-    metrics: bool,
+    receive: Receive, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], spans: bool, metrics: bool
 ) -> None:
     receiver = receive()
     for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address, **variables}.items():
@@ -266,7 +263,7 @@ def test_a_variable_that_cannot_be_used_is_named(
 
 
 def test_hung_receiver_slows_no_call_and_close_has_a_time_limit(
-    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
+    receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = receive(hang=True)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
@@ -295,10 +292,7 @@ def test_hung_receiver_slows_no_call_and_close_has_a_time_limit(
 
 @pytest.mark.parametrize("answer", [500, 503, None], ids=["refuses", "is busy", "is away"])
 def test_failing_receiver_is_reported_once(
-    receive: Callable[..., Receiver],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    answer: int | None,
+    receive: Receive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: int | None
 ) -> None:
     address = receive(answer).address if answer else f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
@@ -366,7 +360,7 @@ def run(address: str, program: str = PROGRAM, **more: str) -> tuple[subprocess.C
     return ran, time.monotonic() - began
 
 
-def test_a_process_that_ends_has_sent_everything(receive: Callable[..., Receiver]) -> None:
+def test_a_process_that_ends_has_sent_everything(receive: Receive) -> None:
     receiver = receive()
     ran, _ = run(receiver.address)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
@@ -391,7 +385,7 @@ os.waitpid(child, 0)
 )
 
 
-def test_forked_child_sends_its_own_telemetry(receive: Callable[..., Receiver]) -> None:
+def test_forked_child_sends_its_own_telemetry(receive: Receive) -> None:
     receiver = receive()
     ran, _ = run(receiver.address, FORKING)
     assert ran.returncode == 0, ran.stderr
@@ -403,7 +397,7 @@ def test_forked_child_sends_its_own_telemetry(receive: Callable[..., Receiver]) 
     assert sorted(ids) == [*range(1, 301), 1000]
 
 
-def test_a_process_ends_though_its_receiver_hangs(receive: Callable[..., Receiver]) -> None:
+def test_a_process_ends_though_its_receiver_hangs(receive: Receive) -> None:
     ran, took = run(receive(hang=True).address)
     assert (ran.returncode, ran.stdout) == (0, "")
     assert took < otlp.CLOSING + 8.0, "the exporters by themselves would wait for 10 s and more"
@@ -418,7 +412,7 @@ def test_process_with_an_unreachable_receiver_ends_with_a_few_lines() -> None:
 
 
 def test_the_trace_of_an_mcp_call_reaches_the_journal_and_the_span_of_the_gates_server(
-    receive: Callable[..., Receiver], tmp_path: Path
+    receive: Receive, tmp_path: Path
 ) -> None:
     trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     named = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": "vendor=1"}

@@ -57,10 +57,7 @@ FLAT = ["/repo/a.py"] * PROCESSES
 TREE_AND_FILE = ["/repo/", "/repo/a.py"] * (PROCESSES // 2)
 CASES = pytest.mark.parametrize(
     ("race", "keys"),
-    [
-        pytest.param("lock", FLAT, id="lock-flat"),
-        pytest.param("call", TREE_AND_FILE, id="call-tree-and-file"),
-    ],
+    [pytest.param("lock", FLAT, id="lock-flat"), pytest.param("call", TREE_AND_FILE, id="call-tree-and-file")],
 )
 
 
@@ -123,10 +120,7 @@ def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> No
     assert _act_in_every_order(postgres_url) == 0
 
 
-def test_rows_locked_in_any_order_deadlock_and_are_retried(
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_locked_in_any_order_deadlock_and_are_retried(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: even then nothing is lost."""
 
     def in_any_order(turns: Locks) -> list[tuple[bool, list[str]]]:
@@ -227,9 +221,7 @@ def test_absent_server_is_reported_soon(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_transaction_that_stalls_is_ended_by_the_server_and_retried(
-    postgres: Server,
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other sessions continue with its keys, and its own step sees their actions."""
     monkeypatch.setattr(connections, "_FOR_SESSION", connections._FOR_SESSION.replace("'10s'", "'200ms'"))
@@ -342,8 +334,7 @@ def test_call_and_its_report_take_three_round_trips(postgres_url: str, trips: li
 
 
 def test_report_sent_without_a_view_is_applied_only_if_nothing_changed(
-    postgres_url: str,
-    trips: list[Pipeline],
+    postgres_url: str, trips: list[Pipeline]
 ) -> None:
     here, there = _store(postgres_url), _store(postgres_url)
     script, other = StoreScript(here), StoreScript(there)
@@ -375,10 +366,7 @@ def test_report_sent_without_a_view_is_applied_only_if_nothing_changed(
 
 @pytest.mark.parametrize("entries", [2_000, 5_000, 20_000])  # which guess is wrong depends on how many there are
 def test_journal_without_statistics_is_read_with_few_rows(
-    postgres: Server,
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    entries: int,
+    postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
     """In a new store, in each new partition and after a restore, the planner only guesses."""
     store = _store(postgres_url)
@@ -464,10 +452,7 @@ def test_reports_of_a_batch_share_one_view(postgres_url: str, trips: list[Pipeli
     store.close()
 
 
-def test_exhausted_pool_is_reported_and_recovers(
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_exhausted_pool_is_reported_and_recovers(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.3)
     store = _store(f"{postgres_url}&pool=1")
     holds, goes_on = threading.Event(), threading.Event()
@@ -494,10 +479,7 @@ def test_exhausted_pool_is_reported_and_recovers(
 @pytest.mark.parametrize("arrives", [True, False], ids=["after-the-commit", "before-the-commit"])
 @pytest.mark.parametrize("reports", [True, False], ids=["report", "act"])
 def test_a_commit_that_was_not_confirmed_is_asked_about(
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    reports: bool,
-    arrives: bool,
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, reports: bool, arrives: bool
 ) -> None:
     """The connection is lost during the commit: whether or not it arrived, the entry is there once."""
     store = _store(postgres_url)
@@ -587,10 +569,7 @@ class Load:
 
 
 def test_killed_backends_lose_and_repeat_nothing(postgres: Server, postgres_url: str) -> None:
-    with (
-        psycopg.connect(postgres.conninfo, autocommit=True) as connection,
-        Load(postgres_url, 6) as load,
-    ):
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection, Load(postgres_url, 6) as load:
         for _ in range(8):
             load.more(15)
             connection.execute(
@@ -600,11 +579,7 @@ def test_killed_backends_lose_and_repeat_nothing(postgres: Server, postgres_url:
     load.check()
 
 
-def test_a_backend_that_hangs_is_given_up(
-    postgres: Server,
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_backend_that_hangs_is_given_up(postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a network that drops every packet and closes nothing: the connection cannot be probed."""
     monkeypatch.setattr(pipeline, "STALL", 0.5)
     store = _store(postgres_url)

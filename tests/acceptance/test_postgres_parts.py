@@ -103,9 +103,7 @@ def test_servers_that_create_partitions_at_once_create_each_once(postgres_url: s
 
 
 def test_older_server_keeps_working_while_a_newer_one_migrates(
-    postgres: Server,
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
+    postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The older server has its statements prepared for the tables before the migration."""
     with monkeypatch.context() as older:

@@ -73,9 +73,7 @@ def test_only_a_transaction_pooler_must_be_declared(pooler: tuple[str, Path], po
 
 @pytest.mark.parametrize("pooler", ["transaction"], indirect=True)
 def test_transaction_pooler_serves_more_connections_than_it_has(
-    pooler: tuple[str, Path],
-    postgres: Server,
-    postgres_url: str,
+    pooler: tuple[str, Path], postgres: Server, postgres_url: str
 ) -> None:
     _, folder = pooler
     direct = f"&pooler=transaction&direct={quote(f'{postgres.folder}:5432', safe='')}"

@@ -38,10 +38,7 @@ def test_tree_first_used_in_a_batch_is_known_to_the_whole_batch(postgres_url: st
     other.close()
 
 
-def test_tree_cached_by_another_thread_is_not_used_early(
-    postgres_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tree_cached_by_another_thread_is_not_used_early(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread read before the tree was in use, and uses the result after a second thread has learned of the tree."""
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("warm", "file:/else/b.py")) == [True]

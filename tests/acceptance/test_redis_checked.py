@@ -36,9 +36,7 @@ def test_data_lost_between_view_and_change_causes_a_new_view(two: tuple[RedisSto
     assert [entry.seq for entry in script.store.entries(namespace="default")] == [id]
 
 
-def test_call_opened_by_another_process_is_seen_when_nothing_else_changed(
-    two: tuple[RedisStore, RedisStore],
-) -> None:
+def test_call_opened_by_another_process_is_seen_when_nothing_else_changed(two: tuple[RedisStore, RedisStore]) -> None:
     """A read changes no key that the process has cached; only its call id shows that it is a repeat."""
     mine, other = (StoreScript(store) for store in two)
     key = Key(KEY, Mode.READ)

@@ -196,9 +196,7 @@ def test_emptied_server_causes_a_new_view(tmp_path: Path) -> None:
         store.close()
 
 
-def test_exhausted_pool_is_unavailable_and_the_error_names_the_setting(
-    redis_server: RedisServer,
-) -> None:
+def test_exhausted_pool_is_unavailable_and_the_error_names_the_setting(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url(pool="2"))
     script = StoreScript(store)
     script.act("mira", KEY)
@@ -255,8 +253,7 @@ def test_silent_connection_is_given_up(redis_server: RedisServer) -> None:
 
 
 def test_client_with_a_wrong_clock_uses_the_server_time(
-    redis_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With and without the key in the cache."""
     store = RedisStore(redis_server.url())

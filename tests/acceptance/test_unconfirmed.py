@@ -354,10 +354,7 @@ def test_unreachable_redis_has_made_no_change(own_redis: RedisServer, tmp_path: 
 
 @pytest.mark.parametrize("arrives", [True, False])
 def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
-    postgres_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arrives: bool,
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
     monkeypatch.setattr(postgres_connections, "PATIENCE", 0.5)
     send = Pipeline.send

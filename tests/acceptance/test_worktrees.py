@@ -137,10 +137,7 @@ def test_sessions_in_worktrees_of_one_repository_do_not_conflict(repository: Pat
     with LocalGate(tmp_path / "state") as gate:
         story(gate.intercept, gate.complete, repository, tmp_path)
         entry = gate.entries(limit=1)[0]
-        assert entry.body["worktree"] == {
-            "root": str(tmp_path / "one"),
-            "repository": os.path.realpath(repository),
-        }
+        assert entry.body["worktree"] == {"root": str(tmp_path / "one"), "repository": os.path.realpath(repository)}
         again = call_of(entry)
         assert again is not None
         assert again.worktree == worktree_of(str(tmp_path / "one"))

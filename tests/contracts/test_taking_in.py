@@ -32,10 +32,7 @@ def late(world: World, call: Call, kind: str = "call", **more: Any) -> LateCall:
     """Return a record as a client on the gate's machine writes it: classified and without raw params."""
     classification = world.gate.rules.current().classify(call)
     found = LateClassification(
-        tier=classification.tier,
-        keys=classification.keys,
-        rule=classification.rule,
-        content=classification.content,
+        tier=classification.tier, keys=classification.keys, rule=classification.rule, content=classification.content
     )
     fingerprint = more.pop("content_key", world.gate.rules.fingerprint)
     redacted = replace(call, params={"text": "(59 characters)"})

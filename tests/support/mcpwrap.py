@@ -5,7 +5,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -152,3 +152,6 @@ def wrapped(
         yield client
     finally:
         client.close()
+
+
+Start = Callable[..., Wrapped]

@@ -116,10 +116,7 @@ class _Unix(http.client.HTTPConnection):
 
 
 def launch(
-    state: Path,
-    *options: str,
-    environ: Mapping[str, str] | None = None,
-    before: Callable[[], object] | None = None,
+    state: Path, *options: str, environ: Mapping[str, str] | None = None, before: Callable[[], object] | None = None
 ) -> Server:
     """Start a server on a free port of the loopback (or as the options say) and wait until it answers.
 
@@ -151,10 +148,7 @@ def launch(
 
 @contextmanager
 def serving(
-    state: Path,
-    *options: str,
-    environ: Mapping[str, str] | None = None,
-    before: Callable[[], object] | None = None,
+    state: Path, *options: str, environ: Mapping[str, str] | None = None, before: Callable[[], object] | None = None
 ) -> Iterator[Server]:
     """Run a server for the length of a block; it must not fail on its own. ``before`` is that of ``launch``."""
     server = launch(state, *options, environ=environ, before=before)

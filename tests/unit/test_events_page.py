@@ -130,11 +130,7 @@ def test_missing_descriptions_are_found(added: type[CorpusEvent], bare: type[Cor
         "WindowOpened.share has no description",
         "WindowOpened.share has no unit",
     ]
-    assert faults(bare) == [
-        "Bare has no docstring",
-        "Bare.metrics has no description",
-        "Bare.metrics has no unit",
-    ]
+    assert faults(bare) == ["Bare has no docstring", "Bare.metrics has no description", "Bare.metrics has no unit"]
     assert "### bare.event" in page()
 
 

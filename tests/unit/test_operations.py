@@ -86,10 +86,7 @@ ASKED: dict[str, tuple[Callable[[Gate], object], GateRequest[Any]]] = {
         lambda gate: gate.deny(7, by="anna", channel="phone", namespace="team"),
         wire.Deny(id=7, by="anna", channel="phone", namespace="team"),
     ),
-    "status": (
-        lambda gate: gate.status("k", namespace="team"),
-        wire.ReadStatus(context_key="k", namespace="team"),
-    ),
+    "status": (lambda gate: gate.status("k", namespace="team"), wire.ReadStatus(context_key="k", namespace="team")),
 }
 
 

@@ -163,10 +163,7 @@ def test_file_values_are_read(home: dict[str, str], cwd: Path) -> None:
         ("notify = 3", "callosum.toml: notify: expected a command"),
         ("[journal]\nsize = 10", "callosum.toml: journal.size: expected a number of bytes, at least 1000000"),
         ("[journal]\nsize = '10XB'", "callosum.toml: journal.size: expected a number of bytes"),
-        (
-            "[journal]\nparams = 'some'",
-            'callosum.toml: journal.params: expected "summary" or "full" or "none"',
-        ),
+        ("[journal]\nparams = 'some'", 'callosum.toml: journal.params: expected "summary" or "full" or "none"'),
         ("state = ", "callosum.toml: Invalid value (at "),
     ],
 )

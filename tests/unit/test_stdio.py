@@ -88,8 +88,7 @@ def gate(world: World) -> LocalGate:
 
 
 @pytest.mark.parametrize(
-    "id",
-    ["1", "0", "-7", "1.0", "1e3", "1.50", "123456789012345678901234567890", '"a"', '""', '"é\\u00e9\\n"', "null"],
+    "id", ["1", "0", "-7", "1.0", "1e3", "1.50", "123456789012345678901234567890", '"a"', '""', '"é\\u00e9\\n"', "null"]
 )
 def test_id_is_returned_unchanged(gate: LocalGate, id: str) -> None:
     channel = Streams(f'{{"jsonrpc":"2.0","id":{id},"method":"health"}}\n'.encode())
@@ -279,9 +278,7 @@ LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from([*stdio.METHODS, "2.0"])
 )
 VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
-    max_leaves=12,
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5), max_leaves=12
 )
 MESSAGES = st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0"), "id": st.integers(), "method": st.sampled_from(sorted(stdio.METHODS))},

@@ -21,9 +21,7 @@ class Agno(Framework):
     question = "the sentence says how"
     unseen = "tools that run elsewhere (`external_execution`), tools that run at the provider"
     concurrent = ("async", "streamed")
-    cannot = {
-        "ask and resume": "Agno knows before a call whether its tool needs a confirmation, by the tool alone.",
-    }
+    cannot = {"ask and resume": "Agno knows before a call whether its tool needs a confirmation, by the tool alone."}
     notes = {"parallel": "Agno runs the tools of a sync run one by one."}
 
     def _agent(self, job: Job) -> Any:

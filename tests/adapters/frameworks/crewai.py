@@ -30,7 +30,7 @@ class CrewAI(Framework):
     }
     notes = {
         "confirm": "An agent that runs without a crew (`agent.kickoff`) does not tell what its model has read: a second must "
-        "pass between the two calls.",
+        "pass between the two calls."
     }
 
     def _crew(self, job: Job, **options: Any) -> Any:

@@ -28,7 +28,7 @@ class Smolagents(Framework):
         "injected arguments": "smolagents injects none.",
     }
     notes = {
-        "parallel": "The result of a tool that raises hides those of the other calls of its turn, as without the gate.",
+        "parallel": "The result of a tool that raises hides those of the other calls of its turn, as without the gate."
     }
 
     def _agent(self, turns: Any, tools: Any) -> Any:

@@ -23,7 +23,7 @@ class Strands(Framework):
     unseen = "tools that run at the provider"
     around = "GUIDANCE: [callosum] {sentence}"
     notes = {
-        "deny": "`DENIED: ` is before a sentence that calling again does not answer, `CONFIRMATION_FAILED: ` before a no.",
+        "deny": "`DENIED: ` is before a sentence that calling again does not answer, `CONFIRMATION_FAILED: ` before a no."
     }
 
     def _agent(self, job: Job) -> tuple[Any, Any]:

@@ -66,9 +66,7 @@ def refused(desk: ClaudeMachine, at_terminal: AtTerminal, name: str = "refused")
 
 
 def test_call_refused_with_escape_does_not_block_another_session(
-    desk: ClaudeMachine,
-    deleted: Path,
-    at_terminal: AtTerminal,
+    desk: ClaudeMachine, deleted: Path, at_terminal: AtTerminal
 ) -> None:
     refused(desk, at_terminal)
     assert not deleted.exists()
@@ -80,9 +78,7 @@ def test_call_refused_with_escape_does_not_block_another_session(
 
 
 def test_call_refused_with_escape_runs_after_its_person_agrees(
-    desk: ClaudeMachine,
-    deleted: Path,
-    at_terminal: AtTerminal,
+    desk: ClaudeMachine, deleted: Path, at_terminal: AtTerminal
 ) -> None:
     shown = refused(desk, at_terminal)
     shown.press("fine, do it now")
@@ -94,9 +90,7 @@ def test_call_refused_with_escape_runs_after_its_person_agrees(
 
 
 def test_running_call_interrupted_with_escape_stays_unknown(
-    desk: ClaudeMachine,
-    deleted: Path,
-    at_terminal: AtTerminal,
+    desk: ClaudeMachine, deleted: Path, at_terminal: AtTerminal
 ) -> None:
     (desk.root / "slow").touch()
     shown = at_terminal.start(desk.model.script("interrupted", [DELETE]), "--allowedTools", "Bash")
@@ -114,9 +108,7 @@ def test_running_call_interrupted_with_escape_stays_unknown(
 
 @pytest.mark.parametrize("interrupt", [True, False], ids=["with interrupt", "without"])
 def test_call_denied_through_the_sdk_does_not_block_another_session(
-    desk: ClaudeMachine,
-    deleted: Path,
-    interrupt: bool,
+    desk: ClaudeMachine, deleted: Path, interrupt: bool
 ) -> None:
     words = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     permissions = ["--permission-prompt-tool", "stdio", "--permission-mode", "default"]
@@ -144,10 +136,7 @@ def test_call_denied_through_the_sdk_does_not_block_another_session(
             if message.get("type") == "control_request":
                 answer = {"behavior": "deny", "message": "no thanks", "interrupt": interrupt}
                 id = message["request_id"]
-                say(
-                    type="control_response",
-                    response={"subtype": "success", "request_id": id, "response": answer},
-                )
+                say(type="control_response", response={"subtype": "success", "request_id": id, "response": answer})
             elif message.get("type") == "result":
                 break
         desk.run(desk.model.script("other", [DELETE]))  # while the first session still lives

@@ -15,6 +15,8 @@ from tests.e2e.home import until
 from tests.e2e.models import Model, ToolUse, Turn
 from tests.support.standing import impostor
 
+MakeHome = Callable[..., CodexHome]
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 STALE = "and this session has not read it since"
@@ -62,7 +64,7 @@ def test_second_session_on_one_file_is_notified(home: CodexHome, scripted: Model
     ]
 
 
-def test_patch_conflicts_by_the_files_in_it(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_patch_conflicts_by_the_files_in_it(make_home: MakeHome, scripted: Model) -> None:
     home = make_home("gpt-5.5")  # one that has ``apply_patch``
     home.gated()
     one, other = overtaken(home, scripted, lambda who: ToolUse("apply_patch", {}, change("one", who)))
@@ -73,7 +75,7 @@ def test_patch_conflicts_by_the_files_in_it(make_home: Callable[..., CodexHome],
     assert sorted(home.outcomes("apply_patch").values(), key=len) == [["confirm"], ["allow", "done"]]
 
 
-def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_patch_beside_anothers_change_runs_merged(make_home: MakeHome, scripted: Model) -> None:
     home = make_home("gpt-5.5")
     home.gated()
     file = home.project / "a.txt"
@@ -95,7 +97,7 @@ def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., Codex
     assert sorted(map(sorted, home.outcomes("apply_patch").values())) == [["allow", "done"], ["done", "warn"]]
 
 
-def test_failed_patch_holds_nothing_after_its_turn(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_failed_patch_holds_nothing_after_its_turn(make_home: MakeHome, scripted: Model) -> None:
     home = make_home("gpt-5.5")
     home.gated()
     home.run(scripted.script("alone", [ToolUse("apply_patch", {}, change("that is not in it", "x"))]))
@@ -105,7 +107,7 @@ def test_failed_patch_holds_nothing_after_its_turn(make_home: Callable[..., Code
     assert stops.index("complete") < len(stops) - 1, "with the turn, before the session's end"
 
 
-def test_nested_calls_of_a_script_are_decided_each(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_nested_calls_of_a_script_are_decided_each(make_home: MakeHome, scripted: Model) -> None:
     home = make_home("gpt-6-sol")  # one that writes scripts instead of calls
     home.gated()
     script = """
@@ -222,9 +224,7 @@ def test_without_the_entries_nothing_is_gated(home: CodexHome, scripted: Model) 
     assert home.journal() == []
 
 
-def test_untrusted_hooks_are_skipped_and_codex_reports_them(
-    make_home: Callable[..., CodexHome], scripted: Model
-) -> None:
+def test_untrusted_hooks_are_skipped_and_codex_reports_them(make_home: MakeHome, scripted: Model) -> None:
     home = make_home()
     home.callosum("install", "codex", "--yes")
     assert {hook["trustStatus"] for hook in home.hooks()} == {"untrusted"}
@@ -241,7 +241,7 @@ def test_untrusted_hooks_are_skipped_and_codex_reports_them(
     assert "modified" in {hook["trustStatus"] for hook in home.hooks()}
 
 
-def test_project_hooks_work_alone_and_beside_the_users(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+def test_project_hooks_work_alone_and_beside_the_users(make_home: MakeHome, scripted: Model) -> None:
     home = make_home()
     home.callosum("install", "codex", "--project", str(home.project), "--yes")
     home.trust()

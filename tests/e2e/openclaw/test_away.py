@@ -15,6 +15,8 @@ from callosum.sockets import socket_path
 from tests.e2e.home import until
 from tests.e2e.openclaw.house import INSTANCE, Fake, OpenClawHome, call, gateway_of, hidden, play
 
+MakeHouse = Callable[..., OpenClawHome]
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CANNOT = ["false"]
@@ -30,9 +32,7 @@ def begin_gate(house: OpenClawHome) -> int:
     return pid
 
 
-def test_gate_killed_during_a_turn_does_not_block_reads(
-    make_house: Callable[..., OpenClawHome], model: Fake, telegram: Fake
-) -> None:
+def test_gate_killed_during_a_turn_does_not_block_reads(make_house: MakeHouse, model: Fake, telegram: Fake) -> None:
     house = make_house("away", telegram).gated(command=CANNOT)
     pid = begin_gate(house)
     flag = house.folder / "go-on"
@@ -66,7 +66,7 @@ def test_gate_killed_during_a_turn_does_not_block_reads(
         }, told
 
 
-def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., OpenClawHome], model: Fake) -> None:
+def test_agent_exec_is_gated_by_the_policy_alone(make_house: MakeHouse, model: Fake) -> None:
     house = make_house("headless").gated()
     with local_client(house.state) as person:
         assert person.lock("doug", f"git:{house.workspace}", 4).acquired
@@ -83,7 +83,7 @@ def test_agent_exec_is_gated_by_the_policy_alone(make_house: Callable[..., OpenC
     assert asked[0]["session"].startswith(f"{INSTANCE}/agent:main:")
 
 
-def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., OpenClawHome]) -> None:
+def test_silent_gateway_that_lives_is_critical(make_house: MakeHouse) -> None:
     """Yield a gateway whose plugin is switched off while it runs, and one whose plugin could not be set up."""
     quiet = make_house("quiet").gated()
     fallen = make_house("fallen").gated(state=str(quiet.state), instanceId="fallen", command=[""])
@@ -112,9 +112,7 @@ def test_silent_gateway_that_lives_is_critical(make_house: Callable[..., OpenCla
             assert all("silent for" in event["value"] for event in found.values())
 
 
-def test_plugin_that_cannot_be_set_up_blocks_everything_but_reads(
-    make_house: Callable[..., OpenClawHome], model: Fake
-) -> None:
+def test_plugin_that_cannot_be_set_up_blocks_everything_but_reads(make_house: MakeHouse, model: Fake) -> None:
     house = make_house("broken").gated(command=[""])
     (house.workspace / "note.txt").write_text("what is written here")
     message = play([call("read", path="note.txt"), call("write", path="x.txt", content="x")], say="broken-turn")

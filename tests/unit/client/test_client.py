@@ -38,6 +38,8 @@ from tests.support.peer import (
 )
 from tests.support.threads import all_at_once
 
+Clients = Callable[..., CallosumClient]
+
 LEASE = {"token": 7, "expires": 1.5, "ttl": 300.0}
 REPORT = {"ok": True, "id": 7, "state": "done"}
 FAULT = {"error": "too long", "at": "tool"}
@@ -68,7 +70,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clients() -> Iterator[Callable[..., CallosumClient]]:
+def clients() -> Iterator[Clients]:
     made: list[CallosumClient] = []
 
     def make(url: str | None = None, **more: Any) -> CallosumClient:
@@ -113,7 +115,7 @@ def test_invalid_arguments_are_refused(bad: dict[str, Any]) -> None:
 
 
 def test_environment_names_the_gate_and_the_session(
-    clients: Callable[..., CallosumClient], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    clients: Clients, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert clients().url == URL == "http://127.0.0.1:7700"
     with Peer(replies({"locks": [], "recentActions": []})) as peer:
@@ -124,7 +126,7 @@ def test_environment_names_the_gate_and_the_session(
         assert [request.headers["authorization"] for request in peer.seen] == ["Bearer fr0m-outside", "Bearer given"]
 
 
-def test_intercept_sends_the_call_and_returns_the_decision(clients: Callable[..., CallosumClient]) -> None:
+def test_intercept_sends_the_call_and_returns_the_decision(clients: Clients) -> None:
     with Peer(replies({**DECISION, "contextKeys": ["doc:plan"], "rule": "r", "lease": LEASE})) as peer:
         client = quick(clients(peer.url))
         call = Call("mira", "mail", MappingProxyType({"to": "a", "odd": object()}), session="s", host=Host(1, 2.5, "m"))
@@ -148,7 +150,7 @@ def test_intercept_sends_the_call_and_returns_the_decision(clients: Callable[...
         assert ids[2] == "c-1"
 
 
-def test_refused_call_is_returned_and_not_raised(clients: Callable[..., CallosumClient]) -> None:
+def test_refused_call_is_returned_and_not_raised(clients: Clients) -> None:
     conflict = {
         "kind": "held",
         "instance": "doug",
@@ -211,7 +213,7 @@ ACTS: dict[str, tuple[Callable[[CallosumClient], Any], str, str, Any]] = {
 
 @pytest.mark.parametrize(("act", "method", "target", "body"), ACTS.values(), ids=ACTS)
 def test_operations_that_return_a_report(
-    clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], method: str, target: str, body: Any
+    clients: Clients, act: Callable[[CallosumClient], Any], method: str, target: str, body: Any
 ) -> None:
     with Peer(replies({**REPORT, "lease": LEASE, "note": "late"})) as peer:
         report = act(clients(peer.url))
@@ -222,7 +224,7 @@ def test_operations_that_return_a_report(
         assert body is not None or request.body == b""
 
 
-def test_lock_is_taken_and_released(clients: Callable[..., CallosumClient]) -> None:
+def test_lock_is_taken_and_released(clients: Clients) -> None:
     with Peer(replies({"acquired": True, "lease": LEASE, "id": 7})) as peer:
         result = clients(peer.url).lock("mira", "k:1", 4, 20, namespace="n")
         assert result.acquired
@@ -234,7 +236,7 @@ def test_lock_is_taken_and_released(clients: Callable[..., CallosumClient]) -> N
         assert sent == {"instance": "mira", "contextKey": "k:1", "tier": 4, "ttl": 20, "namespace": "n"}
 
 
-def test_read_operations(clients: Callable[..., CallosumClient]) -> None:
+def test_read_operations(clients: Clients) -> None:
     entry = {"event": "intercept", "session": "mira", "seq": 5, "keys": [["doc:plan", "read"]], "outcome": "done"}
     approval = {"id": 7, "instance": "mira", "tool": "wipe", "tier": 4, "contextKey": None, "at": 1.5, "expires": 2.5}
     script = by_target(
@@ -265,7 +267,7 @@ def test_read_operations(clients: Callable[..., CallosumClient]) -> None:
         assert peer.seen[-1].json == [{"type": "input.received", "at": 1}, {"type": "x"}]
 
 
-def test_a_request_of_json_rpc_means_the_same_over_http(clients: Callable[..., CallosumClient]) -> None:
+def test_a_request_of_json_rpc_means_the_same_over_http(clients: Clients) -> None:
     script = by_target(journal=replies({"entries": [], "cursor": "c2"}), brief=replies({"text": ""}))
     with Peer(script) as peer:
         client = quick(clients(peer.url))
@@ -280,12 +282,12 @@ def test_a_request_of_json_rpc_means_the_same_over_http(clients: Callable[..., C
         ]  # fmt: skip
 
 
-def test_health_of_a_failing_gate_is_returned(clients: Callable[..., CallosumClient]) -> None:
+def test_health_of_a_failing_gate_is_returned(clients: Clients) -> None:
     with Peer(replies({"status": "unavailable", "version": "1", "store": "no disk"}, 503)) as peer:
         assert clients(peer.url).health()["store"] == "no disk"
 
 
-def test_many_events_are_sent_in_pages(clients: Callable[..., CallosumClient]) -> None:
+def test_many_events_are_sent_in_pages(clients: Clients) -> None:
     with Peer(lambda request: request.reply({"accepted": len(request.json)})) as peer:
         assert quick(clients(peer.url)).emit(*({"type": "x"} for _ in range(2500))) == 2500
         assert [len(request.json) for request in peer.seen] == [1000, 1000, 500]
@@ -302,13 +304,13 @@ def test_many_events_are_sent_in_pages(clients: Callable[..., CallosumClient]) -
         (None, ...),
     ],
 )
-def test_any_result_is_reported(clients: Callable[..., CallosumClient], result: Any, kept: Any) -> None:
+def test_any_result_is_reported(clients: Clients, result: Any, kept: Any) -> None:
     with Peer(replies(REPORT)) as peer:
         assert clients(peer.url).complete("mira", id=7, result=result).ok
         assert peer.seen[0].json.get("result", ...) == kept
 
 
-def test_a_result_that_is_too_long_is_cut_and_its_error_kept(clients: Callable[..., CallosumClient]) -> None:
+def test_a_result_that_is_too_long_is_cut_and_its_error_kept(clients: Clients) -> None:
     looped: dict[str, Any] = {}
     looped["again"] = looped
     with Peer(replies(REPORT)) as peer:
@@ -358,7 +360,7 @@ def _looped() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("odd", [_looped(), "\udc80"], ids=["loop", "broken Unicode"])
-def test_params_that_json_cannot_hold_are_summarised(clients: Callable[..., CallosumClient], odd: Any) -> None:
+def test_params_that_json_cannot_hold_are_summarised(clients: Clients, odd: Any) -> None:
     params = {"to": "alice@example.com", "odd": odd}
     with Peer(by_target(complete=replies(REPORT), other=replies(DECISION))) as peer:
         gate = clients(peer.url)
@@ -371,7 +373,7 @@ def test_params_that_json_cannot_hold_are_summarised(clients: Callable[..., Call
 
 @pytest.mark.parametrize(("act", "at"), BAD.values(), ids=BAD)
 def test_unsendable_value_is_refused_with_its_field(
-    clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], at: str
+    clients: Clients, act: Callable[[CallosumClient], Any], at: str
 ) -> None:
     with Peer() as peer:
         with pytest.raises(ConfigError) as caught:
@@ -381,7 +383,7 @@ def test_unsendable_value_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 421, 422])
-def test_refusal_of_the_gate_names_the_field(clients: Callable[..., CallosumClient], status: int) -> None:
+def test_refusal_of_the_gate_names_the_field(clients: Clients, status: int) -> None:
     with Peer(replies(FAULT, status)) as peer:
         client = clients(peer.url, fallback={"mail": 0})
         for act in (lambda: client.intercept(MAIL), client.status, lambda: client.release("mira", "k")):
@@ -391,7 +393,7 @@ def test_refusal_of_the_gate_names_the_field(clients: Callable[..., CallosumClie
         assert len(peer.seen) == 3
 
 
-def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., CallosumClient]) -> None:
+def test_a_call_is_tried_again_under_its_call_id(clients: Clients) -> None:
     scripts: list[Script] = [
         close, sends_bytes(b"what?"), replies({"error": "stopping"}, 503), replies(b"<html>", 502), replies(b"", 504),
         replies(b"{", 200), replies(STORE, 503), replies({"error": "internal"}, 500), replies({"error": "slow down"}, 429),
@@ -433,7 +435,7 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., Callosum
 )
 @pytest.mark.parametrize("kept", [False, True])
 def test_only_repeatable_requests_are_sent_again(
-    clients: Callable[..., CallosumClient], act: Callable[[CallosumClient], Any], count: int, kept: bool
+    clients: Clients, act: Callable[[CallosumClient], Any], count: int, kept: bool
 ) -> None:
     """The gate got the request and said nothing; then over a connection that was used before, too."""
     answers = by_target(
@@ -461,15 +463,13 @@ def test_only_repeatable_requests_are_sent_again(
 
 
 @pytest.mark.parametrize("away", [replies({"error": "stopping"}, 503), replies({"error": "wait"}, 429)])
-def test_request_that_the_gate_did_not_process_is_sent_again(
-    clients: Callable[..., CallosumClient], away: Script
-) -> None:
+def test_request_that_the_gate_did_not_process_is_sent_again(clients: Clients, away: Script) -> None:
     with Peer(away, replies(REPORT)) as peer:
         assert clients(peer.url).release("mira", "k").ok
         assert len(peer.seen) == 2
 
 
-def test_gate_that_returns_before_the_deadline_decides(clients: Callable[..., CallosumClient]) -> None:
+def test_gate_that_returns_before_the_deadline_decides(clients: Clients) -> None:
     """A request of any kind that never reached the gate is sent again."""
     port = free_port()
     late: list[Peer] = []
@@ -483,7 +483,7 @@ def test_gate_that_returns_before_the_deadline_decides(clients: Callable[..., Ca
         assert len(peer.seen) == 1
 
 
-def test_unreachable_store_is_reported(clients: Callable[..., CallosumClient]) -> None:
+def test_unreachable_store_is_reported(clients: Clients) -> None:
     """A clear error, no decision invented."""
     passing = Time()
     with Peer(replies(STORE, 503)) as peer:
@@ -493,7 +493,7 @@ def test_unreachable_store_is_reported(clients: Callable[..., CallosumClient]) -
                 act()
 
 
-def test_a_call_may_wait_longer_than_the_deadline(clients: Callable[..., CallosumClient]) -> None:
+def test_a_call_may_wait_longer_than_the_deadline(clients: Clients) -> None:
     def slow(request: Request) -> None:
         waited = threading.Event()
         waited.wait(0.3)
@@ -503,7 +503,7 @@ def test_a_call_may_wait_longer_than_the_deadline(clients: Callable[..., Callosu
         assert clients(peer.url, deadline=0.1).intercept(Call("mira", "mail", wait=5)).proceed
 
 
-def test_absent_gate_is_not_awaited(clients: Callable[..., CallosumClient]) -> None:
+def test_absent_gate_is_not_awaited(clients: Clients) -> None:
     passing = Time()
     client = clients(f"http://127.0.0.1:{free_port()}", deadline=1.0, sleep=passing.sleep, clock=passing)
     with pytest.raises(GateUnavailable):
@@ -511,7 +511,7 @@ def test_absent_gate_is_not_awaited(clients: Callable[..., CallosumClient]) -> N
     assert passing.now <= 101
 
 
-def test_interrupted_wait_continues_with_its_remaining_time(clients: Callable[..., CallosumClient]) -> None:
+def test_interrupted_wait_continues_with_its_remaining_time(clients: Clients) -> None:
     passing = Time()
 
     def cut(request: Request) -> None:
@@ -547,7 +547,7 @@ def dead() -> str:
     ],
 )
 def test_fallback_table_decides_without_a_gate(
-    clients: Callable[..., CallosumClient], dead: str, table: Any, tool: str, highest: int, tier: int, runs: bool
+    clients: Clients, dead: str, table: Any, tool: str, highest: int, tier: int, runs: bool
 ) -> None:
     client = clients(dead, deadline=0.02, fallback=table, highest=highest)
     if runs:
@@ -560,7 +560,7 @@ def test_fallback_table_decides_without_a_gate(
         assert caught.value.__cause__ is not None
 
 
-def test_other_operations_have_no_fallback(clients: Callable[..., CallosumClient], dead: str) -> None:
+def test_other_operations_have_no_fallback(clients: Clients, dead: str) -> None:
     client = clients(dead, deadline=0.02, fallback={"look": 0})
     for act in (client.status, lambda: client.complete("mira", id=7), lambda: client.lock("mira", "k"), client.health):
         with pytest.raises(GateUnavailable, match="cannot be asked"):
@@ -569,7 +569,7 @@ def test_other_operations_have_no_fallback(clients: Callable[..., CallosumClient
         client.events()
 
 
-def test_closed_client_allows_nothing(clients: Callable[..., CallosumClient]) -> None:
+def test_closed_client_allows_nothing(clients: Clients) -> None:
     with Peer() as peer:
         client = clients(peer.url, fallback={"look": 0})
         client.intercept(LOOK)
@@ -591,7 +591,7 @@ def serve(port: int = 0, late: Script | None = None, table: Any = None) -> Peer:
     )
 
 
-def test_fallback_table_is_fetched_with_the_second_response(clients: Callable[..., CallosumClient]) -> None:
+def test_fallback_table_is_fetched_with_the_second_response(clients: Clients) -> None:
     passing = Time()
     with serve() as peer:
         client = clients(peer.url, clock=passing, sleep=passing.sleep)
@@ -608,7 +608,7 @@ def test_fallback_table_is_fetched_with_the_second_response(clients: Callable[..
 
 
 @pytest.mark.parametrize("answer", [replies({"tools": {"look": 9}}), replies([]), replies(b"<html>", 404), close])
-def test_malformed_fallback_table_is_ignored(clients: Callable[..., CallosumClient], answer: Script) -> None:
+def test_malformed_fallback_table_is_ignored(clients: Clients, answer: Script) -> None:
     with Peer(by_target(intercept=replies(), fallback=answer)) as peer:
         client = clients(peer.url)
         for _ in range(3):
@@ -619,9 +619,7 @@ def test_malformed_fallback_table_is_ignored(clients: Callable[..., CallosumClie
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_calls_made_without_the_gate_are_journalled_late(
-    clients: Callable[..., CallosumClient], tmp_path: Path, where: str
-) -> None:
+def test_calls_made_without_the_gate_are_journalled_late(clients: Clients, tmp_path: Path, where: str) -> None:
     port = free_port()
     state = tmp_path / "state" if where == "file" else None
     client = clients(f"http://127.0.0.1:{port}", deadline=0.02, fallback={"look": 0, "note": 2}, state=state)
@@ -649,9 +647,7 @@ def test_calls_made_without_the_gate_are_journalled_late(
     assert state is None or lines_of(state) == []
 
 
-def test_short_lived_process_leaves_its_late_calls_to_the_next_one(
-    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
-) -> None:
+def test_short_lived_process_leaves_its_late_calls_to_the_next_one(clients: Clients, dead: str, tmp_path: Path) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
         client.intercept(LOOK)
     with serve() as peer, CallosumClient(peer.url, state=tmp_path) as client:
@@ -664,7 +660,7 @@ def test_short_lived_process_leaves_its_late_calls_to_the_next_one(
     [close, replies(b"<html>", 502), replies(STORE, 503), replies({"error": "no", "at": "Authorization"}, 401)],
 )
 def test_late_calls_are_kept_if_the_gate_does_not_accept_them(
-    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path, answer: Script
+    clients: Clients, dead: str, tmp_path: Path, answer: Script
 ) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
         client.intercept(LOOK)
@@ -683,9 +679,7 @@ def test_late_calls_are_kept_if_the_gate_does_not_accept_them(
     assert lines_of(tmp_path) == []
 
 
-def test_a_late_call_that_the_gate_refuses_is_given_up(
-    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
-) -> None:
+def test_a_late_call_that_the_gate_refuses_is_given_up(clients: Clients, dead: str, tmp_path: Path) -> None:
     def late(request: Request) -> None:
         for place, one in enumerate(request.json["calls"]):
             if one["call"]["params"]["on"] == 2:
@@ -704,9 +698,7 @@ def test_a_late_call_that_the_gate_refuses_is_given_up(
     assert lines_of(tmp_path) == []
 
 
-def test_late_calls_of_other_instances_are_left_to_them(
-    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
-) -> None:
+def test_late_calls_of_other_instances_are_left_to_them(clients: Clients, dead: str, tmp_path: Path) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
         for name in ("mira", "doug"):
             client.intercept(Call(name, "look"))
@@ -742,7 +734,7 @@ def test_a_slow_intake_of_late_calls_costs_no_more_than_the_deadline(dead: str, 
     assert len(lines_of(tmp_path)) == 1
 
 
-def test_gate_is_started_if_none_listens(clients: Callable[..., CallosumClient], tmp_path: Path) -> None:
+def test_gate_is_started_if_none_listens(clients: Clients, tmp_path: Path) -> None:
     path = tmp_path / "gate.sock"
     started: list[Peer] = []
 
@@ -758,7 +750,7 @@ def test_gate_is_started_if_none_listens(clients: Callable[..., CallosumClient],
     assert len(started) == 1
 
 
-def test_a_start_that_fails_is_tried_once(clients: Callable[..., CallosumClient], dead: str) -> None:
+def test_a_start_that_fails_is_tried_once(clients: Clients, dead: str) -> None:
     tried: list[float] = []
 
     def start(seconds: float) -> None:
@@ -770,7 +762,7 @@ def test_a_start_that_fails_is_tried_once(clients: Callable[..., CallosumClient]
     assert len(tried) == 1
 
 
-def test_a_gate_that_hangs_is_not_started_again(clients: Callable[..., CallosumClient]) -> None:
+def test_a_gate_that_hangs_is_not_started_again(clients: Clients) -> None:
     with Peer(hang) as peer:
         client = clients(peer.url, deadline=0.1, start=pytest.fail, fallback={"look": 0})
         assert client.intercept(LOOK).fallback
@@ -783,7 +775,7 @@ def stream(*events: str, then: Script = close) -> Script:
     return sends_bytes(OPEN + "".join(f"{event}\n\n" for event in events).encode(), then=then)
 
 
-def test_events_continue_after_a_lost_connection(clients: Callable[..., CallosumClient]) -> None:
+def test_events_continue_after_a_lost_connection(clients: Clients) -> None:
     first = stream('id: 1\nevent: safety.blocked\ndata: {"toolName": "wipe"}', "retry: 1")
     second = stream("id: 2\nevent: odd\ndata: no JSON", then=hang)
     with Peer(first, replies(b"", 502), close, second) as peer:
@@ -808,9 +800,7 @@ def test_events_continue_after_a_lost_connection(clients: Callable[..., Callosum
         (sends_bytes(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\n"), GateUnavailable),
     ],
 )
-def test_stream_that_cannot_be_opened_is_an_error(
-    clients: Callable[..., CallosumClient], answer: Script, error: type[Exception]
-) -> None:
+def test_stream_that_cannot_be_opened_is_an_error(clients: Clients, answer: Script, error: type[Exception]) -> None:
     with Peer(answer) as peer:
         client = clients(peer.url)
         with pytest.raises(error):
@@ -820,7 +810,7 @@ def test_stream_that_cannot_be_opened_is_an_error(
 
 
 @pytest.mark.parametrize("ends", ["stream", "client"])
-def test_stream_can_be_ended_by_another_thread(clients: Callable[..., CallosumClient], ends: str) -> None:
+def test_stream_can_be_ended_by_another_thread(clients: Clients, ends: str) -> None:
     with Peer(stream("data: 1", then=hang)) as peer:
         client = clients(peer.url)
         events = client.events()
@@ -843,7 +833,7 @@ def test_stream_can_be_ended_by_another_thread(clients: Callable[..., CallosumCl
         events.close()
 
 
-def test_stream_that_waits_to_reconnect_can_be_ended(clients: Callable[..., CallosumClient]) -> None:
+def test_stream_that_waits_to_reconnect_can_be_ended(clients: Clients) -> None:
     with Peer(stream("retry: 9000", then=close)) as peer:
         events = clients(peer.url).events()
         waits = threading.Event()
@@ -879,7 +869,7 @@ def test_token_is_never_shown(dead: str, caplog: pytest.LogCaptureFixture) -> No
     assert token not in "".join(said) + caplog.text
 
 
-def test_eight_threads_share_one_client(clients: Callable[..., CallosumClient]) -> None:
+def test_eight_threads_share_one_client(clients: Clients) -> None:
     def echo(request: Request) -> None:
         if request.target == "/intercept":
             if random.random() < 0.1:

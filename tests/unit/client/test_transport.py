@@ -28,12 +28,14 @@ from callosum.client.transport import (
 from tests.support.peer import Peer, Request, Script, close, free_port, full_backlog, hang, replies, sends_bytes
 from tests.support.threads import all_at_once
 
+Transports = Callable[..., Transport]
+
 SHORT = 0.2
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
 
 
 @pytest.fixture
-def transports() -> Iterator[Callable[..., Transport]]:
+def transports() -> Iterator[Transports]:
     made: list[Transport] = []
 
     def make(url: str, **more: Any) -> Transport:
@@ -97,7 +99,7 @@ def test_malformed_token_is_refused(token: str) -> None:
     assert token not in str(caught.value)
 
 
-def test_a_request_over_tcp_and_over_a_unix_socket(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_a_request_over_tcp_and_over_a_unix_socket(transports: Transports, tmp_path: Path) -> None:
     for peer in (Peer(), Peer(path=tmp_path / "gate.sock")):
         with peer:
             transport = transports(peer.url, token="s3cret")
@@ -116,7 +118,7 @@ def test_a_request_over_tcp_and_over_a_unix_socket(transports: Callable[..., Tra
             assert "s3cret" not in repr(transport)
 
 
-def test_small_requests_are_sent_at_once(transports: Callable[..., Transport]) -> None:
+def test_small_requests_are_sent_at_once(transports: Transports) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -124,13 +126,13 @@ def test_small_requests_are_sent_at_once(transports: Callable[..., Transport]) -
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_prefix_is_added_to_every_path(transports: Callable[..., Transport]) -> None:
+def test_prefix_is_added_to_every_path(transports: Transports) -> None:
     with Peer() as peer:
         get(transports(f"{peer.url}/gate/"))
         assert peer.seen[0].target == "/gate/status"
 
 
-def test_host_names_are_resolved(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_names_are_resolved(transports: Transports, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer() as peer:
         assert get(transports(f"http://localhost:{peer.port}")).status == 200
         found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", peer.port))]
@@ -153,7 +155,7 @@ def test_host_names_are_resolved(transports: Callable[..., Transport], monkeypat
 )  # fmt: skip
 @pytest.mark.parametrize("drip", [False, True])
 def test_every_form_of_response_is_read(
-    transports: Callable[..., Transport], data: bytes, body: bytes, kept: bool, drip: bool
+    transports: Transports, data: bytes, body: bytes, kept: bool, drip: bool
 ) -> None:
     def script(request: Request) -> None:
         for at in range(len(data)) if drip else ():
@@ -170,18 +172,18 @@ def test_every_form_of_response_is_read(
             assert get(transport).body == body
 
 
-def test_body_that_ends_with_the_connection_is_read(transports: Callable[..., Transport]) -> None:
+def test_body_that_ends_with_the_connection_is_read(transports: Transports) -> None:
     with Peer(sends_bytes(b"HTTP/1.1 200 OK\r\n\r\nabc")) as peer:
         assert get(transports(peer.url)).body == b"abc"
 
 
-def test_large_body_is_sent(transports: Callable[..., Transport]) -> None:
+def test_large_body_is_sent(transports: Transports) -> None:
     large = os.urandom(3_000_000)
     with Peer(lambda request: request.reply(request.body)) as peer:
         assert post(transports(peer.url), large).body == large
 
 
-def test_early_response_is_read(transports: Callable[..., Transport]) -> None:
+def test_early_response_is_read(transports: Transports) -> None:
     """As from a server that refuses a request as too long and closes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -220,7 +222,7 @@ GARBAGE: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", GARBAGE.values(), ids=GARBAGE)
-def test_malformed_response_is_an_error(transports: Callable[..., Transport], script: Script) -> None:
+def test_malformed_response_is_an_error(transports: Transports, script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
         with pytest.raises(BadResponse) as caught:
@@ -229,7 +231,7 @@ def test_malformed_response_is_an_error(transports: Callable[..., Transport], sc
         assert not transport._idle
 
 
-def test_an_endless_body_is_bounded(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_body_is_bounded(transports: Transports, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callosum.client.transport.MAX_BODY", 1_000_000)
 
     def script(request: Request) -> None:
@@ -259,7 +261,7 @@ def drips(request: Request) -> None:
     "script",
     [hang, drips, sends_bytes(b"HTTP/1.1 200 OK\r\n", then=hang), sends_bytes(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)],
 )
-def test_no_request_outlasts_its_deadline(transports: Callable[..., Transport], script: Script) -> None:
+def test_no_request_outlasts_its_deadline(transports: Transports, script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
         began = time.monotonic()
@@ -270,7 +272,7 @@ def test_no_request_outlasts_its_deadline(transports: Callable[..., Transport], 
         assert not transport._idle
 
 
-def test_peer_that_does_not_read_is_given_up(transports: Callable[..., Transport]) -> None:
+def test_peer_that_does_not_read_is_given_up(transports: Transports) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener:
         began = time.monotonic()
@@ -280,7 +282,7 @@ def test_peer_that_does_not_read_is_given_up(transports: Callable[..., Transport
         assert caught.value.sent
 
 
-def test_port_that_accepts_no_connection_is_given_up(transports: Callable[..., Transport]) -> None:
+def test_port_that_accepts_no_connection_is_given_up(transports: Transports) -> None:
     with full_backlog() as url:
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded) as caught:
@@ -291,7 +293,7 @@ def test_port_that_accepts_no_connection_is_given_up(transports: Callable[..., T
             get(transports(url), 60, connect_by=time.monotonic() + SHORT)
 
 
-def test_hung_name_server_is_given_up(transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_name_server_is_given_up(transports: Transports, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     asked: list[str] = []
 
@@ -317,7 +319,7 @@ def test_hung_name_server_is_given_up(transports: Callable[..., Transport], monk
                 thread.join(10)
 
 
-def test_passed_deadline_sends_nothing(transports: Callable[..., Transport]) -> None:
+def test_passed_deadline_sends_nothing(transports: Transports) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -328,7 +330,7 @@ def test_passed_deadline_sends_nothing(transports: Callable[..., Transport]) -> 
         assert len(peer.seen) == 1
 
 
-def test_closed_port_and_stale_socket_are_unreachable(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_closed_port_and_stale_socket_are_unreachable(transports: Transports, tmp_path: Path) -> None:
     stale = tmp_path / "stale.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(stale))
@@ -339,9 +341,7 @@ def test_closed_port_and_stale_socket_are_unreachable(transports: Callable[..., 
         assert (caught.value.sent, caught.value.absent) == (False, True)
 
 
-def test_unknown_host_name_is_unreachable(
-    transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_host_name_is_unreachable(transports: Transports, monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(host: str, port: int, **more: Any) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -353,7 +353,7 @@ def test_unknown_host_name_is_unreachable(
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:7700", "unix:/tmp/callosum-none.sock"])
 def test_no_file_left_for_a_socket_counts_as_unreachable(
-    transports: Callable[..., Transport], url: str, monkeypatch: pytest.MonkeyPatch
+    transports: Transports, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -365,7 +365,7 @@ def test_no_file_left_for_a_socket_counts_as_unreachable(
 
 
 def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
-    transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
+    transports: Transports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name is looked up again the next time."""
 
@@ -382,7 +382,7 @@ def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
         get(transport)
 
 
-def test_too_long_socket_path_is_refused(transports: Callable[..., Transport]) -> None:
+def test_too_long_socket_path_is_refused(transports: Transports) -> None:
     with pytest.raises(Unreachable):
         get(transports(f"unix:/{'x' * 300}"))
 
@@ -396,7 +396,7 @@ def quiet_close(peer: Peer, transport: Transport) -> None:
     assert poll.poll(10_000)
 
 
-def test_closed_connection_is_replaced(transports: Callable[..., Transport]) -> None:
+def test_closed_connection_is_replaced(transports: Transports) -> None:
     with Peer() as peer:
         transport = transports(peer.url)
         get(transport)
@@ -405,7 +405,7 @@ def test_closed_connection_is_replaced(transports: Callable[..., Transport]) -> 
         assert (len(peer.seen), peer.connections) == (2, 2)
 
 
-def test_unsolicited_response_is_never_used(transports: Callable[..., Transport]) -> None:
+def test_unsolicited_response_is_never_used(transports: Transports) -> None:
     """A late response on a kept connection would be taken for that of the next request."""
     late = threading.Event()
     said = threading.Event()
@@ -426,9 +426,7 @@ def test_unsolicited_response_is_never_used(transports: Callable[..., Transport]
 
 
 @pytest.mark.parametrize(("again", "count"), [(True, 3), (False, 2)])
-def test_connection_that_closes_during_the_request_is_an_error(
-    transports: Callable[..., Transport], again: bool, count: int
-) -> None:
+def test_connection_that_closes_during_the_request_is_an_error(transports: Transports, again: bool, count: int) -> None:
     """The gate may have received it: only a repeatable request is sent again, and once."""
     with Peer(Request.reply, close, Request.reply) as peer:
         transport = transports(peer.url)
@@ -442,7 +440,7 @@ def test_connection_that_closes_during_the_request_is_an_error(
         assert len(peer.seen) == count
 
 
-def test_a_new_connection_that_closes_is_not_tried_again(transports: Callable[..., Transport]) -> None:
+def test_a_new_connection_that_closes_is_not_tried_again(transports: Transports) -> None:
     with Peer(close) as peer:
         with pytest.raises(Unreachable) as caught:
             get(transports(peer.url), again=True)
@@ -450,7 +448,7 @@ def test_a_new_connection_that_closes_is_not_tried_again(transports: Callable[..
         assert len(peer.seen) == 1
 
 
-def test_threads_have_connections_of_their_own(transports: Callable[..., Transport]) -> None:
+def test_threads_have_connections_of_their_own(transports: Transports) -> None:
     together = threading.Barrier(8, timeout=10)
 
     def script(request: Request) -> None:
@@ -471,9 +469,7 @@ def test_threads_have_connections_of_their_own(transports: Callable[..., Transpo
         assert not transport._busy
 
 
-def test_the_number_of_kept_connections_is_bounded(
-    transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_kept_connections_is_bounded(transports: Transports, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callosum.client.transport.MAX_IDLE", 2)
     together = threading.Barrier(4, timeout=10)
 
@@ -488,7 +484,7 @@ def test_the_number_of_kept_connections_is_bounded(
 
 
 @FORKS
-def test_forked_child_opens_its_own_connection(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_forked_child_opens_its_own_connection(transports: Transports, tmp_path: Path) -> None:
     with Peer(path=tmp_path / "gate.sock") as peer:
         transport = transports(peer.url)
         get(transport)
@@ -513,7 +509,7 @@ def test_forked_child_opens_its_own_connection(transports: Callable[..., Transpo
 
 
 @FORKS
-def test_fork_during_a_request_does_not_disturb_it(transports: Callable[..., Transport], tmp_path: Path) -> None:
+def test_fork_during_a_request_does_not_disturb_it(transports: Transports, tmp_path: Path) -> None:
     """The child closes its copy; the parent's request still gets its response."""
     free = threading.Event()
 
@@ -537,7 +533,7 @@ def test_fork_during_a_request_does_not_disturb_it(transports: Callable[..., Tra
         assert found == [b'{"for": "the parent"}']
 
 
-def test_closing_ends_requests_of_other_threads(transports: Callable[..., Transport]) -> None:
+def test_closing_ends_requests_of_other_threads(transports: Transports) -> None:
     with Peer(hang) as peer:
         transport = transports(peer.url)
         caught: list[BaseException] = []
@@ -567,7 +563,7 @@ def test_closing_ends_requests_of_other_threads(transports: Callable[..., Transp
         b"HTTP/1.1 200 OK\r\n\r\nabcdef",
     ],
 )
-def test_a_stream_is_read_to_its_end(transports: Callable[..., Transport], data: bytes) -> None:
+def test_a_stream_is_read_to_its_end(transports: Transports, data: bytes) -> None:
     with Peer(sends_bytes(data)) as peer:
         transport = transports(peer.url)
         deadline = time.monotonic() + 10
@@ -579,7 +575,7 @@ def test_a_stream_is_read_to_its_end(transports: Callable[..., Transport], data:
         assert not transport._busy
 
 
-def test_silent_stream_is_given_up(transports: Callable[..., Transport]) -> None:
+def test_silent_stream_is_given_up(transports: Transports) -> None:
     with Peer(sends_bytes(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)) as peer:
         transport = transports(peer.url)
         stream = transport.open("/events", deadline=time.monotonic() + 10)
@@ -592,7 +588,7 @@ def test_silent_stream_is_given_up(transports: Callable[..., Transport]) -> None
         stream.close()
 
 
-def test_stream_that_does_not_open_is_an_error(transports: Callable[..., Transport]) -> None:
+def test_stream_that_does_not_open_is_an_error(transports: Transports) -> None:
     with Peer(close) as peer:
         transport = transports(peer.url)
         with pytest.raises(Unreachable):
@@ -623,7 +619,7 @@ def secured(certificate: Path) -> Callable[[socket.socket], socket.socket]:
     return lambda connection: context.wrap_socket(connection, server_side=True)
 
 
-def test_request_over_tls(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
+def test_request_over_tls(transports: Transports, certificate: Path, secured: Any) -> None:
     large = os.urandom(1_000_000)
     with Peer(lambda request: request.reply(request.body), wrap=secured) as peer:
         transport = transports(peer.url, cafile=str(certificate))
@@ -633,7 +629,7 @@ def test_request_over_tls(transports: Callable[..., Transport], certificate: Pat
         assert get(transports(peer.url, verify=False)).status == 200
 
 
-def test_untrusted_certificate_is_refused(transports: Callable[..., Transport], secured: Any) -> None:
+def test_untrusted_certificate_is_refused(transports: Transports, secured: Any) -> None:
     with Peer(wrap=secured) as peer:
         with pytest.raises(Unreachable, match="certificate") as caught:
             get(transports(peer.url))
@@ -641,7 +637,7 @@ def test_untrusted_certificate_is_refused(transports: Callable[..., Transport], 
         assert not peer.seen
 
 
-def test_hung_tls_handshake_is_given_up(transports: Callable[..., Transport]) -> None:
+def test_hung_tls_handshake_is_given_up(transports: Transports) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded):
@@ -649,7 +645,7 @@ def test_hung_tls_handshake_is_given_up(transports: Callable[..., Transport]) ->
         assert time.monotonic() - began < SHORT + 2
 
 
-def test_hung_tls_response_is_given_up(transports: Callable[..., Transport], certificate: Path, secured: Any) -> None:
+def test_hung_tls_response_is_given_up(transports: Transports, certificate: Path, secured: Any) -> None:
     with Peer(hang, wrap=secured) as peer:
         with pytest.raises(DeadlineExceeded):
             get(transports(peer.url, cafile=str(certificate)), SHORT)
@@ -666,12 +662,12 @@ def test_hung_tls_response_is_given_up(transports: Callable[..., Transport], cer
         thread.join(10)
 
 
-def test_plain_http_to_a_tls_port_is_an_error(transports: Callable[..., Transport], secured: Any) -> None:
+def test_plain_http_to_a_tls_port_is_an_error(transports: Transports, secured: Any) -> None:
     with Peer(wrap=secured) as peer, pytest.raises((BadResponse, Unreachable)):
         get(transports(peer.url.replace("https", "http")))
 
 
-def test_tls_to_a_plain_http_port_is_an_error(transports: Callable[..., Transport]) -> None:
+def test_tls_to_a_plain_http_port_is_an_error(transports: Transports) -> None:
     def wrap(connection: socket.socket) -> socket.socket:
         connection.recv(5)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")

@@ -501,9 +501,7 @@ def test_every_line_with_a_secret_is_suspected(payloads: list[Any]) -> None:
     assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(payload, mode="full") for payload in read]
 
 
-def test_context_keys_make_no_line_suspect_but_their_text_is_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_context_keys_make_no_line_suspect_but_their_text_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["file:/srv/a8Kd93jFh27dkQ0pLx", f"doc:ghp_{'a8Kd93jF' * 4}aaaa"]
     lines = [f'09:15:06 | lease.taken | {{"contextKeys":["{key}"],"tier":3}}\n'.encode() for key in keys]
     found: list[list[int]] = []
@@ -567,11 +565,7 @@ def test_journal_positions_are_kept_and_make_no_line_suspect(monkeypatch: pytest
 
 
 def test_lines_that_cannot_be_redacted_are_not_written(
-    corpus: Corpus,
-    log: DailyLog,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(lines: list[bytes]) -> list[bytes]:
         raise RuntimeError
@@ -631,20 +625,18 @@ def test_a_long_answer_and_many_answers_are_bounded(corpus: Corpus, log: DailyLo
     assert 7 in texts
 
 
+Warnings = list[tuple[str, Any, Any]]
+
+
 @pytest.fixture
-def warnings(corpus: Corpus) -> list[tuple[str, Any, Any]]:
-    found: list[tuple[str, Any, Any]] = []
+def warnings(corpus: Corpus) -> Warnings:
+    found: Warnings = []
     corpus.on(HealthWarning, lambda event: found.append((event.resource, event.value, event.threshold)))
     return found
 
 
 def test_fault_is_reported_once_and_no_line_is_lost(
-    corpus: Corpus,
-    log: DailyLog,
-    folder: Path,
-    clock: Clock,
-    warnings: list[tuple[str, Any, Any]],
-    caplog: pytest.LogCaptureFixture,
+    corpus: Corpus, log: DailyLog, folder: Path, clock: Clock, warnings: Warnings, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file is in place of the folder."""
     caplog.set_level(logging.WARNING, "callosum")
@@ -673,7 +665,7 @@ def test_fault_is_reported_once_and_no_line_is_lost(
 
 
 def test_waiting_lines_are_bounded_and_safety_is_dropped_last(
-    corpus: Corpus, folder: Path, clock: Clock, warnings: list[tuple[str, Any, Any]]
+    corpus: Corpus, folder: Path, clock: Clock, warnings: Warnings
 ) -> None:
     folder.parent.mkdir(parents=True)
     folder.write_text("")
@@ -823,11 +815,7 @@ def test_interrupted_write_is_neither_lost_nor_repeated(
 
 
 def test_held_lock_does_not_delay_the_emitter(
-    corpus: Corpus,
-    log: DailyLog,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    warnings: list[tuple[str, Any, Any]],
+    corpus: Corpus, log: DailyLog, folder: Path, monkeypatch: pytest.MonkeyPatch, warnings: Warnings
 ) -> None:
     monkeypatch.setattr(day_files, "PATIENCE", 0.01)
     folder.mkdir(parents=True)
@@ -850,7 +838,7 @@ def test_pipe_in_place_of_the_log_does_not_block(corpus: Corpus, log: DailyLog, 
 
 
 def test_full_file_drops_ordinary_lines_first_and_the_log_counts_them(
-    corpus: Corpus, folder: Path, clock: Clock, warnings: list[tuple[str, Any, Any]]
+    corpus: Corpus, folder: Path, clock: Clock, warnings: Warnings
 ) -> None:
     clock.now = time.time()
     day = time.strftime("%Y-%m-%d")

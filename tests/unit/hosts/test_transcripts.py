@@ -116,12 +116,7 @@ WRITTEN: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, dict[str, An
             codex("token_usage_record", {"response_id": "resp_4", "usage": used(10)}),
             counted(10, 15),
         ],
-        [
-            (
-                "llm.response",
-                {"provider": "openai", "model": "gpt-5.5", "tokens": 15, "context": 10, "window": 258_400},
-            ),
-        ],
+        [("llm.response", {"provider": "openai", "model": "gpt-5.5", "tokens": 15, "context": 10, "window": 258_400})],
     ),
     "answers of a Codex that writes no records": (
         "codex",

@@ -128,8 +128,7 @@ def test_recent_pauses_only_for_fresh_actions(world: World, seconds: int, verdic
 
 
 @pytest.mark.parametrize(
-    ("kind", "verdict"),
-    [(Kind.RECENT, ALLOW), (Kind.HELD, ALLOW), (Kind.STALE, BLOCK), (Kind.UNKNOWN, ASK)],
+    ("kind", "verdict"), [(Kind.RECENT, ALLOW), (Kind.HELD, ALLOW), (Kind.STALE, BLOCK), (Kind.UNKNOWN, ASK)]
 )
 def test_rule_overrides_cells(world: World, kind: Kind, verdict: Verdict) -> None:
     in_the_way(world, kind, 3)

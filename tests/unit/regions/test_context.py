@@ -8,14 +8,7 @@ import pytest
 
 from callosum.brief import HEAD, Brief
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import (
-    ContextBuilt,
-    CorpusEvent,
-    InputClassified,
-    InputReceived,
-    InputRouted,
-    LlmResponse,
-)
+from callosum.corpus.events import ContextBuilt, CorpusEvent, InputClassified, InputReceived, InputRouted, LlmResponse
 from callosum.errors import ConfigError
 from callosum.model import Commits, Decision, Host, Kind, Verdict
 from callosum.regions.context import _PATH, Prefrontal
@@ -195,9 +188,7 @@ def test_actions_of_a_session_with_one_tool_are_one_line(world: World, brief_sec
         world.after(1)
         world.do("doug", "save", f"/repo/{number}.py")
     assert brief_sections("mira") == {
-        DONE: [
-            'doug acted on "file:/repo/5.py", "file:/repo/4.py", "file:/repo/3.py" and 3 more just now (save).',
-        ]
+        DONE: ['doug acted on "file:/repo/5.py", "file:/repo/4.py", "file:/repo/3.py" and 3 more just now (save).']
     }
 
 

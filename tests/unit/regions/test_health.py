@@ -264,10 +264,7 @@ def test_a_host_whose_calls_do_not_reach_the_gate_is_critical(bench: Bench) -> N
 
 @pytest.mark.parametrize(
     "called",
-    [
-        ToolCalled("c", {}, instance="mira", call_id="id-c"),
-        ToolCalled("c", {}, instance="mira/chat", call_id="id-c"),
-    ],
+    [ToolCalled("c", {}, instance="mira", call_id="id-c"), ToolCalled("c", {}, instance="mira/chat", call_id="id-c")],
 )
 def test_a_call_that_reaches_the_gate_shows_that_the_hooks_work(bench: Bench, called: ToolCalled) -> None:
     """A person may have cancelled the earlier calls."""
@@ -356,11 +353,7 @@ def test_a_host_that_lives_and_stops_its_heartbeat_is_critical(bench: Bench) -> 
     assert bench.check() == [
         (
             "health.critical",
-            {
-                "resource": "host:gateway",
-                "value": "silent for 91 s",
-                "threshold": "a sign of life every 30 s",
-            },
+            {"resource": "host:gateway", "value": "silent for 91 s", "threshold": "a sign of life every 30 s"},
         )
     ]
     bench.emit(_beat(os.getpid()))

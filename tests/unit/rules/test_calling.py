@@ -45,10 +45,7 @@ FORMS: dict[str, Form] = {
         "run_all",
         {"tool_calls": [{"function": {"name": tool, "arguments": json.dumps(given)}}]},
     ),
-    "twice": lambda tool, given: (
-        "call_tool",
-        {"name": "call_tool", "arguments": {"name": tool, "arguments": given}},
-    ),
+    "twice": lambda tool, given: ("call_tool", {"name": "call_tool", "arguments": {"name": tool, "arguments": given}}),
 }
 
 

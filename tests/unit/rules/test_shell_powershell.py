@@ -35,9 +35,7 @@ LINES: dict[int, list[str]] = {
         "pwsh -c 'Send-MailMessage -To a@b.c -Subject x'",
         'pwsh -c "$CMD"',
     ],
-    2: [
-        "pwsh -c 'Get-Process | Where-Object { $_.CPU -gt 10 } | Stop-Process'",
-    ],
+    2: ["pwsh -c 'Get-Process | Where-Object { $_.CPU -gt 10 } | Stop-Process'"],
     1: [
         "pwsh -c 'Get-ChildItem *.tmp | Remove-Item'",
         "pwsh -c 'Get-ChildItem . -Filter *.pyc -Recurse | Remove-Item'",

@@ -196,10 +196,7 @@ MEETING: list[tuple[Call_, Call_]] = [
     (("list_orders", {"limit": 3}), ("create_order", {"item": "x"})),
     (("list_orders", {"status": "open"}), ("create_order", {"item": "x"})),
     (("list_issues", {**REPO, "state": "open"}), ("update_issue", {**REPO, "issue_number": 7})),
-    (
-        ("list_issues", {"project_id": "g/p"}),
-        ("update_issue", {"project_id": "g/p", "issue_iid": 7, "title": "x"}),
-    ),
+    (("list_issues", {"project_id": "g/p"}), ("update_issue", {"project_id": "g/p", "issue_iid": 7, "title": "x"})),
     (("update_issue_note", {"issue_id": 7, "note_id": 9}), ("delete_issue_note", {"issue_id": 7, "note_id": 9})),
     (("get_issue_notes", {"issue_id": 7}), ("update_issue_note", {"issue_id": 7, "note_id": 9})),
     (("update_calendar_event", {"calendarId": "c", "eventId": "e"}), ("delete_event", {"eventId": "e"})),

@@ -283,10 +283,7 @@ def test_journal_entries_become_spans(recorded: Telemetry, tmp_path: Path) -> No
         )
         for span in spans
     ]
-    assert told[:2] == [
-        (first.id, "allowed", StatusCode.UNSET),
-        (refused.id, "blocked", StatusCode.UNSET),
-    ]
+    assert told[:2] == [(first.id, "allowed", StatusCode.UNSET), (refused.id, "blocked", StatusCode.UNSET)]
     assert told[2][1:] == ("allowed", StatusCode.ERROR)
     assert (spans[0].end_time or 0) - (spans[0].start_time or 0) == pytest.approx(2e9, rel=1e-3)
     assert (spans[0].attributes or {})["gen_ai.tool.call.id"] == "toolu_01"
