@@ -114,20 +114,6 @@ def test_redis_without_memory_is_not_healthy(redis: RedisServer) -> None:
     store.close()
 
 
-def test_entry_that_rotation_took_from_redis_is_not_missed(redis: RedisServer, tmp_path: Path) -> None:
-    url = redis.url()
-    store = RedisStore(url, state=tmp_path)
-    script = StoreScript(store)
-    id = script.act("mira", KEY, tier=4, durable=True)
-    script.act("doug", "doc:other")
-    store.take(id, id + 10**15, delete=True)
-    assert id not in {entry.seq for entry in store.entries()}
-    store.close()
-    store = RedisStore(url, state=tmp_path)
-    assert lease(store)
-    store.close()
-
-
 def test_frozen_postgresql_is_noticed_within_one_deadline(tmp_path: Path) -> None:
     need_binaries()
     with server() as own:
@@ -194,16 +180,19 @@ def test_another_postgresql_database_behind_the_same_address_is_refused(database
     store.close()
 
 
-def test_entry_that_rotation_took_from_postgresql_is_not_missed(database: Server, tmp_path: Path) -> None:
-    url = database.url()
-    store = PostgresStore(url, state=tmp_path)
+@pytest.mark.parametrize(("server", "kind"), [("redis", RedisStore), ("database", PostgresStore)])
+def test_entry_that_rotation_took_is_not_missed(
+    request: pytest.FixtureRequest, tmp_path: Path, server: str, kind: type[RedisStore | PostgresStore]
+) -> None:
+    url = request.getfixturevalue(server).url()
+    store = kind(url, state=tmp_path)
     script = StoreScript(store)
     id = script.act("mira", KEY, tier=4, durable=True)
     script.act("doug", "doc:other")
     store.take(id, id + 10**15, delete=True)
     assert id not in {entry.seq for entry in store.entries()}
     store.close()
-    store = PostgresStore(url, state=tmp_path)
+    store = kind(url, state=tmp_path)
     assert lease(store)
     store.close()
 

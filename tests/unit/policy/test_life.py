@@ -498,9 +498,10 @@ def test_repeated_call_takes_over_its_waiter(world: World) -> None:
     assert [waiter.id for waiter in world.gate.status().waiting] == [other]
 
 
-def test_a_deadlock_is_refused_at_once(world: World) -> None:
-    """Doug holds a and waits for b. Mira holds b and wants a."""
-    world.ask("mira", "now4", "/b")
+@pytest.mark.parametrize(("held", "wanted"), [("/b", "/b"), ("/b/", "/b/file")])
+def test_a_deadlock_is_refused_at_once(world: World, held: str, wanted: str) -> None:
+    """Doug holds a and waits for b, or for a file in it. Mira holds b and wants a."""
+    world.ask("mira", "now4", held)
     world.ask("doug", "now4", "/a")
     seen: list[Any] = []
 
@@ -511,24 +512,7 @@ def test_a_deadlock_is_refused_at_once(world: World) -> None:
             seen[0] = (world.ask("mira", "now4", "/a", wait=30), world.clock.now - start)
 
     world.each_sleep = meanwhile
-    world.ask("doug", "now4", "/b", wait=3)
-    decision, took = seen[0]
-    assert (decision.verdict, took) == (BLOCK, 0)
-
-
-def test_a_deadlock_through_a_tree_is_refused_at_once(world: World) -> None:
-    world.ask("mira", "now4", "/b/")
-    world.ask("doug", "now4", "/a")
-    seen: list[Any] = []
-
-    def meanwhile() -> None:
-        if not seen:
-            start = world.clock.now
-            seen.append(None)
-            seen[0] = (world.ask("mira", "now4", "/a", wait=30), world.clock.now - start)
-
-    world.each_sleep = meanwhile
-    world.ask("doug", "now4", "/b/file", wait=3)
+    world.ask("doug", "now4", wanted, wait=3)
     decision, took = seen[0]
     assert (decision.verdict, took) == (BLOCK, 0)
 
