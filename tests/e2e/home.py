@@ -1,7 +1,5 @@
 """A home for one agent of the command line: its settings, its project, the state of its gate."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """The real programs that the end-to-end tests drive: found beside the tests, or installed there once with npm."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import subprocess

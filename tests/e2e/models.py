@@ -5,8 +5,6 @@ script is a list of turns, each a list of tool calls that are made at once; afte
 is done. A turn may wait for an event of the test's, so that two sessions come to act at the same time.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """A host's program at a pseudo-terminal, with its output and the keys that a person presses."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

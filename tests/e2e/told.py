@@ -1,7 +1,5 @@
 """The events that the corpus emits for a host, compared with the table of hosts in the docs."""
 
-from __future__ import annotations
-
 import json
 import re
 import select

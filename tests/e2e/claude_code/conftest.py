@@ -1,7 +1,5 @@
 """Run the real Claude Code in its own home, with a model scripted by the test."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

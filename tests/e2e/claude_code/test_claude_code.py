@@ -1,7 +1,5 @@
 """Test the real Claude Code, installed from its registry, with a model scripted by the test."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

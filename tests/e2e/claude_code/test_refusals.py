@@ -1,7 +1,5 @@
 """Test that a person's refusal in the real Claude Code is recognised, at a pseudo-terminal and through its SDK."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Test the corpus events of a real Claude Code: every event, and the rules of health that need them."""
 
-from __future__ import annotations
-
 import json
 import signal
 

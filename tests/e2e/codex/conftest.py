@@ -1,7 +1,5 @@
 """Run the real Codex CLI in its own home, with a model scripted by the test."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Test the real Codex CLI behind the gate: its sessions' calls, its models' input, and the journal."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Test that a person's refusal in the real Codex is recognised, through the app-server that editors use."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Test that a real Codex CLI emits every corpus event that the docs name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Run the real Gemini CLI in its own home, with a model scripted by the test."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Test that a real Gemini CLI emits every corpus event that the docs name."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.e2e.gemini.conftest import GeminiHome

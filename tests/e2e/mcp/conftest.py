@@ -1,7 +1,5 @@
 """Install seven real MCP servers once, beside the tests: four from npm and three from PyPI."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import shutil

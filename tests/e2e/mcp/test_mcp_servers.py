@@ -1,7 +1,5 @@
 """Test real MCP servers behind the gate: the same tools and answers, and two sessions in conflict."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Install the real OpenClaw once beside the tests, with a model, a Telegram server and a gateway for all tests."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Make a home for one OpenClaw, its gateway, and the servers that it uses."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -89,7 +87,7 @@ class OpenClawHome:
     def write(self, settings: Mapping[str, Any]) -> None:
         self.config.write_text(json.dumps(settings, indent=2))
 
-    def gated(self, **config: Any) -> OpenClawHome:
+    def gated(self, **config: Any) -> "OpenClawHome":
         """Install the plugin as the installer does. ``config`` adds to its own settings."""
         command = (sys.executable, "-m", "callosum.cli")
         options = install.OpenClawOptions(instance=INSTANCE, state=self.state, command=command)

@@ -1,7 +1,5 @@
 """Test OpenClaw with the plugin while something is missing: the gate, the gateway's hooks, or the plugin's setup."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Test OpenClaw's gateway with the plugin: its sessions' calls, its models' input, and the journal."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

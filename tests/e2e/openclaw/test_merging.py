@@ -1,7 +1,5 @@
 """Test two OpenClaw sessions that write one file: the gate merges it, notifies both, and a person undoes it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.acceptance.command import at_terminal

@@ -1,7 +1,5 @@
 """Test that a real OpenClaw emits the corpus events that the docs name for its plugin, and no others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.e2e.home import PATIENCE, until
