@@ -19,6 +19,7 @@ from callosum.settings import Settings
 from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
+from callosum.testing.clock import ManualClock
 from tests.support.world import InstanceGate
 
 START = 1_700_000_000 * SECOND
@@ -26,18 +27,9 @@ QUIET = 10.0**9
 """The gate under test does not rotate by itself."""
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> int:
-        self.now += 1000
-        return self.now
-
-
 @pytest.fixture(params=["sqlite", "memory"])
-def journal_gate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, Clock, Path]]:
-    clock = Clock()
+def journal_gate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, ManualClock, Path]]:
+    clock = ManualClock(START, tick=1000)
     store: Store = (
         SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
     )
@@ -51,7 +43,7 @@ def fill(gate: LocalGate, count: int, session: str = "mira", start: int = 0) -> 
         gate.intercept(Call(session, "read", {"path": f"/doc/{number}"}))
 
 
-def rotation(place: tuple[LocalGate, Clock, Path], store: Store | None = None, **given: int) -> Rotation:
+def rotation(place: tuple[LocalGate, ManualClock, Path], store: Store | None = None, **given: int) -> Rotation:
     gate, clock, folder = place
     options = {"age": DAY // SECOND, "size": 10**12, "batch": 10, **given}
     return Rotation(store or gate.store, folder, now=clock, **options)
@@ -66,7 +58,7 @@ def everything(gate: LocalGate) -> list[int]:
 
 
 def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
-    journal_gate: tuple[LocalGate, Clock, Path],
+    journal_gate: tuple[LocalGate, ManualClock, Path],
 ) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 35)
@@ -88,7 +80,7 @@ def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
     assert journal.last(0) == []
 
 
-def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, clock, folder = journal_gate
     assert rotation(journal_gate).run(clock.now) == 0
     fill(gate, 30)
@@ -97,7 +89,7 @@ def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[Local
 
 
 def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(START, tick=1000)
     with InstanceGate(
         settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
     ) as gate:
@@ -109,7 +101,9 @@ def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path)
         assert len(list(Journal(gate.store, tmp_path).read())) == 400
 
 
-def test_entries_of_live_actions_stay_and_are_merged_in_order(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_entries_of_live_actions_stay_and_are_merged_in_order(
+    journal_gate: tuple[LocalGate, ManualClock, Path],
+) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 5)
     lease = gate.lock("mira", "file:/x", ttl=86_400)
@@ -146,7 +140,7 @@ class DyingStore:
 
 
 def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(
-    journal_gate: tuple[LocalGate, Clock, Path],
+    journal_gate: tuple[LocalGate, ManualClock, Path],
 ) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 20)
@@ -166,7 +160,7 @@ def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(
     assert seqs(list(journal.read())) == before
 
 
-def test_segment_is_never_overwritten_with_fewer_entries(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_segment_is_never_overwritten_with_fewer_entries(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 10)
     clock.now += 10 * DAY
@@ -179,7 +173,7 @@ def test_segment_is_never_overwritten_with_fewer_entries(journal_gate: tuple[Loc
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_entry_that_ends_after_the_copy_is_not_deleted(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_entry_that_ends_after_the_copy_is_not_deleted(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     """An action that ends between copy and delete would be lost if the delete chose for itself."""
     gate, clock, folder = journal_gate
     fill(gate, 4)
@@ -202,7 +196,9 @@ def test_entry_that_ends_after_the_copy_is_not_deleted(journal_gate: tuple[Local
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_partial_file_left_by_a_crash_is_removed_and_never_read(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_partial_file_left_by_a_crash_is_removed_and_never_read(
+    journal_gate: tuple[LocalGate, ManualClock, Path],
+) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 12)
     clock.now += 10 * DAY
@@ -217,7 +213,7 @@ def test_partial_file_left_by_a_crash_is_removed_and_never_read(journal_gate: tu
     assert seqs(list(Journal(gate.store, folder).read())) == before
 
 
-def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 20)
     clock.now += 10 * DAY
@@ -240,7 +236,7 @@ def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGa
 
 
 def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(START, tick=1000)
     with InstanceGate(
         settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
     ) as gate:
@@ -273,7 +269,7 @@ def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Pa
         assert seqs(list(journal.read())) == before
 
 
-def test_segments_are_private_and_named_by_their_entries(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_segments_are_private_and_named_by_their_entries(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 12)
     clock.now += 10 * DAY
@@ -307,7 +303,7 @@ def test_damaged_segment_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         assert path.read_bytes() == content
 
 
-def segmented(place: tuple[LocalGate, Clock, Path], count: int) -> tuple[list[int], list[Segment]]:
+def segmented(place: tuple[LocalGate, ManualClock, Path], count: int) -> tuple[list[int], list[Segment]]:
     """Return all entries' places, with the segments into which nearly all of them were rotated."""
     gate, clock, folder = place
     fill(gate, count)
@@ -319,7 +315,7 @@ def segmented(place: tuple[LocalGate, Clock, Path], count: int) -> tuple[list[in
 
 @pytest.mark.parametrize("harm", ["empty", "torn", "cut short", "no gzip", "one line without an end"])
 def test_damaged_segment_is_named_and_the_others_are_still_shown(
-    journal_gate: tuple[LocalGate, Clock, Path], harm: str, caplog: pytest.LogCaptureFixture
+    journal_gate: tuple[LocalGate, ManualClock, Path], harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, _, folder = journal_gate
     stream, segments = segmented(journal_gate, 60)
@@ -346,7 +342,7 @@ def test_damaged_segment_is_named_and_the_others_are_still_shown(
     assert caplog.text.count(f"{hurt.path} is damaged") == 1
 
 
-def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     """A reader that takes some entries of a segment of 40 MB holds little of it."""
     _, segments = segmented(journal_gate, 10)
     line = gzip.decompress(segments[0].path.read_bytes()).splitlines()[0] + b"\n"
@@ -363,7 +359,9 @@ def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, Clock, 
         tracemalloc.stop()
 
 
-def test_rotation_rewrites_a_damaged_segment_of_the_same_name(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_rotation_rewrites_a_damaged_segment_of_the_same_name(
+    journal_gate: tuple[LocalGate, ManualClock, Path],
+) -> None:
     """A rotation that died before it deleted left its entries in the store, so nothing of them is lost."""
     gate, clock, folder = journal_gate
     fill(gate, 10)
@@ -378,7 +376,7 @@ def test_rotation_rewrites_a_damaged_segment_of_the_same_name(journal_gate: tupl
     assert (folder / "journal" / f"{left.path.name}.damaged").read_bytes() == b""
 
 
-def test_rotation_on_request_moves_young_entries_too(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_rotation_on_request_moves_young_entries_too(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     """Otherwise rotation waits until entries are old enough to fill a segment."""
     gate, clock, folder = journal_gate
     fill(gate, 7)
@@ -391,7 +389,7 @@ def test_rotation_on_request_moves_young_entries_too(journal_gate: tuple[LocalGa
 
 
 def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(
-    journal_gate: tuple[LocalGate, Clock, Path],
+    journal_gate: tuple[LocalGate, ManualClock, Path],
 ) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 12)
@@ -457,7 +455,7 @@ def test_filter_passes_matching_entries(wanted: EntryFilter, passes: bool) -> No
     assert wanted.passes(ENTRY) is passes
 
 
-def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 12)
     fill(gate, 6, session="doug")
@@ -473,7 +471,9 @@ def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, Cloc
     assert len(list(journal.read(EntryFilter(until=newest - 1)))) == 19
 
 
-def test_follow_shows_new_entries_and_continues_through_a_rotation(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_follow_shows_new_entries_and_continues_through_a_rotation(
+    journal_gate: tuple[LocalGate, ManualClock, Path],
+) -> None:
     gate, clock, folder = journal_gate
     fill(gate, 3)
     rests: list[float] = []
@@ -493,7 +493,7 @@ def test_follow_shows_new_entries_and_continues_through_a_rotation(journal_gate:
     assert seen == [f"file:/doc/{number}" for number in (10, 11, *range(20, 32), 50)]
 
 
-def test_export_writes_all_and_never_overwrites_a_file(journal_gate: tuple[LocalGate, Clock, Path]) -> None:
+def test_export_writes_all_and_never_overwrites_a_file(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
     gate, _, folder = journal_gate
     fill(gate, 4)
     journal = Journal(gate.store, folder)

@@ -23,6 +23,7 @@ from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate
 from callosum.model import Call, Host, Outcome, State, Verdict
 from callosum.process import own_session
+from tests.support.clocks import Clock
 from tests.support.peer import (
     DECISION,
     Peer,
@@ -46,21 +47,6 @@ FAULT = {"error": "too long", "at": "tool"}
 STORE = {"error": "the disk is full", "at": "store"}
 MAIL = Call("mira", "mail", {"to": "alice@example.com"}, call_id="c-1")
 LOOK = Call("mira", "look", {"on": "plan"})
-
-
-class Time:
-    """A clock that advances by the time that is slept."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
 
 
 @pytest.fixture(autouse=True)
@@ -399,7 +385,7 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Clients) -> None:
         replies(b"{", 200), replies(STORE, 503), replies({"error": "internal"}, 500), replies({"error": "slow down"}, 429),
         replies({**DECISION, "tier": 2}),
     ]  # fmt: skip
-    passing = Time()
+    passing = Clock(100.0)
     with Peer(*scripts) as peer:
         client = quick(clients(peer.url, sleep=passing.sleep))
         assert client.intercept(Call("mira", "mail")).tier == 2
@@ -485,7 +471,7 @@ def test_gate_that_returns_before_the_deadline_decides(clients: Clients) -> None
 
 def test_unreachable_store_is_reported(clients: Clients) -> None:
     """A clear error, no decision invented."""
-    passing = Time()
+    passing = Clock(100.0)
     with Peer(replies(STORE, 503)) as peer:
         client = clients(peer.url, deadline=5, fallback={"look": 0}, sleep=passing.sleep, clock=passing)
         for act in (lambda: client.intercept(LOOK), client.status, lambda: client.release("mira", "k")):
@@ -504,7 +490,7 @@ def test_a_call_may_wait_longer_than_the_deadline(clients: Clients) -> None:
 
 
 def test_absent_gate_is_not_awaited(clients: Clients) -> None:
-    passing = Time()
+    passing = Clock(100.0)
     client = clients(f"http://127.0.0.1:{free_port()}", deadline=1.0, sleep=passing.sleep, clock=passing)
     with pytest.raises(GateUnavailable):
         client.intercept(Call("mira", "mail", wait=60))
@@ -512,7 +498,7 @@ def test_absent_gate_is_not_awaited(clients: Clients) -> None:
 
 
 def test_interrupted_wait_continues_with_its_remaining_time(clients: Clients) -> None:
-    passing = Time()
+    passing = Clock(100.0)
 
     def cut(request: Request) -> None:
         passing.now += 20
@@ -592,7 +578,7 @@ def serve(port: int = 0, late: Script | None = None, table: Any = None) -> Peer:
 
 
 def test_fallback_table_is_fetched_with_the_second_response(clients: Clients) -> None:
-    passing = Time()
+    passing = Clock(100.0)
     with serve() as peer:
         client = clients(peer.url, clock=passing, sleep=passing.sleep)
         client.intercept(MAIL)
@@ -664,7 +650,7 @@ def test_late_calls_are_kept_if_the_gate_does_not_accept_them(
 ) -> None:
     with CallosumClient(dead, deadline=0.02, fallback={"look": 0}, state=tmp_path) as client:
         client.intercept(LOOK)
-    passing = Time()
+    passing = Clock(100.0)
     with serve(late=answer) as peer:
         client = clients(peer.url, state=tmp_path, clock=passing, sleep=passing.sleep)
         for _ in range(5):

@@ -27,20 +27,11 @@ from callosum.corpus.events import (
     encode,
 )
 from callosum.errors import ConfigError
+from tests.support.clocks import Clock
 from tests.support.threads import all_at_once
 
 DONE = ToolCompleted("github_prs", "3 open", 1204.0)
 FAILED = ToolFailed("github_prs", "401")
-
-
-class Clock:
-    """A clock that moves only when a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_handler_of_a_class_gets_the_event(corpus: Corpus) -> None:

@@ -44,6 +44,7 @@ from callosum.corpus.events import (
 from callosum.errors import ConfigError
 from callosum.redact import MARKER, summarise
 from callosum.redact.json_lines import is_harmless, suspects
+from tests.support.clocks import Clock
 from tests.support.cpu import cpu_within
 from tests.support.serving import until
 from tests.support.threads import all_at_once
@@ -71,14 +72,6 @@ def moment(text: str) -> float:
 
 
 NOON = moment("2026-05-16 12:00:00")
-
-
-class Clock:
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(autouse=True)

@@ -19,26 +19,14 @@ from callosum.errors import ConfigError
 from callosum.server import tokens as module
 from callosum.server.tokens import LOOK_EVERY, Role, Token, Tokens
 from tests.acceptance.command import at_terminal, environment, run
+from tests.support.clocks import Clock
 
 NOW = 1_800_000_000.0
 
 
-class Clock:
-    """Both clocks, set by hand."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-    def goes(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture
@@ -121,10 +109,10 @@ def test_a_token_ends_when_it_expires(tokens: Tokens, clock: Clock) -> None:
     secret = tokens.add("mira", expires=NOW + 60)
     found = tokens.find(secret)
     assert found is not None
-    clock.goes(59)
+    clock.sleep(59)
     assert tokens.find(secret)
     assert tokens.holds(found)
-    clock.goes(1)
+    clock.sleep(1)
     assert tokens.find(secret) is None
     assert not tokens.holds(found)
     with pytest.raises(ConfigError, match="expired"):
@@ -141,7 +129,7 @@ def test_a_rotated_token_has_a_new_secret_and_the_old_one_for_a_while_if_wanted(
     assert (late.name, late.instance) == ("mira", "mira")
     assert tokens.holds(early)
     assert tokens.holds(late)
-    clock.goes(3600)
+    clock.sleep(3600)
     assert tokens.find(first) is None
     assert not tokens.holds(early)
     assert not tokens.holds(late), "a stream that was opened with the old secret outlived it"
@@ -176,11 +164,11 @@ def test_a_removed_token_stops_working_without_a_restart(path: Path, clock: Cloc
     command, server = Tokens(path, clock=clock, ticks=clock), Tokens(path, clock=clock, ticks=clock)
     secret = command.add("mira")
     assert server.find(secret) is None  # it reads the file only at intervals
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     found = server.find(secret)
     assert found is not None
     command.remove("mira")
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert server.find(secret) is None
     assert not server.holds(found)
     with pytest.raises(ConfigError):
@@ -190,7 +178,7 @@ def test_a_removed_token_stops_working_without_a_restart(path: Path, clock: Cloc
 def test_a_removed_file_means_no_tokens(tokens: Tokens, path: Path, clock: Clock) -> None:
     secret = tokens.add("mira")
     path.unlink()
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert tokens.find(secret) is None
     assert tokens.list() == ()
 
@@ -221,7 +209,7 @@ def test_a_broken_file_leaves_the_tokens_as_they_were(
     bad = content if isinstance(content, bytes) else json.dumps(content).encode()
     path.write_bytes(bad)
     for _ in range(3):
-        clock.goes(LOOK_EVERY)
+        clock.sleep(LOOK_EVERY)
         with caplog.at_level(logging.WARNING, "callosum"):
             assert tokens.find(secret)
     assert len(caplog.records) == 1
@@ -233,7 +221,7 @@ def test_a_broken_file_leaves_the_tokens_as_they_were(
         assert caught.value.at == f"{path}{place}"
     assert path.read_bytes() == bad
     path.write_bytes(good)
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert tokens.find(secret)
     assert tokens.error is None
 
@@ -254,11 +242,11 @@ def test_removed_token_ends_although_the_file_could_not_be_opened_at_first(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "callosum"):
         patched.setattr(Path, "open", full)
         for _ in range(3):
-            clock.goes(LOOK_EVERY)
+            clock.sleep(LOOK_EVERY)
             assert tokens.find(secret), "the tokens stay as they were"
     assert tokens.error is not None
     assert len(caplog.records) == 1
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert tokens.find(secret) is None
     assert tokens.error is None
 
@@ -270,13 +258,13 @@ def test_file_that_others_can_read_or_change_is_not_used(tokens: Tokens, path: P
     forged["tokens"].append({**ENTRY, "role": "approver", "name": "evil", "digest": hashlib.sha256(b"x").hexdigest()})
     path.write_text(json.dumps(forged))
     path.chmod(mode)
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert tokens.find(secret)
     assert tokens.error is not None
     assert [token.name for token in (tokens.find(secret),) if token] == ["mira"]
     assert tokens.named("cal_evil_" + "A" * 43) == ""
     path.chmod(0o600)
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     assert tokens.named("cal_evil_" + "A" * 43) == "evil"
 
 
@@ -362,7 +350,7 @@ def test_no_secret_in_reprs_errors_and_logs(
             wrong()
         texts.append(f"{caught.value!r} {caught.value}")
     path.write_bytes(path.read_bytes()[:-9])
-    clock.goes(LOOK_EVERY)
+    clock.sleep(LOOK_EVERY)
     tokens.find(second)
     texts += [record.getMessage() for record in caplog.records]
     assert caplog.records
