@@ -125,10 +125,8 @@ def test_unknown_target_is_named() -> None:
 
 
 def test_short_campaign_is_part_of_make_test() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    [test] = [line for line in makefile.splitlines() if line.startswith("test:")]
-    assert "fuzz-minute" in test.split("##")[0].split()
-    assert "python -m fuzz --minute" in makefile
+    done = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "python -m fuzz --minute" in done.stdout
     assert all(one.minute > 0 for one in TARGETS)
 
 
