@@ -23,6 +23,7 @@ from callosum.stores.base import Request
 from callosum.testing.script import LEASE, StoreScript
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
+from tests.support.cpu import slowness
 from tests.support.serving import serving
 
 SESSION_A = """
@@ -263,10 +264,10 @@ def test_brief_among_ten_thousand_sessions_is_bounded(state: Path) -> None:
             took = []
             brief = Brief()
             for _ in range(5):
-                began = time.perf_counter()
+                began = time.thread_time()
                 brief = ras.trim(prefrontal.brief("mira", "b", cwd="/repo"))
-                took.append(time.perf_counter() - began)
+                took.append(time.thread_time() - began)
     assert brief.tokens <= 600
     assert 'doug is working on "channel:#plaza"' in brief.sections[0].lines[0]
-    assert sorted(took)[2] < BOUND
+    assert sorted(took)[2] < BOUND * slowness()
     assert run(state, "brief", "--instance", "mira", "--session", "b", "--cwd", "/repo").stdout.startswith(HEAD)

@@ -13,6 +13,8 @@ from typing import IO, Any
 
 import pytest
 
+from tests.support.cpu import HANG
+
 LINE = re.compile(r"\d\d:\d\d:\d\d \| ([a-z]+\.[A-Za-z.]+) \| (\{.*\})")
 START = """
 import os, sys, threading, time
@@ -207,7 +209,7 @@ def test_log_is_written_within_two_seconds_by_default(tmp_path: Path) -> None:
     took = float(next(lines_from(process.stdout)))
     process.kill()
     process.communicate(timeout=30)
-    assert 1.9 < took < 10
+    assert 1.9 < took < HANG
     assert ids(tmp_path / "log") == ["1"]
 
 
@@ -300,12 +302,12 @@ def test_fork_during_a_write_loses_and_repeats_no_line(tmp_path: Path) -> None:
     other = start('log = DailyLog(corpus, folder); corpus.emit(TaskStopped("other", "x"))', tmp_path / "log")
     began = time.monotonic()
     _, errors = finish(other)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < HANG
     assert "cannot be written" not in errors
     assert ids(tmp_path / "log") == ["parent", "other"]
     process.communicate(timeout=30)  # which ends the child's input
     file = next((tmp_path / "log").iterdir())
-    within(10, lambda: "child, again" in file.read_text())
+    within(HANG, lambda: "child, again" in file.read_text())
     assert ids(tmp_path / "log") == ["parent", "other", "child", "child, again"]
 
 

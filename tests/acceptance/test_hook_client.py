@@ -22,6 +22,7 @@ from callosum.hosts.script import REPORT, hook_of
 from callosum.settings import Settings
 from callosum.sockets import hung_path, socket_path
 from tests.support import hooks
+from tests.support.cpu import HANG
 from tests.support.serving import until
 from tests.support.standing import impostor
 
@@ -32,8 +33,6 @@ pytestmark = pytest.mark.skipif(
 CALL: Final = json.dumps({"hook_event_name": "PreToolUse", "session_id": "A", "tool_name": "Read"}).encode()
 DENY: Final = b'{"hookSpecificOutput": {"permissionDecision": "deny", "why": "a \\"}]{\\\\"}}'
 OFFLINE: Final = b'{"offline": true}'
-MOST_SECONDS: Final = 4.0
-"""Seconds in which a client that waits for one second ends, also on a busy machine."""
 
 
 @pytest.fixture
@@ -173,7 +172,7 @@ def test_gate_that_does_not_answer_is_given_up_after_a_second(hook: Path, drips:
         done = send(hook)
         gone.append(True)
     assert (done.stdout, status(hook)) == (OFFLINE + b"\n", [28])
-    assert 0.9 < time.monotonic() - began < MOST_SECONDS
+    assert 0.9 < time.monotonic() - began < HANG
 
 
 def test_full_accept_queue_counts_as_no_answer(hook: Path) -> None:
@@ -243,7 +242,7 @@ def test_missing_or_hanging_offline_path_blocks_the_call_in_time(hook: Path) -> 
     offline(hook, f"echo $$ > {hook.parent}/pid; exec sleep 600")
     began = time.monotonic()
     assert send(hook).returncode == 2
-    assert time.monotonic() - began < LIMIT
+    assert time.monotonic() - began < HANG
     pid = int((hook.parent / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -258,7 +257,7 @@ def test_gate_started_by_the_offline_path_is_not_waited_for(hook: Path) -> None:
     done = send(hook)
     os.kill(int((hook.parent / "pid").read_text()), signal.SIGKILL)
     assert (done.returncode, done.stdout) == (0, b'{"a": 1}\n')
-    assert time.monotonic() - began < LIMIT
+    assert time.monotonic() - began < HANG
 
 
 def test_variables_that_change_the_code_are_not_passed_on(hook: Path) -> None:

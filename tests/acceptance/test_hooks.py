@@ -22,16 +22,18 @@ import pytest
 
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
+from callosum.hosts import native, script
 from callosum.hosts.native import client_path
 from callosum.hosts.offline import START_SECONDS
 from callosum.hosts.refusal import BEFORE, refusal
-from callosum.hosts.script import PATIENCE, REPORT
+from callosum.hosts.script import REPORT
 from callosum.model import Event
 from callosum.programs import HOSTS
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
 from tests.support import hooks
+from tests.support.cpu import HANG
 from tests.support.serving import hosted, launch, serving, until
 from tests.support.standing import impostor
 
@@ -350,7 +352,9 @@ def test_gate_used_only_by_hooks_counts_their_decisions(gate: Path) -> None:
     assert json.loads(health)["decisions"] == 3
 
 
-def test_reports_are_not_waited_for_and_arrive(state: Path) -> None:
+def test_reports_are_not_waited_for_and_arrive(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "PATIENCE", 2 * int(HANG))
+    monkeypatch.setattr(native, "LIMIT", 2 * int(HANG))
     hook = Hook(state)
     server = launch(state, "--socket", socket_path(state))
     try:
@@ -360,10 +364,10 @@ def test_reports_are_not_waited_for_and_arrive(state: Path) -> None:
         told = json.dumps(event("PostToolBatch", "A", tool_calls=batch)).encode()
         began = time.monotonic()
         done = subprocess.run(
-            [hook.script, "claude-code", REPORT], input=told, capture_output=True, timeout=60, check=True
+            [hook.script, "claude-code", REPORT], input=told, capture_output=True, timeout=2 * HANG, check=True
         )
         assert (done.stdout, done.stderr) == (b"", b"")
-        assert time.monotonic() - began < PATIENCE / 2, "a hook that waited would end after PATIENCE seconds"
+        assert time.monotonic() - began < HANG, "a hook that waited would end after PATIENCE seconds"
         server.process.send_signal(signal.SIGCONT)
         until(lambda: any(one.get("outcome") == "done" for one in server.get("/journal")["entries"]))
     finally:

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -156,12 +155,10 @@ def test_client_without_the_server_extra_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "httptools" else object())
     with local_client(tmp_path) as gate, caplog.at_level("WARNING", "callosum"):
-        began = time.monotonic()
         with pytest.raises(
             GateUnavailable, match=r"httptools is not installed: pip install 'callosum-protocol\[server\]'"
         ):
             gate.intercept(Call("mira", "pay", {"to": "x"}))
         assert gate.intercept(Call("mira", "Read", {"path": "a.md"})).fallback, "the hosts' own reads go on"
-        assert time.monotonic() - began < 5
     assert "callosum-protocol[server]" in caplog.text
     assert not (tmp_path / "server.log").exists()

@@ -22,6 +22,7 @@ from callosum.sockets import socket_path
 from callosum.worktree import located, worktree_of
 from tests.acceptance.test_hooks import Hook
 from tests.acceptance.test_worktrees import git
+from tests.support.cpu import slowness
 from tests.support.serving import serving
 
 FORCE = "git push --force"
@@ -273,19 +274,19 @@ def test_bare_repository_is_found(projects: Path, folder: str) -> None:
 
 
 def test_lookup_of_a_cached_folder_is_cheap(projects: Path) -> None:
-    """At most 20 us in the median on a quiet machine; four times that on a busy one."""
+    """At most 80 us of processor time in the median, where a usual machine takes 20."""
     call = Call("a", "Bash", {"command": "cd shop && git pull --rebase && git push"}, cwd=str(projects))
 
     def median(work: Callable[[], object]) -> float:
         times = []
         for _ in range(2000):
-            began = time.perf_counter()
+            began = time.thread_time()
             work()
-            times.append(time.perf_counter() - began)
+            times.append(time.thread_time() - began)
         return statistics.median(times) * 1e6
 
     assert located(call).worktrees
-    assert median(lambda: located(call)) < 80
+    assert median(lambda: located(call)) < 80 * slowness()
 
 
 def test_checkout_of_a_pull_request_moves_the_head_of_the_repository_it_runs_in(projects: Path, tmp_path: Path) -> None:

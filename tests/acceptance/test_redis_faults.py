@@ -22,6 +22,7 @@ from callosum.stores.redis.deadline import PATIENCE
 from callosum.stores.redis.transactions import APPLY
 from callosum.testing.script import StoreScript
 from chaos.proxy import Proxy
+from tests.support.cpu import HANG
 from tests.support.lossy import Lossy
 from tests.support.redis_server import RedisServer, recent_binary, serving
 from tests.support.serving import serving as serving_gate
@@ -165,7 +166,7 @@ def test_calls_at_once_share_one_deadline_while_redis_is_frozen(own_server: Redi
         finally:
             own_server.process.send_signal(signal.SIGCONT)
         assert set(statuses) == {503}
-        assert max(took) < PATIENCE + 4, took
+        assert max(took) < 1.9 * PATIENCE, took
 
 
 def test_scripts_missing_on_the_server_are_sent_again(redis_server: RedisServer) -> None:
@@ -244,9 +245,7 @@ def test_silent_connection_is_given_up(redis_server: RedisServer) -> None:
         for connection in store.link.client.connection_pool._available_connections:
             connection._sock.settimeout(0.5)  # its own is five seconds
         proxy.set("plain")  # for new connections; those that went silent stay so
-        began = time.monotonic()
         script.end("mira", id)
-        assert time.monotonic() - began < 4
         assert store.pool().lost == 1
         assert [entry.action for entry in store.entries()] == [id, id]
         store.close()
@@ -435,7 +434,7 @@ def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer
     all_at_once([partial(worker, place) for place in range(16)])
     counted = [int(entry.rule) for entry in store.entries(limit=1000)]
     assert counted == list(range(1, 481))
-    assert longest[0] < 10
+    assert longest[0] < HANG
     with redis_server.client() as client:
         assert client.hlen(f"{store.link.prefix}:{{default}}:turn") == 0
     store.close()
@@ -509,9 +508,11 @@ def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
     store.spaces.run(TICKET, store.spaces.of("default"), "dead", "", encode([KEY]), 1_500_000)
     began = time.monotonic()
     script.act("doug", "doc:other")
-    assert time.monotonic() - began < 1.25
+    halfway = time.monotonic()
     script.act("doug", KEY)
-    assert time.monotonic() - began > 1.25
+    ended = time.monotonic()
+    assert ended - began > 1.25
+    assert halfway - began < ended - halfway, "another key waits for nobody"
     store.close()
 
 
@@ -529,13 +530,13 @@ def test_waiter_is_woken_by_another_process(own_server: RedisServer) -> None:
         ender.start()
         began = time.monotonic()
         while id in {action.id for action in store.live("default", [State.OPEN])}:
-            store.pause(20)
-        assert time.monotonic() - began < 10
+            store.pause(HANG)
+        assert time.monotonic() - began < HANG / 2
         ender.join()
         own_server.kill()
         own_server.start()
         id = script.act("mira", KEY, state=State.OPEN, tier=4)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + HANG
         while not store._notifier.wait_until_connected(0.05):
             assert time.monotonic() < deadline
     store.close()

@@ -23,6 +23,7 @@ from callosum.model import Call
 from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
 from tests.acceptance.command import run
+from tests.support.cpu import HANG
 from tests.support.loading import LOST, Connection, Load, Record, assert_all_there, journal
 from tests.support.serving import Server, serving, until
 from tests.support.threads import all_at_once
@@ -388,7 +389,7 @@ def test_waiter_whose_client_disconnected_leaves_the_queue(server: Namespace) ->
     assert server.post("/complete", instance="mira", id=held["id"])["ok"]
     began = time.monotonic()
     assert next_one.join()["proceed"] is True
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < HANG
     assert "doug" not in {lock["instance"] for lock in server.get("/status")["locks"]}
 
 
@@ -497,7 +498,7 @@ def test_follow_of_the_journal_waits_for_the_next_entry(server: Namespace) -> No
 
     def listen() -> None:
         began.set()
-        tail.append(server.get("/journal", cursor=cursor, wait=20))
+        tail.append(server.get("/journal", cursor=cursor, wait=60))
 
     def act() -> None:
         began.wait()
@@ -505,7 +506,7 @@ def test_follow_of_the_journal_waits_for_the_next_entry(server: Namespace) -> No
 
     start = time.monotonic()
     all_at_once([listen, act])
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < HANG / 2
     decision, page = sorted(tail, key=lambda one: "entries" in one)
     assert [entry["seq"] for entry in page["entries"]] == [decision["id"]]
 
@@ -700,13 +701,13 @@ def test_stop_ends_all_waits(tmp_path: Path) -> None:
         line = waiters(space, "doug", "anna")
         tail = http.client.HTTPConnection(*server.host_and_port, timeout=30)
         cursor = space.get("/journal")["cursor"]
-        tail.request("GET", f"/journal?wait=30&cursor={cursor}")
+        tail.request("GET", f"/journal?wait=60&cursor={cursor}")
         stream = socket.create_connection(server.host_and_port)
         stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert stream.recv(100).startswith(b"HTTP/1.1 200")
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < HANG / 2
         for waiter in line:
             waiter.join()
             assert (waiter.status, waiter.answer["error"]) == (503, "the server is stopping")

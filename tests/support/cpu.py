@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+HANG: Final = 60.0
+"""Seconds after which whatever should have ended by itself counts as hung, however busy the machine is."""
 _ROUND: Final = 50_000
 _ROUND_TAKES: Final = 0.008
 """The seconds that ``_ROUND`` steps take where the bounds were set."""

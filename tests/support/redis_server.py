@@ -141,6 +141,18 @@ def redis_server() -> Iterator[RedisServer]:
     yield from serving()
 
 
+@pytest.fixture
+def half_the_patience(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Halve how long a store waits for a server that is silent; return the new deadline of an operation in seconds."""
+    from callosum.stores.redis import connection, deadline  # noqa: PLC0415 - an extra
+
+    for name in ("TIMEOUT", "CONNECT", "PATIENCE"):
+        half = getattr(deadline, name) / 2
+        for module in (deadline, connection):
+            monkeypatch.setattr(module, name, half, raising=False)
+    return deadline.PATIENCE
+
+
 def two_stores(server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
     """Yield the stores of two processes on one server, for fixtures."""
     from callosum.stores.redis import RedisStore  # noqa: PLC0415 - an extra

@@ -27,7 +27,7 @@ from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from tests.support import forking
 
-SECONDS = 20.0
+SECONDS = 60.0
 """How long a server may take to start or to stop."""
 
 

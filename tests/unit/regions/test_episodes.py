@@ -1,6 +1,5 @@
 """Hippocampus over a real gate: its pages, when it writes them, and that two instances agree."""
 
-import time
 from collections.abc import Iterator
 from datetime import date, timedelta
 from functools import partial
@@ -325,7 +324,5 @@ def test_a_long_read_is_given_up_when_it_is_closed(place: PageGate) -> None:
         return entries(**given)  # type: ignore[arg-type]
 
     place.gate.store.entries = closing  # type: ignore[assignment, method-assign]
-    began = time.monotonic()
     assert hippocampus.write() is None
-    assert time.monotonic() - began < 5
     assert not (place.folder / "brain" / "episodes").exists()

@@ -41,7 +41,7 @@ from tests.support.world import InstanceGate
 
 ROOT = Path(__file__).resolve().parents[3]
 MONDAY = date(2027, 3, 15)
-WAIT = 20.0
+WAIT = 60.0
 """Seconds until a test fails; the awaited events arrive in well under one."""
 
 
@@ -266,9 +266,8 @@ def test_closing_abandons_a_job_that_blocks(
     try:
         brainstem.start()
         assert entered.wait(WAIT)
-        began = time.monotonic()
         brainstem.close()
-        assert time.monotonic() - began < WAIT / 2
+        assert any(thread.is_alive() for thread in brainstem._running.values()), "it waited for the job to end"
         assert "is abandoned" in caplog.text
         assert all(thread.daemon for thread in brainstem._running.values())
     finally:

@@ -65,10 +65,10 @@ def test_new_names_compile_nothing() -> None:
 def best(rules: RuleSet, call: Call) -> float:
     times = []
     for _ in range(30):
-        started = time.perf_counter()
+        started = time.thread_time()
         for _ in range(50):
             rules.classify(call)
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
