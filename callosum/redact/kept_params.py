@@ -77,7 +77,10 @@ def _easy(params: Mapping[str, Any]) -> Any:
     """Return the summary of harmless strings, numbers and small containers, which nearly all params are."""
     texts: list[str] = []
     summary = _copy(params, texts, _SUMMARY.depth)
-    if sum(map(len, texts)) + len(texts) > _SUMMARY.characters or not is_plain(*texts):
+    # One container without others is never too long.
+    if texts[_SUMMARY.items + 1 :] and sum(map(len, texts)) + len(texts) > _SUMMARY.characters:
+        raise _Hard
+    if not is_plain(*texts):
         raise _Hard
     return summary
 
@@ -92,34 +95,29 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
         texts.append(value)
         return value
     if kind is dict or kind is list:
-        if len(value) > _SUMMARY.items or len(texts) > _SUMMARY.values or not depth:
+        if len(value) > _SUMMARY.items or texts[_SUMMARY.values :] or not depth:
             raise _Hard
-        texts.append("")
         if kind is list:
             if any(map(names_secret, value)) or is_secret_pair(value):
                 raise _Hard
+            texts.append("")
             return [_copy(item, texts, depth - 1) for item in value]
-        if not PAIR_VALUES.isdisjoint(value) and cover_of_pair(value.items()):
-            raise _Hard
         if not _HARMLESS.issuperset(value):
             _learn(value)
-        copy: dict[str, Any] = {}
-        for name, item in value.items():
-            if type(item) is str and len(item) <= _TEXT:
-                texts.append(item)
-                copy[name] = item
-            elif item is True or item is False or item is None:
-                texts.append("")
-                copy[name] = item
-            else:
-                copy[name] = _copy(item, texts, depth - 1)
-        return copy
+        if {*map(type, items := value.values())} <= _FLAT:
+            said = ["", *[item if type(item) is str else "" for item in items]]
+            if max(map(len, said)) <= _TEXT:
+                texts += said
+                return {**value}
+        texts.append("")
+        return {name: _copy(item, texts, depth - 1) for name, item in value.items()}
     texts.append("")
     if value is None or kind is bool or ((kind is int or kind is float) and -1e15 < value < 1e15):
         return value
     raise _Hard
 
 
+_FLAT: Final = {str, bool, type(None)}
 _HARMLESS: Final[set[str]] = set()
 """Names met so far that do not announce a secret. Bounded."""
 
@@ -128,7 +126,11 @@ def _learn(names: Mapping[Any, Any]) -> None:
     """Add names to the harmless ones. Raise ``_Hard`` if a value under one of them must be hidden."""
     if len(_HARMLESS) > 4096:
         _HARMLESS.clear()
+    if not PAIR_VALUES.isdisjoint(names) and cover_of_pair(names.items()):
+        raise _Hard
     for name, value in names.items():
+        if name in PAIR_VALUES or name in _HARMLESS:
+            continue
         if type(name) is not str or len(name) > NAME_LIMIT or not is_plain(name):
             raise _Hard
         hide = cover(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property, partial
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -797,16 +797,16 @@ def _set_of(patterns: Iterable[bytes]) -> Any:
     for pattern in patterns:
         found.Add(pattern)
     found.Compile()
-    return found
+    return found._set.Match  # noqa: SLF001 - of each text; the wrapper only encodes what is no bytes
 
 
 def _filter_of(patterns: Iterable[bytes]) -> Any:
-    """Return a function that finds, by literals, the numbers of the patterns that may match a text."""
+    """Return a function of a text and True that finds, by literals, the numbers of the patterns that may match it."""
     found = re2.Filter()
     for pattern in patterns:
         found.Add(pattern, _options(capture=False))
     found.Compile()
-    return found
+    return found._filter.Match  # noqa: SLF001 - as above
 
 
 _KEY_BEGINS: Final = _FIRST[0].pattern.partition(b".*?")[0]
@@ -913,7 +913,7 @@ class Redactor:
 
     def with_literal(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns whose literals and signs are in ``data``, in ascending order."""
-        there = self._literals.Match(data, potential=True)
+        there = self._literals(data, True)
         return [number for at in there if self._needs[number := self._by_literal[at]] in data] if there else []
 
     @cached_property
@@ -924,15 +924,15 @@ class Redactor:
     @cached_property
     def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[list[int]]]]:
         """The clues for searches that need no position. One automaton of all clues would need many times the states."""
-        return [(_set_of(group).Match, [self._by_clue[clue] for clue in group]) for group in CLUES]
+        return [(_set_of(group), [self._by_clue[clue] for clue in group]) for group in CLUES]
 
     def possible(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns that may match, in ascending order. This is cheap if there are none."""
         numbers = self.with_literal(data)
         for clues_in, there in self._clue_sets:
-            for clue in clues_in(data) or ():
+            for clue in clues_in(data):
                 numbers += [number for number in there[clue] if self._needs[number] in data]
-        return sorted(numbers)
+        return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
         """Return the first match of the pattern ``number`` from byte ``at``, None if there is none."""
@@ -940,12 +940,6 @@ class Redactor:
         if pattern is None:
             pattern = self._searches[number] = compile_linear(self.patterns[number], capture=False)
         return pattern.search(data, at)
-
-    def _holds(self, data: bytes) -> bool:
-        for number in self.possible(data):  # noqa: SIM110 - a generator costs as much as the search of a short text
-            if self.search(number, data):
-                return True
-        return False
 
     def is_plain(self, *texts: str) -> bool:
         """Return True if texts are valid Unicode and show no secret. One search covers all that is not remembered."""
@@ -957,8 +951,10 @@ class Redactor:
         except UnicodeEncodeError:
             return False
         bare = undisguised(text) if data.translate(None, UNDISGUISED) else text
-        if self._holds(data) or (bare != text and self._holds(bare.encode())):
-            return False
+        for read in (data,) if bare == text else (data, bare.encode()):
+            for number in self.possible(read):
+                if self.search(number, read):
+                    return False
         self._remember(*texts)
         return True
 
@@ -990,7 +986,7 @@ class Redactor:
         """Remember that texts are plain, those that are short."""
         if len(self.plain) >= _REMEMBERED:
             self.plain.intersection_update(("",))
-        self.plain.update([text for text in texts if len(text) <= SHORT])
+        self.plain.update(compress(texts, map(SHORT.__ge__, map(len, texts))))
 
     @cached_property
     def _replacements(self) -> dict[tuple[int, int], Any]:
@@ -1002,7 +998,7 @@ class Redactor:
         if number == len(self._shapes):
             return self._without_assigned(data, mark)
         shape = self._shapes[number]
-        there = (_filter_of_parts(shape.parts).Match(data, potential=True) or ()) if shape.parts else (0,)
+        there = _filter_of_parts(shape.parts)(data, True) if shape.parts else (0,)
         for part in there:
             pattern, replace = shape.parts[part] if shape.parts else (shape.pattern, shape.replace)
             compiled = self._replacements.get((number, part))
