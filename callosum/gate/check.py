@@ -133,9 +133,9 @@ def check_call(call: Call) -> bool:
         plain = _check_names(call.worktree, call.cwd, *names)
     except TypeError:  # a value that is not hashable
         plain = _check_names.__wrapped__(call.worktree, call.cwd, *names)
-    if call.call_id is not None:
+    if call.call_id is not None and (type(call.call_id) is not str or not _HOST_IDS.fullmatch(call.call_id)):
         check_name(call.call_id, "callId")
-        plain = plain and _HOST_IDS.fullmatch(call.call_id) is not None
+        plain = False
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
     if call.wait != 0 or call.timeout is not None or call.deadline is not None or call.timeout_ms is not None:
@@ -274,6 +274,7 @@ def requester_of(
     *,
     by: str = "",
     force: bool = False,
+    any_session: bool = False,
     secrets: SecretDigests | None = None,
 ) -> Requester:
     """Return the requester of a report, without secrets in its names. A person who forces needs no instance."""
@@ -286,7 +287,11 @@ def requester_of(
     if secrets is not None:
         instance, session = secrets.name(instance), secrets.name(session) if session else session
     return Requester(
-        f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force
+        f"{instance}/{session}" if session else instance,
+        namespace,
+        check_note(by, "by") if by else "",
+        force,
+        any_session=any_session,
     )
 
 

@@ -211,7 +211,7 @@ class Operations:
             applied: Applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
             if applied.change.answer.undecided:
                 applied = yield from self._resolve_doubts(facts, identity, expiry, applied, looked)
-            steps.append(applied)
+            steps = [applied]
             decided: Decided = applied.change.answer
             if decided.waiter_id:
                 decided = yield from self._wait(facts, identity, expiry, steps, decided.waiter_id, looked)
@@ -503,15 +503,14 @@ class Operations:
         namespace = asked.namespace
         session = asked.session
         result = asked.result
+        by_id = session is None and asked.id is not None
         try:
-            requester = self._requester(asked.instance, session, namespace)
+            requester = self._requester(asked.instance, session, namespace, any_session=by_id)
         except TypeError:  # a name that is not hashable
-            requester = requester_of(asked.instance, session, namespace, secrets=self._secrets)
+            requester = requester_of(asked.instance, session, namespace, any_session=by_id, secrets=self._secrets)
         ended = outcome_of(result, asked.outcome)
-        if (id := asked.id) is not None:
-            find = Find(id_of(id))
-            if session is None:
-                requester = replace(requester, any_session=True)
+        if asked.id is not None:
+            find = Find(id_of(asked.id))
         elif asked.tool is not None:
             call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
@@ -524,8 +523,8 @@ class Operations:
         scope = Scope(namespace, requester.session, find=find)
         applied: Applied = yield scope, partial(lifecycle.finish, requester, ended, kept, told=result)
         report: Report = applied.change.answer
-        if requester.any_session and applied.change.settles:
-            requester = replace(requester, session=applied.change.settles[0].action.session)
+        if by_id and applied.change.settles:
+            requester = Requester(applied.change.settles[0].action.session, namespace)
         if self.tail is not None:
             self.tail((applied,))
         if self.observers:

@@ -65,7 +65,7 @@ def proposed_write(call: Call, classification: Classification, key: str) -> Prop
         return None
     if classification.tier >= _HIGH or UNREAD in params:
         return None  # its params may have been shortened on the way
-    alone = [other.name for other in keys if other.mode is not Mode.READ] == [key]
+    alone = not keys[1:] or [other.name for other in keys if other.mode is not Mode.READ] == [key]
     if classification.content.whole:
         if classification.content.repeats or not alone:
             return None  # it appends, or writes more than this file

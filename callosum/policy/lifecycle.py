@@ -182,7 +182,7 @@ def finish(
     if action.session != who.session and not who.force:
         if not who.of_instance(action):
             return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
-        who = replace(who, session=action.session)
+        who = Requester(action.session, who.namespace)
     if action.lock:
         return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
     was = action.state
@@ -199,7 +199,7 @@ def finish(
         )
     late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
-    settles = [Settle(action, state, min(ended or view.now, view.now))]
+    settles = [Settle(action, state, ended if 0 < ended < view.now else view.now)]
     if over := action.content.over:  # treat it as late: its session has not seen the current content of the file
         settles[0] = replace(settles[0], expires=min(action.expires, action.started))
     if late:

@@ -68,7 +68,7 @@ def takes(key: Key) -> bool:
     """Return True if a call that has this key books something: a slot of time, a numbered slot, a place."""
     name = key.name
     if key.mode is WRITE:
-        return is_slot(name)
+        return name[:5] == "slot:" and is_slot(name)
     return key.mode is APPEND and name.endswith(_BOOKINGS) and name[name.rfind("|") - 1] != "/"
 
 

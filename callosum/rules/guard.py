@@ -47,6 +47,8 @@ _TAILS: Final = (
 )
 _CODE_HINTS: Final = ("callosum", "localgate", "asyncgate", "subprocess", "system", "exec", "spawn", "rmtree", "rmsync")
 
+_REMEMBERED: Final = 512
+"""Maximum length in characters of a path whose answer is kept."""
 _SHORTEST_CODE: Final = 8
 """Program text of at most this many characters does nothing to the gate."""
 
@@ -148,9 +150,10 @@ class Guard:
     def _path(self, role: int, value: str, cwd: str | None) -> tuple[str, str] | None:
         if not (self.protected.roots or value.endswith(_TAILS) or any(tree in value for tree in TREES)):
             return None
-        if len(value) > keys.MAX_VALUE or not value.strip():
-            return None
-        known = self._touched(value, cwd) if len(value) <= 512 else self.touched(value, cwd)
+        if len(value) > _REMEMBERED:
+            known = self.touched(value, cwd) if len(value) <= keys.MAX_VALUE else None
+        else:
+            known = self._touched(value, cwd)
         if not known:
             return None
         what, above = known

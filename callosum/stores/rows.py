@@ -86,7 +86,7 @@ _note_of = msgspec.msgpack.Decoder(NotifiedNote).decode
 
 def as_json(value: object) -> str:
     """Return JSON as text, readable in any SQL shell."""
-    return _encode_json(value).decode()
+    return str(_encode_json(value), "utf-8")
 
 
 def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str | None = None) -> Action:

@@ -78,15 +78,14 @@ class SqliteWriter(Struct, gc=False):
             self.look.memory.observe_seen = 0
         now, entries, opening = self.now, change.entries, change.open
         seq = now - 1
-        last = now + len(entries) - 1
         for entry in entries:
             seq += 1
-            if opening is not None and seq == last:
+            if opening is not None and entry is entries[-1]:
                 self._open(seq, entry, opening, change.moves)
             elif entry.action:
                 self._note(seq, entry)
             else:
-                self._insert(seq, entry, change.content if seq == last else None)
+                self._insert(seq, entry, change.content if entry is entries[-1] else None)
         if opening is None and change.moves:
             self._marks(change.moves, 0, ())
         if not self.look.fresh:

@@ -208,7 +208,7 @@ class SqliteConnections:
         link.busy = True
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
-        if self._is_left(link):
+        if link.born != _Forks.count + self._replaced:
             self._connect(link)
         execute = link.execute
         link.begun += 1
