@@ -8,17 +8,11 @@
     @guard(gate, instance="mira")      # the same around a function, sync or async
     def send_mail(to: str, text: str) -> None: ...
 
-    with confirming(decision.id):      # a person has read the warning of a pause: now it may run
-        send_mail("alice@example.com", "Hello")
-
     tool = gated(send_mail, gate=gate, instance="mira", blocked=lambda decision: decision.warning)
 
 While the tool runs its lease is renewed, and it is tied to this process: if the process dies the
 lease ends with it. An exception of the tool decides the outcome: a timeout or a lost connection is
 ``unknown`` (it may have happened), anything else is ``failed``. Only a guard raises a verdict (``Blocked``).
-
-A function has no place for a warning, so a guard pauses where there is one. A program that calls again has read
-nothing: its retry confirms no pause. ``gated`` is for functions that a model calls: its later turn confirms.
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
@@ -41,10 +34,8 @@ from msgspec.structs import replace
 
 from callosum.errors import Blocked, Expired, GateUnavailable, Repeated, StoreUnavailable
 from callosum.gate import Gate, Standby
-from callosum.gate.check import json_values
-from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome, Report, State, Verdict
+from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome, Report, State
 from callosum.operations import AsyncMethods
-from callosum.policy.answer import over
 from callosum.process import own_session, this_process
 from callosum.rules.ruleset import WHOLE
 
@@ -77,22 +68,6 @@ _LOST: Final = (
 """Exception class names that network libraries use when they do not know how a request ended."""
 _CHAIN: Final = 16
 """Maximum number of causes of an exception that are followed."""
-
-
-_confirmed: contextvars.ContextVar[int] = contextvars.ContextVar("callosum_confirmed", default=0)
-
-
-@contextmanager
-def confirming(id: int) -> Iterator[None]:
-    """Confirm the decision ``id``: guarded functions in the block run over the conflicts that it has shown.
-
-    Use it once somebody has read ``Blocked.decision.warning``. It lifts no block, and nothing that is newer.
-    """
-    token = _confirmed.set(id)
-    try:
-        yield
-    finally:
-        _confirmed.reset(token)
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
@@ -149,17 +124,12 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     what is to be journalled, and ``outcome`` to how the call ended if no exception shows it. As a decorator it takes
     ``instance`` and the other names of the actor; the tool is the function's name and its params are the arguments.
     Without a ``session`` (or if it is empty) the process is the session: its pid and start time, so that two runs of a
-    program are two actors. ``tool_timeout`` is the tool's own limit in seconds: the lease lasts at least as long, and
-    nothing is stopped after it.
+    program are two actors.
 
-    A conflict that would warn pauses the call, and a retry confirms nothing: ``confirm`` (of a block) takes the id of
-    the decision whose warning was read, and ``confirming`` does it for a function. With ``confirm`` None a model makes
-    the call and confirms by a later one. ``pause=False`` is for a program that shows warnings itself: a call that runs
-    with one is passed to ``warned`` before it runs (in a worker thread, if the guard is async), or logged. An exception
-    of ``warned`` keeps the call from running.
+    A call that runs with a warning is passed to ``warned`` before it runs (in a worker thread, if the guard is async);
+    without ``warned`` the warning is logged. An exception of ``warned`` keeps the call from running.
 
-    A call whose ``call_id`` was used before and whose action is over raises ``Repeated`` (a ``Blocked``), except what
-    is harmless to repeat. One that still runs raises a ``Blocked`` that is ``retryable``.
+    A call whose ``call_id`` was used before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
 
     A function that takes a path and a text (``write_file(path, content)``) can run with another text: if another
     session has changed the file since this one read it, the gate merges the two (docs/merging.md). A block runs merged
@@ -180,22 +150,16 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         namespace: str = DEFAULT_NAMESPACE,
         tool: str | None = None,
         description: str | None = None,
-        pause: bool = True,
+        pause: bool = False,
         wait: float = 0,
-        tool_timeout: float | None = None,
-        confirm: int | None = 0,
+        timeout: float | None = None,
         blocked: Callable[[Decision], Any] | None = None,
         warned: Callable[[Decision], object] | None = None,
     ) -> None:
-        check_gate(gate)
         if (call is None) == (instance is None):
             raise TypeError("guard() takes either a call (for a block) or an instance (for a function)")
-        if call is not None and not isinstance(call, Call):
-            raise TypeError(f"guard() expected a Call, got {_an(type(call).__name__)}")
         self._gate = gate
         self._call = call
-        self._pause = pause
-        self._confirm = confirm
         self._warned = warned
         if call is None:
             self._who = (instance, session, run)
@@ -204,14 +168,14 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
                 tool or UNNAMED,
                 namespace=namespace,
                 description=description,
+                pause=pause,
                 wait=wait,
-                timeout=tool_timeout,
+                timeout=timeout,
             )
             self._tool = tool
             self._blocked = blocked
         self._turn = threading.Lock()
         self._entered = self._left = False
-        self._params = call.params if call is not None else {}
         self.decision: Decision | None = None
         self.result: Any = None
         self.outcome: Outcome | None = None
@@ -225,7 +189,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is None:
             raise TypeError("guard() has params only while it runs a block")
         replaced = self.decision.params if self.decision is not None else None
-        return self._params if replaced is None else replaced
+        return self._call.params if replaced is None else replaced
 
     # --- Block ---
 
@@ -233,27 +197,14 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is None:
             raise TypeError("guard() needs a call to run a block")
         call = self._call
-        after = call.after
-        if after is None and self._confirm is not None:
-            after = self._confirm or _confirmed.get()
-        self._call = call = replace(
-            call,
-            params=json_values(call.params),
-            host=call.host or this_process(),
-            session=call.session or own_session(),
-            pause=call.pause or self._pause,
-            after=after,
-            dispatch=call.dispatch or (os.urandom(8).hex() if call.call_id else None),
-        )
-        self.decision = decision = _ask(self._gate, call)
-        if decision.repeated and decision.tier and decision.state in (State.DONE, State.UNKNOWN):
-            raise Repeated(over(decision, decision.state) if decision.proceed else decision)  # as an older gate answers
-        if decision.verdict is Verdict.CONFIRM and self._confirm is not None:
-            how = f"once this was read, `with callosum.confirming({decision.id})` does"
-            warning = f"{decision.warning} A program's retry confirms nothing: {how}."
-            decision = replace(decision, warning=warning)
-        if not decision.proceed:
-            raise Blocked(decision)
+        if call.host is None or not call.session:
+            call = replace(call, host=call.host or this_process(), session=call.session or own_session())
+        self._call = call
+        self.decision = _ask(self._gate, call)
+        if not self.decision.proceed:
+            raise Blocked(self.decision)
+        if self.decision.tier and self.decision.state in (State.DONE, State.UNKNOWN):
+            raise Repeated(self.decision, _over(self.decision))
         if self.decision.lease is not None:
             _renewer.add(self._gate, call, self.decision)
         if self.decision.warning is not None:
@@ -332,10 +283,8 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is not None:
             raise TypeError("guard() around a function needs an instance")
         instance, session, run = self._who
-        _check_function(function)
-        fixed, named = (), {}
-        if isinstance(function, functools.partial):  # its arguments are the call's too
-            fixed, named, function = function.args, function.keywords, function.func
+        if not callable(function):
+            raise TypeError(_no_function(function))
         signature = inspect.signature(function)
         injected = _injected(signature)
         template = replace(
@@ -353,13 +302,12 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
                 run=_value(run) or None,
                 params=_params(signature, injected, args, kwargs),
             )
-            return guard(self._gate, call, pause=self._pause, confirm=self._confirm, warned=self._warned)
+            return guard(self._gate, call, warned=self._warned)
 
         if _is_async(function):
 
             @functools.wraps(function)
-            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-                args, kwargs = (*fixed, *args), {**named, **kwargs}
+            async def asynchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
                 try:
                     async with guarded(args, kwargs) as running:
                         args, kwargs = _rewritten(running.decision, signature, args, kwargs)
@@ -371,8 +319,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             return asynchronous  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def synchronous(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = (*fixed, *args), {**named, **kwargs}
+        def synchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:
                 with guarded(args, kwargs) as running:
                     args, kwargs = _rewritten(running.decision, signature, args, kwargs)
@@ -400,40 +347,11 @@ _INSIDE: Final = ("func", "function", "fn", "coroutine")
 """Attributes in which frameworks keep the function of a tool."""
 
 
-def _an(name: str) -> str:
-    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
-
-
-def check_gate(gate: object) -> None:
-    """Raise ``TypeError`` for what is no gate, and for one that must be awaited."""
-    if isinstance(gate, AsyncMethods):
-        inner = "client" if hasattr(gate, "client") else "gate"
-        name = type(gate).__name__
-        raise TypeError(f"expected a blocking gate, got {_an(name)}: pass its .{inner} (async tools do not block)")
-    if isinstance(gate, type) or not callable(getattr(gate, "intercept", None)):
-        found = f"the class {gate.__name__}" if isinstance(gate, type) else _an(type(gate).__name__)
-        raise TypeError(f"expected a gate, such as LocalGate() or CallosumClient(), got {found}")
-
-
-def _check_function(function: object) -> None:
-    """Raise ``TypeError`` for what a guard cannot surround."""
-    if isinstance(function, type):
-        raise TypeError(f"expected a function, got the class {function.__name__}: put the gate around its methods")
-    if not callable(function):
-        raise TypeError(_no_function(function))
-    inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TypeError(
-            f"expected a function, got the generator {_name_of(function)}: it would count as done before its first "
-            "line runs. Use `with guard(gate, Call(...)):` inside it"
-        )
-
-
 def _no_function(tool: object) -> str:
     """Return what to wrap instead of an object that cannot be called, such as a framework's tool."""
     kind = type(tool)
     package = (kind.__module__ or "").partition(".")[0]
-    found = f"expected a function, got {_an(kind.__name__)}"
+    found = f"expected a function, got {'an' if kind.__name__[:1] in 'AEIOU' else 'a'} {kind.__name__}"
     if kind.__module__ == "builtins":
         return found
     make = _MAKERS.get(package, kind.__name__)
@@ -454,19 +372,19 @@ def gated(
     run: Name = None,
     namespace: str = DEFAULT_NAMESPACE,
     name: str | None = None,
-    pause: bool = True,
+    pause: bool = False,
     wait: float = 0,
-    tool_timeout: float | None = None,
+    timeout: float | None = None,
     blocked: Callable[[Decision], Any] | None = None,
     warned: Callable[[Decision], object] | None = None,
 ) -> Callable[P, R]:
-    """Return ``tool``, which a model calls, with the gate around it; sync stays sync, async stays async.
+    """Return ``tool`` with the gate around it; sync stays sync, async stays async.
 
     ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into the
     tool's return value (for frameworks that pass the text to the model); without it ``Blocked`` is
-    raised. A warning pauses the call, and the model confirms it by calling again in a later turn. With ``pause=False``
-    the call runs, and ``warned`` gets the decision (default: it is logged). ``wait`` and ``tool_timeout``, the tool's
-    own limit, are in seconds.
+    raised. ``warned`` gets the decision of a call that runs with a warning (default: it is logged). ``pause``
+    makes a warning a pause that the agent confirms by repeating the call (set it if
+    ``Decision.warning`` is never shown to the model). ``wait`` and ``timeout`` are in seconds.
     """
     around = guard(
         gate,
@@ -477,8 +395,7 @@ def gated(
         tool=name,
         pause=pause,
         wait=wait,
-        tool_timeout=tool_timeout,
-        confirm=None,
+        timeout=timeout,
         blocked=blocked,
         warned=warned,
     )
@@ -500,6 +417,17 @@ class AsyncGate(AsyncMethods):
         import asyncio
 
         return await asyncio.to_thread(method)
+
+
+def _over(decision: Decision) -> str:
+    """Return the text for an agent that repeats a call which was already carried out."""
+    when = time.strftime("%H:%M:%S", time.localtime(decision.id / SECOND))
+    if decision.state is State.UNKNOWN:
+        return f"[Callosum] This very call began at {when}, and nobody knows how it ended ({decision.id})."
+    return (
+        f"[Callosum] This very call was already carried out at {when} ({decision.id}). It does not run again; make a "
+        "new call if it must happen once more."
+    )
 
 
 # --- Requests and reports ---

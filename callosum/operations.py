@@ -16,14 +16,10 @@ To add an operation, add its request to ``wire``, its row and its keywords here,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Final, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar, runtime_checkable
-
-from msgspec.structs import replace
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from callosum import wire
-from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import (
     DEFAULT_NAMESPACE,
     Call,
@@ -35,7 +31,6 @@ from callosum.model import (
     Report,
     Status,
 )
-from callosum.process import own_session
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -213,39 +208,24 @@ FOR_APPROVERS: Final = frozenset(kind.operation for row in OPERATIONS if row.app
 # --- Python interface --------------------------------------------------------------------------------
 
 
-def acting(call: Call) -> Call:
-    """Return the call as one of the session of this process, unless it names its own."""
-    try:
-        return call if call.session is not None else replace(call, session=own_session())
-    except AttributeError:
-        raise TypeError(f"expected a Call, got {type(call).__name__}") from None
-
-
 class Gate(Protocol):
     """The interface of every gate, embedded or over a wire.
 
-    ``instance`` and ``session`` name the actor (``Call.actor``); without a session the process acts. A report or
-    renewal by id needs no session: any process of the instance may make it. Sessions in one ``namespace`` share a
+    ``instance`` and ``session`` name the actor (``Call.actor``); sessions in one ``namespace`` share a
     memory. Ids are those of ``Decision.id``. All methods raise ``StoreUnavailable`` (or
     ``GateUnavailable``) if the gate cannot answer, and ``ConfigError`` for invalid input.
 
-    ``handle`` takes any request as it is (without a session the instance acts, as on the wire); the other methods do
-    the same with keywords. A subclass need only define it.
+    ``handle`` takes any request; the other methods do the same with keywords. A subclass need only define it.
     """
 
     def handle(self, request: GateRequest[R]) -> R:
         """Carry out a request, such as ``wire.Renew``, and return its reply."""
         raise NotImplementedError
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
-        raise TypeError(f"a {type(self).__name__} belongs to its process: make one in each process")
-
     def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs. A "no" is a value: check ``Decision.proceed``.
 
-        A call id that was let through is answered once to each dispatch for a day: an action that is over does not run
-        again, and one that still runs does not start twice. A call that was refused or failed is decided again.
+        Idempotent by call id for a day if the call was let through; a call that was refused is decided again.
         Waits up to ``call.wait`` seconds while another session holds a key.
 
         Raises:
@@ -253,7 +233,7 @@ class Gate(Protocol):
                 ``id`` is set, the decision may be in force: cancel it with ``complete``.
             Expired: ``call.deadline`` or ``call.timeout_ms`` has passed. Nothing is open.
         """
-        return self.handle(acting(call))
+        return self.handle(call)
 
     def complete(  # noqa: PLR0913 - a report has as many parts
         self,
@@ -271,14 +251,9 @@ class Gate(Protocol):
     ) -> Report:
         """Report how an action ended, found by id, else by tool and params, else by key.
 
-        Without any of them the session's one open action ends. A result with an ``error`` is ``failed``; otherwise
-        ``outcome`` counts, by default ``done``.
-
-        Raises:
-            ConfigError: No id, key or tool is given, and several actions of the session are open.
+        Without id and tool, ``context_key`` None means the newest action without a key. A result
+        with an ``error`` is ``failed``; otherwise ``outcome`` counts, by default ``done``.
         """
-        if id is None and context_key is None and tool is None:
-            self._require_one_open(f"{instance}/{session if session is not None else own_session()}", namespace)
         return self.handle(
             wire.Complete(
                 instance=instance,
@@ -289,19 +264,10 @@ class Gate(Protocol):
                 action=action,
                 result=result,
                 outcome=outcome,  # type: ignore[arg-type]  # the gate checks the outcome and names the valid ones
-                session=session if session is not None or id is not None else own_session(),
+                session=session,
                 namespace=namespace,
             )
         )
-
-    def _require_one_open(self, actor: str, namespace: str) -> None:
-        with suppress(StoreUnavailable, GateUnavailable):  # then the report is kept, as any other
-            status = self.status(namespace=namespace)
-            ids = {one.id for one in status.locks if one.instance == actor and not one.lock}
-            ids |= {one.id for one in status.recent_actions if one.instance == actor and not one.reported}
-            if len(ids) > 1:
-                found = ", ".join(map(str, sorted(ids)))
-                raise ConfigError(f"{len(ids)} actions of {actor} are open ({found}): say which one ended", at="id")
 
     def lock(
         self,
@@ -321,7 +287,7 @@ class Gate(Protocol):
                 context_key=context_key,
                 tier=tier,
                 ttl=ttl,
-                session=session if session is not None else own_session(),
+                session=session,
                 namespace=namespace,
                 host=host,
             )
@@ -338,8 +304,6 @@ class Gate(Protocol):
         force: bool = False,
     ) -> Report:
         """Release this actor's leases on the key; with ``force`` (a person, named by ``by``), all leases."""
-        if session is None and not force and not by:
-            session = own_session()
         return self.handle(
             wire.ReleaseAt(
                 instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
@@ -402,19 +366,12 @@ class AsyncMethods:
     async def handle(self, request: GateRequest[R]) -> R:
         """Carry out a request and return its reply, as ``Gate.handle`` does."""
         if isinstance(request, Call):
-            return await self._decide(request)  # type: ignore[return-value]  # a call's R is Decision
+            return await self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
         return await self._run(partial(self._gate.handle, request))
 
     async def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs, as ``Gate.intercept`` does."""
-        return await self._decide(acting(call))
-
-    async def _decide(self, call: Call) -> Decision:
-        return await self._run(partial(self._gate.handle, call))
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
-        raise TypeError(f"a {type(self).__name__} belongs to its process: make one in each process")
+        return await self._run(partial(self._gate.intercept, call))
 
     def _awaited(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         @wraps(method)

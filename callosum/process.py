@@ -30,7 +30,7 @@ _GENERATIONS: Final = 256
 """Maximum length of a chain of parents that is followed."""
 
 _this: Host | None = None
-_session: str | None = None
+_session: tuple[Host, str] | None = None
 
 
 def this_process() -> Host:
@@ -46,21 +46,12 @@ def own_session() -> str:
 
     A forked child gets its own name. No two processes share one, so two runs of a program are never one session.
     """
-    global _session  # noqa: PLW0603  one value per process
-    if _session is None:
-        host = this_process()
+    global _session  # noqa: PLW0603  one value per process, and a fork must be noticed
+    host = this_process()
+    if _session is None or _session[0] is not host:
         machine = hashlib.blake2b(host.machine.encode(), digest_size=3).hexdigest()
-        _session = f"pid-{host.pid}-{round(host.started / _TICK)}-{machine}"
-    return _session
-
-
-def _forget_session() -> None:
-    global _session  # noqa: PLW0603  a forked child is a process of its own
-    _session = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_session)
+        _session = (host, f"pid-{host.pid}-{round(host.started / _TICK)}-{machine}")
+    return _session[1]
 
 
 def host_of(pid: int) -> Host:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -72,32 +71,6 @@ def with_json_params(call: Call) -> tuple[Call, bytes]:
     return call, encoded
 
 
-def json_values(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return params as JSON holds them: a path as text, an enum as its value, a model as its fields. Bytes stay.
-
-    So a key is the same whatever type a program passes.
-    """
-    if all(type(value) in _JSON for value in params.values()):
-        return params
-    try:
-        plain: Mapping[str, Any] = msgspec.to_builtins(
-            params, builtin_types=(bytes, bytearray, memoryview), str_keys=True, enc_hook=_json_value
-        )
-    except Exception:  # noqa: BLE001 - a cycle, or whatever an object of the caller's raises
-        return params
-    return plain
-
-
-_JSON: Final = frozenset((str, int, float, bool, type(None)))
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    dump = getattr(value, "model_dump", None)  # pydantic
-    return dump(mode="json") if callable(dump) and not isinstance(value, type) else f"<{type(value).__name__}>"
-
-
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return params that JSON can hold. Values that it cannot hold (a cycle, broken Unicode) are summarised."""
     try:
@@ -145,9 +118,6 @@ def check_call(call: Call) -> bool:
     if call.home is not None or call.homes is not None or call.worktrees is not None:
         _check_places(call)
         plain = False
-    if call.dispatch is not None:
-        check_name(call.dispatch, "dispatch")
-        plain = plain and _HOST_IDS.fullmatch(call.dispatch) is not None
     if call.task_id is not None or call.attempt != 1:
         _check_task(call)
         plain = False
@@ -160,8 +130,8 @@ def check_call(call: Call) -> bool:
 
 _SESSION: Final = ("instance", "tool", "namespace", "session", "run", "parent", "continues", "origin")
 """The names of a call that most calls of a session repeat; the first three are required."""
-_HOST_IDS: Final = re.compile(r"((?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36})(@\d{1,10})?")
-"""Ids that hosts make for calls, and dispatches of them. None of them looks like a secret."""
+_HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
+"""Ids that hosts make for calls. None of them looks like a secret."""
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -274,7 +244,6 @@ def requester_of(
     *,
     by: str = "",
     force: bool = False,
-    any_session: bool = False,
     secrets: SecretDigests | None = None,
 ) -> Requester:
     """Return the requester of a report, without secrets in its names. A person who forces needs no instance."""
@@ -287,11 +256,7 @@ def requester_of(
     if secrets is not None:
         instance, session = secrets.name(instance), secrets.name(session) if session else session
     return Requester(
-        f"{instance}/{session}" if session else instance,
-        namespace,
-        check_note(by, "by") if by else "",
-        force,
-        any_session=any_session,
+        f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force
     )
 
 
@@ -404,15 +369,16 @@ def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> 
     return summarise({"result": result}, mode=mode)["result"]
 
 
-_NAMES: Final = "instance tool session run parent continues call_id task_id cwd origin home dispatch".split()
+_NAMES: Final = "instance tool session run parent continues call_id task_id cwd origin home".split()
 
 
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     """Return the call without secrets in its names: a digest replaces each. The params stay as they are."""
     name, tree, homes, trees = secrets.name, call.worktree, call.homes or {}, call.worktrees or {}
     folders = [path for one in (tree, *trees.values()) if one is not None for path in (one.root, one.repository)]
-    ids = ("call_id", "dispatch")
-    names = [text for at in _NAMES if (text := getattr(call, at)) and not (at in ids and _HOST_IDS.fullmatch(text))]
+    names = [
+        text for at in _NAMES if (text := getattr(call, at)) and not (at == "call_id" and _HOST_IDS.fullmatch(text))
+    ]
     if is_plain(*names, *homes, *homes.values(), *trees, *folders):
         return call
     shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}

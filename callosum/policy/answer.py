@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callosum.characters import measure
 from callosum.model import (
@@ -22,12 +21,10 @@ from callosum.model import (
     Decision,
     Entry,
     Event,
-    Host,
     Kind,
     Lease,
     Mode,
     State,
-    Tier,
     Verdict,
     View,
     Worktree,
@@ -46,80 +43,15 @@ NEAR_IN_TIME: Final = 10 * MINUTE
 """Microseconds between two actions of one session that are still shown together."""
 MAX_CWD: Final = 1024
 """Maximum length of a working directory that is journalled, in characters."""
-MAX_RETRY_AFTER: Final = 10.0
-"""Longest time in seconds after which a caller is told to ask again: what it waits for may end at any moment."""
 
 
-def answer_before(earlier: Action, dispatch: str | None, now: int) -> tuple[Decision, Host | None]:
-    """Return the answer to a call whose id was answered before, and the process that says whether its action runs.
-
-    While the action is open, its own ``dispatch`` gets the same decision again, and any other is told to ask later. An
-    action that is done or unknown is over, and its call does not run again. An action of tier 0 to 2 holds no lease: it
-    is open while the returned process lives, or until it ``expires`` if there is none.
-    """
-    kept = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
-    state = earlier.state
-    if state is State.DONE and not earlier.ended:
-        state = State.OPEN if kept.host is not None or now < earlier.expires else State.UNKNOWN
-    elif has_unknown_outcome(earlier, now):
-        state = State.UNKNOWN
-    host = kept.host if state is State.OPEN and earlier.state is State.DONE else None
-    own = (kept.dispatch or "").partition("@")
-    if state is State.OPEN and dispatch and dispatch in (kept.dispatch, own[0]):
-        return _repeated(earlier, kept), host
-    refusal = over(_from(earlier, Verdict.BLOCK, kept), state, (max(earlier.expires, now) - now) / SECOND)
-    if state is State.UNKNOWN:
-        lost = Conflict(
-            kind=Kind.UNKNOWN,
-            instance=earlier.session,
-            tool=earlier.tool,
-            tier=earlier.tier,
-            key=refusal.context_key or "",
-            id=earlier.id,
-            state=state,
-            age=round((now - earlier.started) / SECOND, 3),
-            own=True,
-        )
-        refusal = replace(refusal, conflicts=(lost,), conflict_count=1)
-    return refusal, host
-
-
-def over(decision: Decision, state: State, left: float = 0) -> Decision:
-    """Return the refusal of a call whose id was answered before. ``left`` is the time in seconds that it may still run.
-
-    No person is asked, and no approval lifts the refusal.
-    """
-    id, seconds = decision.id, decision.id // SECOND % 86_400
-    when = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
-    retry_after = None
-    if state is State.OPEN:
-        retry_after = round(min(max(left, 1), MAX_RETRY_AFTER), 3)
-        said = f"has been running since {when} ({id}), and it does not start twice. Ask again in {retry_after:.0f} s."
-    elif state is State.UNKNOWN:
-        said = f"began at {when}, and nobody knows how it ended ({id}). It does not run again: find out whether it "
-        said += "happened, and make a new call if it did not."
-    else:
-        said = f"was already done at {when} ({id}). It does not run again; make a new call if it must happen once more."
-    return replace(
-        decision,
-        proceed=False,
-        verdict=Verdict.BLOCK,
-        conflicts=(),
-        conflict_count=0,
-        lease=None,
-        state=state,
-        warning=f"[Callosum] This very call {said}",
-        retryable=retry_after is not None,
-        retry_after=retry_after,
-    )
-
-
-def _repeated(earlier: Action, body: _StoredDecision) -> Decision:
+def repeated_decision(earlier: Action) -> Decision:
     """Return the decision that this call already got, from what the store kept of it.
 
     If the call ran with other params that a person had approved, those params are no longer kept. The call's own
     params, which nobody approved, must not run in their place, so the call is blocked.
     """
+    body = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
     if body.reworded:
         note = (
             f"A person approved other params for this call ({earlier.id}), and they are no longer known. Make the call "
@@ -138,8 +70,6 @@ class _StoredDecision(Struct):
     observed: Verdict | None = None
     reworded: bool = False
     merged: bool = False
-    dispatch: str | None = None
-    host: Host | None = None
 
 
 def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
@@ -175,7 +105,7 @@ def draft(
     verdict, count = assessment.verdict, len(assessment.items) + assessment.more
     names = tuple([key.name for key in facts.classification.keys])
     silent = observed is not None or (verdict is _ALLOW and not assessment.note)
-    decision = Decision(
+    return Decision(
         verdict.proceed,
         facts.classification.tier,
         names[0] if names else None,
@@ -202,10 +132,6 @@ def draft(
         lease,
         observed,
     )
-    if decision.proceed or not count or any(one.kind is not Kind.HELD for one in assessment.conflicts):
-        return decision
-    left = min([one.expires_in or 0 for one in assessment.conflicts])
-    return replace(decision, retryable=True, retry_after=round(min(max(left, 1), MAX_RETRY_AFTER), 3))
 
 
 def _warning(sentence: str | None, details: str) -> str | None:
@@ -358,12 +284,8 @@ def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str
         body["origin"] = facts.classification.content.origin.hex()
     if facts.call.pause:
         body["pause"] = True
-    if decision.verdict is Verdict.ASK:
-        body["asks"] = True
     if facts.hunk:
         body["hunk"] = facts.hunk
-    if facts.call.host is not None and facts.call_print and facts.classification.tier < Tier.HIGH:
-        body["host"] = facts.call.host
     if facts.full:
         known = {name: said for name in _KNOWN if (said := getattr(facts.call, name)) is not None}
         if known:
@@ -376,8 +298,6 @@ def origin_of(call: Call) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if call.call_id is not None:
         body["callId"] = call.call_id
-        if call.dispatch is not None:
-            body["dispatch"] = call.dispatch
     if call.task_id is not None:
         body["taskId"] = call.task_id
     if call.attempt != 1:

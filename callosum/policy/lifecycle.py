@@ -69,8 +69,7 @@ class Requester(Struct, frozen=True, gc=False):
 
     ``session`` is the actor. ``by`` names a person, and ``force`` lets that person act for others. ``channel`` is the
     channel of the person's answer, and ``ancestry`` lists the parent processes of the person's program. ``instance`` is
-    the only instance whose questions may be answered, "" for any. ``any_session`` says that the request names an
-    action's id and no session: ``session`` is then an instance, and any process of it may speak for the action.
+    the only instance whose questions may be answered, "" for any.
     """
 
     session: str
@@ -80,11 +79,6 @@ class Requester(Struct, frozen=True, gc=False):
     channel: str = ""
     ancestry: tuple[str, ...] = ()
     instance: str = ""
-    any_session: bool = False
-
-    def of_instance(self, action: Action) -> bool:
-        """Return True if the requester may speak for the action as a process of its instance."""
-        return self.any_session and action.session.startswith(f"{self.session}/")
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
@@ -180,9 +174,7 @@ def finish(
     if action is None:
         return Change(answer=Report(ok=False, note=NOTHING_OPEN))
     if action.session != who.session and not who.force:
-        if not who.of_instance(action):
-            return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
-        who = Requester(action.session, who.namespace)
+        return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
     if action.lock:
         return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
     was = action.state

@@ -262,8 +262,7 @@ def _with_notification(
         return mark  # a sibling of the notified call; the second of ``ORDER`` counts from the first notification
     pauses = mark.pauses
     if verdict is _CONFIRM and on_key and all(map(_is_mild, on_key)):
-        if made_after or facts.call.after != 0:  # a program's retry has read nothing, so it softens nothing
-            pauses = _with_pause(pauses, view.now)
+        pauses = _with_pause(pauses, view.now)
     elif (
         verdict is _CONFIRM
         and (made_after or notified > mark.notified)

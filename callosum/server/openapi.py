@@ -33,7 +33,7 @@ def _all_of(unusable: str) -> str:
 
 
 # Constraints that the structs do not express because only the gate checks them: by field name, in requests only.
-_NAMES: Final = "instance tool callId dispatch session run parent continues origin namespace cause".split()
+_NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause")
 _NAME: Final = {"$ref": _REF.format(name="Name")}
 _KEY: Final = {"$ref": _REF.format(name="ContextKey")}
 _WORDS: Final = {"type": "string", "maxLength": 4096}

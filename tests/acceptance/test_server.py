@@ -283,13 +283,9 @@ def test_sessions_of_one_instance_conflict(server: Namespace) -> None:
 
 
 def test_repeated_call_gets_the_same_decision(server: Namespace) -> None:
-    first = server.ask("mira", "act3", "plan", callId="one", dispatch="d")
-    again = server.ask("mira", "act3", "plan", callId="one", dispatch="d")
+    first = server.ask("mira", "act3", "plan", callId="one")
+    again = server.ask("mira", "act3", "plan", callId="one")
     assert again == {**first, "repeated": True, "state": "open"}
-    for other in ({"dispatch": "e"}, {}):
-        late = server.ask("mira", "act3", "plan", callId="one", **other)
-        assert (late["id"], late["proceed"], late["state"], late["retryable"]) == (first["id"], False, "open", True)
-        assert 0 < late["retryAfter"] <= 10
     other = server.ask("mira", "act3", "plan", callId="one", params={"part": 2})  # the same id, another call
     assert other["id"] > first["id"]
     opened = [entry for entry in server.get("/journal")["entries"] if entry["event"] == "intercept"]
@@ -647,7 +643,7 @@ def test_exactly_one_of_a_server_and_an_embedded_gate_allows_the_call(
         assert race(tmp_path, server, kind, want) == [1] * ROUNDS
         entries, _ = journal(server)
         winners = {entry["session"] for entry in entries if entry.get("verdict") == "allow"}
-        assert any(winner.startswith("embedded/") for winner in winners)
+        assert "embedded" in winners
         assert winners & {"mira", "doug"}
 
 

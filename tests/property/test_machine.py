@@ -289,7 +289,7 @@ class Gates(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         """A new process finds all that an old one left."""
-        self.real.store.close()
+        self.real.gate.close()
 
     @rule()
     def turn(self) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 from unittest import mock
 
 import callosum.gate.local
-from callosum import wire
 from callosum.gate import LocalGate
-from callosum.model import SECOND, Call, Decision, Host, Kind, LockResult, Outcome, Report, Verdict
+from callosum.model import SECOND, Call, Decision, Host, Kind, Outcome, Report, Verdict
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
 from callosum.stores.base import Clock, Probe, Store
@@ -82,22 +81,6 @@ def rules_in(folder: Path) -> dict[str, str]:
     return {"CALLOSUM_RULES": str(folder / "rules.json")}
 
 
-class InstanceGate(LocalGate):
-    """An embedded gate whose callers act as their instances if they name no session, as on the wire."""
-
-    def intercept(self, call: Call, *, as_it_is: bool = True) -> Decision:
-        return super().intercept(call, as_it_is=True)
-
-    def complete(self, instance: str, **more: Any) -> Report:
-        return self.handle(wire.Complete(instance=instance, **more))
-
-    def lock(self, instance: str, context_key: str, tier: int = 3, ttl: float | None = None, **more: Any) -> LockResult:
-        return self.handle(wire.Lock(instance=instance, context_key=context_key, tier=tier, ttl=ttl, **more))
-
-    def release(self, instance: str, context_key: str, **more: Any) -> Report:
-        return self.handle(wire.ReleaseAt(instance=instance, context_key=context_key, **more))
-
-
 class World:
     """Sessions such as ``mira``, one gate, and a clock that moves only when a test advances it."""
 
@@ -110,7 +93,7 @@ class World:
         if not rules.exists():
             rules.write_text(RULES)
         self.store = (make_store or _memory)(self.clock, lambda host: self.living.get(host.pid))
-        self.gate = InstanceGate(
+        self.gate = LocalGate(
             settings=Settings(state=folder, rules=rules, **settings),
             store=self.store,
             rules=Rulebook(rules, secret=b"s" * 32),

@@ -187,7 +187,7 @@ def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> Non
         assert given_up.wait(10)
         return real(call)
 
-    gate.intercept = intercept  # type: ignore[method-assign, assignment]
+    gate.intercept = intercept  # type: ignore[method-assign]
 
     async def run() -> None:
         async def block() -> None:
@@ -372,14 +372,14 @@ def told_no(gate: LocalGate) -> LocalGate:
 def test_completed_call_id_runs_again_only_for_a_read(gate: LocalGate, tier: str) -> None:
     params = {"path": "/a"} if tier == "read" else {"action": "send", "to": "a@example.com", "body": "x"}
     call = Call("mira", tier, params, call_id="c1")
-    with guard(gate, call):
+    with guard(gate, call) as first:
         pass
     if tier == "read":
         with guard(gate, call) as second:
             assert second.decision is not None
-            assert not second.decision.repeated
+            assert second.decision.id == first.decision.id  # type: ignore[union-attr]
         return
-    with pytest.raises(Repeated, match="already done at") as again, guard(gate, call):
+    with pytest.raises(Repeated, match="already carried out") as again, guard(gate, call):
         pytest.fail("it ran twice")
     assert again.value.decision.state is State.DONE
 
@@ -397,15 +397,14 @@ def test_a_call_id_whose_action_failed_is_decided_anew(gate: LocalGate) -> None:
 
 
 def test_repeated_open_call_gets_the_same_decision_and_says_that_it_is_open(gate: LocalGate) -> None:
-    call = Call("mira", "email", {"action": "send", "to": "a@example.com", "body": "x"}, call_id="c1", dispatch="d")
+    call = Call("mira", "email", {"action": "send", "to": "a@example.com", "body": "x"}, call_id="c1")
     first, again = gate.intercept(call), gate.intercept(call)
     assert (first.state, again.state, again.repeated, again.id) == (None, State.OPEN, True, first.id)
 
 
 def test_a_warning_is_logged_and_the_call_runs(told_no: LocalGate, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", "callosum"):
-        tool = gated(send_email, gate=told_no, instance="mira", session="chat", pause=False)
-        assert tool(**OTHER_MAIL).startswith("sent")
+        assert gated(send_email, gate=told_no, instance="mira", session="chat")(**OTHER_MAIL).startswith("sent")
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("send_email of mira/chat runs with a warning: [Callosum] Conflict: doug/desk acted on")
 
@@ -425,21 +424,15 @@ def test_a_warning_is_handed_to_the_callback_before_the_call_runs(
         seen.append("ran")
 
     with caplog.at_level("WARNING", "callosum"):
-        shown = gated(
-            tool,
-            gate=told_no,
-            instance="mira",
-            name="send_email",
-            pause=False,
-            warned=lambda no: seen.append(no.verdict),
+        gated(tool, gate=told_no, instance="mira", name="send_email", warned=lambda no: seen.append(no.verdict))(
+            **OTHER_MAIL
         )
-        shown(**OTHER_MAIL)
     assert seen == ["warn", "ran"]
     assert not caplog.records
 
 
 def test_a_guarded_block_has_the_warning_in_its_decision(told_no: LocalGate) -> None:
-    with guard(told_no, Call("mira", "send_email", OTHER_MAIL), pause=False, warned=lambda _: None) as running:
+    with guard(told_no, Call("mira", "send_email", OTHER_MAIL), warned=lambda _: None) as running:
         assert running.decision is not None
         assert running.decision.warning is not None
 
@@ -450,13 +443,13 @@ def test_a_callback_that_raises_keeps_the_call_from_running(told_no: LocalGate, 
         raise PermissionError(decision.warning)
 
     async def wait_for_it() -> None:
-        async with guard(told_no, Call("mira", "send_email", OTHER_MAIL), pause=False, warned=refuse):
+        async with guard(told_no, Call("mira", "send_email", OTHER_MAIL), warned=refuse):
             pytest.fail("it ran")
 
     def run() -> None:
         if is_async:
             asyncio.run(wait_for_it())
-        gated(send_email, gate=told_no, instance="mira", pause=False, warned=refuse)(**OTHER_MAIL)
+        gated(send_email, gate=told_no, instance="mira", warned=refuse)(**OTHER_MAIL)
 
     with pytest.raises(PermissionError, match="doug/desk acted"):
         run()
@@ -471,8 +464,7 @@ import sys
 from callosum import LocalGate, gated
 def send_email(to, subject, body): pass
 with LocalGate(sys.argv[1]) as gate:
-    send = gated(send_email, gate=gate, instance={instance}, session={session}, pause=False)
-    send("alice@example.com", "Friday", sys.argv[2])
+    gated(send_email, gate=gate, instance={instance}, session={session})("alice@example.com", "Friday", sys.argv[2])
     print(gate.entries(limit=1, newest=True)[-1].session)
 """
 

@@ -20,7 +20,6 @@ from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing.clock import ManualClock
-from tests.support.world import InstanceGate
 
 START = 1_700_000_000 * SECOND
 QUIET = 10.0**9
@@ -33,7 +32,7 @@ def journal_gate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tup
     store: Store = (
         SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
     )
-    gate = InstanceGate(settings=Settings(state=tmp_path, journal_age=QUIET), store=store)
+    gate = LocalGate(settings=Settings(state=tmp_path, journal_age=QUIET), store=store)
     with gate:
         yield gate, clock, tmp_path
 
@@ -90,7 +89,7 @@ def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[Local
 
 def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path) -> None:
     clock = ManualClock(START, tick=1000)
-    with InstanceGate(
+    with LocalGate(
         settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
     ) as gate:
         fill(gate, 400)
@@ -237,7 +236,7 @@ def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGa
 
 def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Path) -> None:
     clock = ManualClock(START, tick=1000)
-    with InstanceGate(
+    with LocalGate(
         settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
     ) as gate:
         fill(gate, 300)

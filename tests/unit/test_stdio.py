@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from callosum import __version__, stdio, wire
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Applied
+from callosum.model import Applied, Call, Decision
 from callosum.stdio import LineSplitter, Pipes, Workers, briefs_of, serve
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
@@ -458,10 +458,10 @@ def test_unreachable_store_has_its_own_error(tmp_path: Path) -> None:
 class FaultyGate(LocalGate):
     """Fails in unexpected ways."""
 
-    def handle(self, request: Any, caller: Any = None) -> Any:
-        if request.tool == "odd":
-            return {1j}  # what cannot be written
-        raise RuntimeError(request.tool)
+    def intercept(self, call: Call) -> Decision:
+        if call.tool == "odd":
+            return {1j}  # type: ignore[return-value]  # what cannot be written
+        raise RuntimeError(call.tool)
 
 
 def test_internal_error_does_not_end_the_child(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -291,14 +291,9 @@ def call_inside(text: bytes) -> tuple[bytes, str, bool] | None:
 # --- Answers by the gate -------------------------------------------------------------------------------
 
 
-def refusal(id: bytes, text: str, *, modern: bool, retry_after: float | None = None) -> bytes:
-    """Return the answer to a call that does not run: a tool error, which every client shows to its model.
-
-    ``_meta`` says whether the same call may succeed later, and after how many seconds.
-    """
+def refusal(id: bytes, text: str, *, modern: bool) -> bytes:
+    """Return the answer to a call that does not run: a tool error, which every client shows to its model."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
-    if retry_after is not None:
-        result["_meta"] = {"io.callosum/retryable": True, "io.callosum/retryAfter": retry_after}
     if modern:
         result["resultType"] = "complete"
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, encode(result))

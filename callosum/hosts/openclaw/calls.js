@@ -10,7 +10,6 @@
  * too, because the host later reports them as errors.
  */
 
-import { randomUUID } from "node:crypto";
 import os from "node:os";
 import path from "node:path";
 
@@ -124,7 +123,6 @@ export class Calls {
             tool: nameOf(event.toolName),
             params: written.length > LONG ? shortened(event.params) : (event.params ?? {}),
             callId: event.toolCallId === undefined ? undefined : nameOf(`${run ?? "-"}:${event.toolCallId}`),
-            dispatch: event.toolCallId === undefined ? undefined : randomUUID(),
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
             home: HOMES.test(written) ? os.homedir() : undefined,
             pause: true,

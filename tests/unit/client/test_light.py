@@ -70,7 +70,7 @@ def test_client_imports_neither_rules_nor_stores() -> None:
         "callosum.client.errors", "callosum.client.fallback",
         "callosum.client.http1", "callosum.client.spool",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
-        "callosum.process", "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
+        "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
         "callosum.errors", "callosum.model", "callosum.operations", "callosum.policy", "callosum.policy.table",
         "callosum.spool", "callosum.wire", "callosum.worktree",
     }  # fmt: skip

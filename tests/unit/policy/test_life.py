@@ -22,9 +22,9 @@ TWO = {"text": "lunch has moved to the garden because the kitchen is being paint
 
 @pytest.mark.parametrize("tier", range(5))
 def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) -> None:
-    first = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", dispatch="d")
+    first = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
     world.after(20)
-    again = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", dispatch="d")
+    again = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
     assert (again.id, again.verdict, again.proceed, again.repeated) == (first.id, ALLOW, True, True)
     assert len(world.gate.entries()) == 1
 
@@ -32,8 +32,8 @@ def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) ->
 def test_a_repeated_answer_shows_what_the_first_did(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(5)
-    first = world.ask("mira", "send3", ON, call_id="c", dispatch="d")
-    again = world.ask("mira", "send3", ON, call_id="c", dispatch="d")
+    first = world.ask("mira", "send3", ON, call_id="c")
+    again = world.ask("mira", "send3", ON, call_id="c")
     assert first.verdict is WARN
     assert (again.verdict, again.warning, again.conflicts) == (first.verdict, first.warning, first.conflicts)
     assert again.lease == first.lease
@@ -54,135 +54,11 @@ def test_refused_verdict_is_decided_again(world: World) -> None:
     assert world.ask("mira", "act4", ON, call_id="c").verdict is ALLOW
 
 
-@pytest.mark.parametrize("tier", [1, 2, 3, 4])
-@pytest.mark.parametrize(("outcome", "state"), [("done", State.DONE), ("unknown", State.UNKNOWN)])
-def test_a_call_that_is_over_does_not_run_again(world: World, tier: int, outcome: str, state: State) -> None:
-    """PROTOCOL 11.1: not for its own dispatch either, and no person is asked."""
-    first = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
-    world.end("mira", first, outcome)
-    world.after(3600)
-    for dispatch in ("d", None):
-        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=dispatch)
-        assert (again.id, again.proceed, again.verdict, again.state) == (first.id, False, BLOCK, state)
-        assert not again.retryable
-        assert again.warning is not None
-        assert ("already done at" if outcome == "done" else "nobody knows how it ended") in again.warning
-    assert not world.gate.approve(first.id).ok
-    assert not world.gate.status().asked
-
-
-@pytest.mark.parametrize("tier", [1, 2, 3, 4])
-def test_an_open_call_is_repeated_only_to_the_dispatch_that_asked(world: World, tier: int) -> None:
-    first = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
-    for other in ("e", None):
-        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=other)
-        assert (again.id, again.proceed, again.state, again.retryable) == (first.id, False, State.OPEN, True)
-        assert again.retry_after is not None
-        assert 0 < again.retry_after <= 10
-        assert "does not start twice" in (again.warning or "")
-    assert world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d").proceed
-    assert len(world.gate.entries()) == 1
-
-
-def test_a_call_without_dispatch_is_a_new_dispatch_each_time(world: World) -> None:
-    assert world.ask("mira", "send3", ON, call_id="c").proceed
-    assert world.ask("mira", "send3", ON, call_id="c").state is State.OPEN
-
-
-@pytest.mark.parametrize("outcome", ["failed", "cancelled"])
-def test_a_call_that_did_not_happen_runs_under_the_same_id(world: World, outcome: str) -> None:
+def test_answer_is_repeated_after_the_action_ended(world: World) -> None:
     first = world.ask("mira", "send3", ON, call_id="c")
-    world.end("mira", first, outcome)
-    again = world.ask("mira", "send3", ON, call_id="c")
-    assert again.id != first.id
-    assert (again.verdict, again.repeated) == (ALLOW, False)
-
-
-@pytest.mark.parametrize("tool", ["look", "act0", "send0", "act1"])
-def test_what_is_harmless_to_repeat_is_judged_afresh(world: World, tool: str) -> None:
-    """Tier 0, and tier 1 if the act does not repeat; the dispatch that has an answer keeps it."""
-    first = world.ask("mira", tool, ON, call_id="c", dispatch="d")
-    assert world.ask("mira", tool, ON, call_id="c", dispatch="d").id == first.id
-    assert world.ask("mira", tool, ON, call_id="c", dispatch="e").id != first.id
-    world.do("mira", tool, ON, call_id="c2")
-    again = world.ask("mira", tool, ON, call_id="c2")
-    assert (again.proceed, again.repeated) == (True, False)
-
-
-@pytest.mark.parametrize("tier", [1, 2])
-def test_an_unreported_action_is_unknown_once_its_time_is_up(world: World, tier: int) -> None:
-    """Where the gate cannot tell whether the process lives: 300 seconds."""
-    world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
-    world.after(299)
-    assert world.ask("mira", f"send{tier}", ON, call_id="c").state is State.OPEN
-    world.after(2)
-    for dispatch in ("d", None):
-        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=dispatch)
-        assert (again.proceed, again.state, again.retryable) == (False, State.UNKNOWN, False)
-
-
-@pytest.mark.parametrize("tier", [1, 2])
-def test_an_unreported_action_is_open_while_its_process_lives(world: World, tier: int) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        host = host_of(process.pid)
-        world.ask("mira", f"send{tier}", ON, call_id="c", host=host)
-        world.after(3 * 3600)
-        assert world.ask("mira", f"send{tier}", ON, call_id="c").state is State.OPEN
-        process.kill()
-    assert world.ask("mira", f"send{tier}", ON, call_id="c").state is State.UNKNOWN
-
-
-@pytest.mark.parametrize("tier", [1, 2, 3, 4])
-def test_an_id_of_another_call_of_the_session_identifies_nothing(world: World, tier: int) -> None:
-    """Providers that count their calls anew in each turn: ``call_0``."""
-    first = world.do("mira", f"send{tier}", ON, params=ONE, call_id="call_0")
-    assert world.ask("mira", f"send{tier}", ON, params=ONE, call_id="call_0").state is State.DONE
-    world.do("mira", f"send{tier}", "lunch", params=TWO, call_id="call_0")
+    world.end("mira", first)
     world.after(3600)
-    for _ in range(2):
-        again = world.do("mira", f"send{tier}", ON, params=ONE, call_id="call_0")
-        assert again.id != first.id
-        assert not again.repeated
-        world.after(3600)
-
-
-def test_a_recurring_id_confirms(world: World) -> None:
-    world.do("mira", "send2", "lunch", params=TWO, call_id="call_0")
-    world.do("doug", "send3", ON, params=ONE)
-    assert world.ask("mira", "send3", ON, params=ONE, call_id="call_0", pause=True).verdict is CONFIRM
-    world.after(5)
-    assert world.ask("mira", "send3", ON, params=ONE, call_id="call_0", pause=True).proceed
-
-
-def test_an_id_that_was_only_refused_for_another_call_still_identifies(world: World) -> None:
-    world.ask("doug", "act4", "lunch")
-    assert world.ask("mira", "act4", "lunch", call_id="c").verdict is BLOCK
-    world.do("mira", "send3", ON, params=ONE, call_id="c")
-    assert world.ask("mira", "send3", ON, params=ONE, call_id="c").state is State.DONE
-
-
-def test_the_wrap_of_a_hooked_call_makes_no_recurring_id(world: World) -> None:
-    world.do("mira", "mcp__plugin_mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c")
-    world.ask("mira", "mcp__mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c", dispatch="d")
-    again = world.ask("mira", "mcp__mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c")
-    assert (again.proceed, again.state) == (False, State.OPEN)
-
-
-def test_observe_mode_stops_no_repeat_and_marks_it(tmp_path: Path) -> None:
-    world = World(tmp_path, mode="observe")
-    first = world.do("mira", "send3", ON, call_id="c")
-    again = world.ask("mira", "send3", ON, call_id="c")
-    assert again.id != first.id
-    assert (again.proceed, again.observed) == (True, BLOCK)
-
-
-def test_only_a_hold_is_retryable(world: World) -> None:
-    """Time alone lets the call through; every other conflict needs somebody to look."""
-    held = world.ask("doug", "act4", ON)
-    refused = world.ask("mira", "act4", ON)
-    assert (refused.verdict, refused.retryable, refused.retry_after) == (BLOCK, True, 10.0)
-    world.end("doug", held)
-    assert not world.ask("mira", "act4", ON).retryable
+    assert world.ask("mira", "send3", ON, call_id="c").id == first.id
 
 
 def test_an_answer_is_repeated_for_a_day(world: World) -> None:
@@ -196,9 +72,8 @@ def test_repeat_after_the_lease_ran_out_gets_unknown(world: World, tier: int) ->
     world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
     world.after(400)
     decision = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", pause=True)
-    assert (decision.proceed, decision.state) == (False, State.UNKNOWN)
+    assert not decision.proceed
     assert Kind.UNKNOWN in kinds(decision)
-    assert world.gate.entries()[-1].event is Event.LAPSE
 
 
 def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:

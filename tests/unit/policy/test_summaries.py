@@ -346,7 +346,7 @@ def test_callers_summary_and_purpose_must_be_text(mail: World, field: str) -> No
 
 def test_a_repeated_answer_is_the_same(mail: World) -> None:
     warning_for(mail)
-    call = Call("anna", "send_email", {**LETTER, "body": "Hello!"}, call_id="c1", dispatch="d")
+    call = Call("anna", "send_email", {**LETTER, "body": "Hello!"}, call_id="c1")
     first = mail.gate.intercept(call)
     assert "doug/chat did" in (first.warning or "")
     assert mail.gate.intercept(call).warning == first.warning

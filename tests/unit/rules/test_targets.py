@@ -434,13 +434,3 @@ def test_attachment_to_an_object_does_not_make_a_list_stale() -> None:
     assert do("two", "share_file", {"file_id": 7, "email": "b@x.org"}) == set()
     assert do("lists", "rename_file", {"file_id": 7, "new_name": "x"}) == set()
     assert do("reads", "rename_file", {"file_id": 7, "new_name": "y"}) == {Kind.STALE}
-
-
-@pytest.mark.parametrize("tool", ["pay", "pay_invoice", "create_payment"])
-@pytest.mark.parametrize("payee", ["payee", "recipient", "supplier"])
-def test_a_payee_is_no_target_beside_its_invoice(tool: str, payee: str) -> None:
-    """Two invoices of one supplier are two payments; without an invoice the payee is what is paid."""
-    both = classified(tool, {payee: "acme", "invoice": "INV-8", "amount": 5}).keys
-    assert [key.name for key in both] == ["payment:INV-8"]
-    if payee != "supplier":
-        assert [key.name for key in classified(tool, {payee: "acme", "amount": 5}).keys] == ["payment:acme"]
