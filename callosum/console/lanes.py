@@ -103,7 +103,7 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
         else:
             box.width = max(box.width, x + width - box.x)
             box.count += 1
-            if _gravity(bar) > (_gravity_of(box.state), box.tier):
+            if (_gravity_of(_word(bar)), bar.tier) > (_gravity_of(box.state), box.tier):
                 box.tier, box.state = bar.tier, _word(bar)
         places[bar.id] = box
     ties: list[Tie] = []
@@ -157,10 +157,6 @@ def _word(bar: Bar) -> str:
 
 def _gravity_of(state: str) -> int:
     return {State.UNKNOWN.value: 3, State.FAILED.value: 2, "block": 2, "ask": 2, "confirm": 1}.get(state, 0)
-
-
-def _gravity(bar: Bar) -> tuple[int, int]:
-    return _gravity_of(_word(bar)), bar.tier
 
 
 def _ticks(begin: int, end: int, scale: float) -> list[Tick]:

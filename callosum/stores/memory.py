@@ -51,7 +51,7 @@ from callosum.stores.crowd import AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, is_farewell, probed
-from callosum.stores.view import Fetched, chain, meant, twins, views, waiting
+from callosum.stores.view import Fetched, chain, meant, twins, views, waiting_among
 from callosum.stores.writes import about, kept, revised, settled, takes_back
 
 _Place = tuple[str, str, str]
@@ -409,7 +409,7 @@ class _Look:
         repeated = found.supersedes if found is not None else ()
         fetched = self.fetched(scope.continues or known.continues)
         ancestors = chain(scope.parent or known.parent, lambda name: self._session(name).parent)
-        wanted = self._waiting_for_mine() if scope.waits else ()
+        wanted = waiting_among(self.actions, self.now, self.scope.session) if scope.waits else ()
         if scope.asks is not None and scope.live:
             asker = AskingCall(scope.session, scope.asks, self.now, ancestors, wanted, self.probe)
             hold_by_sort(fetched, scope, asker, held.crowds, f"{scope.namespace}\0")
@@ -454,16 +454,6 @@ class _Look:
         over = covering(key)
         acts = [a.started for name in over for a in fetched.newest(name) if a.session == me and acted(a)]
         return max([fetched.marks.get((name, me), NO_MARK).read for name in over] + acts)
-
-    def _waiting_for_mine(self) -> tuple[str, ...]:
-        held = [(key.name, a.session) for a in self.actions if a.state is State.OPEN for key in a.keys]
-        queued = [
-            (key.name, a.session)
-            for a in self.actions
-            if a.state is State.QUEUED and self.now < a.expires
-            for key in a.keys
-        ]
-        return waiting(held, queued, self.scope.session)
 
     def _found(self, find: Find) -> Action | None:
         if find.id is None:

@@ -317,6 +317,14 @@ def waiting(held: Iterable[tuple[str, str]], queued: Iterable[tuple[str, str]], 
     return tuple(sorted(found))
 
 
+def waiting_among(actions: Iterable[Action], now: int, me: str) -> tuple[str, ...]:
+    """Return the sessions that wait for something session ``me`` holds, as ``waiting`` does, from live actions."""
+    live = list(actions)
+    held = [(key.name, a.session) for a in live if a.state is State.OPEN for key in a.keys]
+    queued = [(key.name, a.session) for a in live if a.state is State.QUEUED and now < a.expires for key in a.keys]
+    return waiting(held, queued, me)
+
+
 def meant(actions: Iterable[Action], find: Find) -> Action | None:
     """Return the action that a report without an id means, among a session's unreported and unknown actions."""
     fits = sorted((a for a in actions if _fits(a, find)), key=_id, reverse=find.digest is None)

@@ -34,6 +34,21 @@ OWN: Final = "CALLOSUM_"
 """Prefix of Callosum's own variables. The child gets none of them, because a token or a store's URL is secret."""
 
 
+def forward_client(source: int, proxy: Proxy, client: LineWriter) -> None:
+    """Forward the client's lines from ``source`` until its end. Answer a line that is too long with an error."""
+    reader = LineReader(source)
+    while True:
+        try:
+            for line in reader:
+                proxy.from_client(line)
+            break
+        except LineTooLong as error:
+            text = f"{error}: it was not checked, so it is not passed on"
+            client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
+            for _ in reader.pieces():
+                pass
+
+
 class Child:
     """Run the server. ``client`` writes to the wrap's own output."""
 
@@ -67,17 +82,7 @@ class Child:
         return code
 
     def _forward_input(self, proxy: Proxy, source: int) -> None:
-        reader = LineReader(source)
-        while True:
-            try:
-                for line in reader:
-                    proxy.from_client(line)
-                break
-            except LineTooLong as error:
-                text = f"{error}: it was not checked, so it is not passed on"
-                self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
-                for _ in reader.pieces():
-                    pass
+        forward_client(source, proxy, self._client)
         proxy.finish()
         self.write.close()
 

@@ -32,7 +32,8 @@ from callosum.client.errors import BadResponse
 from callosum.client.sse import Parser
 from callosum.errors import ConfigError
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.line_io import LineReader, LineTooLong, LineWriter
+from callosum.hosts.mcp.child import forward_client
+from callosum.hosts.mcp.line_io import LineWriter
 from callosum.hosts.mcp.messages import Id, MalformedMessage, Message
 
 if TYPE_CHECKING:
@@ -83,17 +84,7 @@ class HttpUpstream:
     def run(self, proxy: Proxy, source: int) -> int:
         """Forward lines from ``source`` until its end. Return the exit code."""
         self._proxy = proxy
-        reader = LineReader(source)
-        while True:
-            try:
-                for line in reader:
-                    proxy.from_client(line)
-                break
-            except LineTooLong as error:
-                text = f"{error}: it was not checked, so it is not passed on"
-                self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
-                for _ in reader.pieces():
-                    pass
+        forward_client(source, proxy, self._client)
         proxy.finish()
         self._end()
         proxy.lost()

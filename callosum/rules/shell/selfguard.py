@@ -199,7 +199,7 @@ class Watch:
             place = run.place(start)
             base = f"{place.path.rstrip('/')}/{place.rest}".rstrip("/") if place.rest else place.path
             many = len(self.searches) >= MAX_SEARCHES
-            if base and (many or _is_pattern(base)):
+            if base and (many or any(one in base for one in "*?[$`{")):
                 what = self.guard.protected.touched(base, whole=many)
                 if what and many:
                     self.danger = f"it searches too often to be read, and may change {what}"
@@ -238,7 +238,7 @@ class Watch:
             return
         said = words
         if program == "curl":
-            said = _without_data(words)
+            said = [one for at, one in enumerate(words) if not (at and words[at - 1] in _CURL_DATA)]
         elif bare in _INTERPRETERS:
             said = [one for one in words if "(" not in one]  # program text is judged by itself
         spoken = " ".join(said)[:MAX_TEXT]
@@ -552,11 +552,3 @@ def _decides(words: list[str]) -> str:
 def _is_here(run: Run) -> bool:
     machine = run.where.machine
     return not machine or machine in ("host:localhost", "host:127.0.0.1", "host:::1", "host:[::1]")
-
-
-def _is_pattern(path: str) -> bool:
-    return any(one in path for one in "*?[$`{")
-
-
-def _without_data(words: list[str]) -> list[str]:
-    return [one for at, one in enumerate(words) if not (at and words[at - 1] in _CURL_DATA)]

@@ -82,7 +82,7 @@ def http(run: Run, method: str, url: str, data: list[str]) -> None:
         if (
             words & _MAILING
             or verbs.tokens(host.split(".")[0])[:1] in (["mail"], ["email"])
-            or (words & {"messages"} and _has_mail(text))
+            or (words & {"messages"} and ("@" in text and _TO.search(text) is not None))
         ):
             found = _addressees(data)
             if found:
@@ -106,10 +106,6 @@ def http(run: Run, method: str, url: str, data: list[str]) -> None:
     if host and "$" not in url:
         for one in keys.spell("url:", url if scheme else f"http://{url}"):
             run.key(tier, one, Mode.WRITE if tier else Mode.READ)
-
-
-def _has_mail(text: str) -> bool:
-    return "@" in text and _TO.search(text) is not None
 
 
 def _addressees(data: list[str]) -> list[str]:

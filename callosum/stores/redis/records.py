@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from callosum.model import Action, Content, Entry, Host, Key, Mark, State, Verdict
 from callosum.stores.records import Record
@@ -174,7 +174,10 @@ class KeyAction(Struct, array_like=True, gc=False):
 
 
 class KeyKnowledge(Struct, array_like=True, gc=False):
-    """What a session has seen of a key and done on it. ``reads``: its reads, each with the action that read."""
+    """What a session has seen of a key and done on it. ``reads``: its reads, each with the action that read.
+
+    The fields before ``reads`` are those of ``Mark``, in the same order.
+    """
 
     read: int = 0
     notified: int = 0
@@ -208,17 +211,7 @@ class KeyKnowledge(Struct, array_like=True, gc=False):
     @property
     def mark(self) -> Mark:
         """Return the session's mark."""
-        return Mark(
-            self.read,
-            self.notified,
-            self.kind,
-            self.notified_at,
-            self.notified_call,
-            self.notified_run,
-            self.notified_before,
-            self.notified_before_kind,
-            self.pauses,
-        )
+        return Mark(*astuple(self)[: len(Mark.__struct_fields__)])
 
     def marked(self, mark: Mark, by: str) -> KeyKnowledge:
         """Return a copy with another mark. ``by``: the action that read, sixteen zeros if none did."""

@@ -19,7 +19,6 @@ from callosum.model import (
     Lately,
     Mode,
     Scope,
-    State,
     View,
 )
 from callosum.stores.base import Probe
@@ -27,7 +26,7 @@ from callosum.stores.crowd import BOUND, AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import above, span
 from callosum.stores.records import Record, probed
 from callosum.stores.redis.records import KeyKnowledge, answer_in, encode, known_of, record_of
-from callosum.stores.view import Fetched, meant, twins, views, waiting
+from callosum.stores.view import Fetched, meant, twins, views, waiting_among
 
 
 class ViewData(Struct):
@@ -152,14 +151,7 @@ class RedisView:
 
     def waiting(self) -> tuple[str, ...]:
         """Return the sessions that wait for something this one holds."""
-        held = [(key.name, a.session) for a in self.actions if a.state is State.OPEN for key in a.keys]
-        queued = [
-            (key.name, a.session)
-            for a in self.actions
-            if a.state is State.QUEUED and self.now < a.expires
-            for key in a.keys
-        ]
-        return waiting(held, queued, self.scope.session)
+        return waiting_among(self.actions, self.now, self.scope.session)
 
     def _found(self, find: Find) -> Action | None:
         if find.id is not None:
