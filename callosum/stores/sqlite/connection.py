@@ -163,7 +163,8 @@ class SqliteConnections:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file, self._log, self._folder = str(path), f"{path}-wal", str(path.parent)
-        self._here = _Here()
+        self.here = _Here()
+        """This thread's connection, as ``here.link``."""
         self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
         self._links: dict[tuple[int, int], SqliteConnection] = {}
@@ -186,9 +187,9 @@ class SqliteConnections:
     def get(self) -> sqlite3.Connection:
         """Return this thread's connection; open it, and create the file, if necessary. Do not call it in a transaction.
 
-        ``rest`` ends its use.
+        The caller clears ``here.link.busy`` afterwards.
         """
-        link = self._here.link
+        link = self.here.link
         link.busy = True  # before the next check: closing idle connections starts a new generation first
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
@@ -202,9 +203,10 @@ class SqliteConnections:
     def begin(self, *, wait: bool = True) -> SqliteConnection:
         """Start a write transaction in turn. Return the connection that runs its statements.
 
-        ``rest`` ends it. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
+        The caller clears ``here.link.busy`` afterwards. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or
+        ``FileBusy`` at once without ``wait``.
         """
-        link = self._here.link
+        link = self.here.link
         link.busy = True
         if time.monotonic() - link.looked >= LOOK_EVERY:
             self._look(link)
@@ -228,10 +230,6 @@ class SqliteConnections:
             execute("rollback")
             return self.begin(wait=wait)
         return link
-
-    def rest(self) -> None:
-        """Leave this thread's connection idle until its next ``begin`` or ``get``."""
-        self._here.link.busy = False
 
     def _cut_log(self, execute: Execute, limit: int = LOG_LIMIT) -> None:
         """Truncate the write-ahead log if it grew too large.
@@ -386,7 +384,7 @@ class SqliteConnections:
     def examine(self, error: sqlite3.Error) -> None:
         """Check whether the log was truncated, after an error that this can cause. Raises ``StoreChanged``."""
         short = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ
-        link = self._here.link
+        link = self.here.link
         if link.born < 0 or not (short or is_damage(error)):
             return
         self.prepare_sync(link)
@@ -474,7 +472,7 @@ class SqliteConnections:
         covered by a sync that began after its commit is done. What a checkpoint moved meanwhile is on disk already,
         because it syncs the log before and the file after.
         """
-        link = self._here.link
+        link = self.here.link
         self.prepare_sync(link)
         self.check_files(link)
         if fcntl is None or link.known.alone:  # no other process could share the sync
@@ -527,7 +525,7 @@ class SqliteConnections:
         Each further call would wait again for the interpreter's lock, which a busy thread rarely gives up. So the note
         for other processes is written here, next time: at worst they sync once more.
         """
-        link = self._here.link
+        link = self.here.link
         self.prepare_sync(link)
         self.check_files(link)
         if self._upto[0] == link.inode:
@@ -543,7 +541,7 @@ class SqliteConnections:
 
     def prove_sync(self) -> None:
         """Sync the log and write the note for other processes, as risky decisions do. Raises ``OSError``."""
-        link = self._here.link
+        link = self.here.link
         self.prepare_sync(link)
         self.check_files(link)
         note = os.pread(link.synced, _PAIR.size, _PAIR.size) or bytes(_PAIR.size)
@@ -576,7 +574,7 @@ class SqliteConnections:
 
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""
-        link = self._here.link
+        link = self.here.link
         link.known.forget()  # may hold what is rolled back now
         if link.born >= 0:
             with suppress(sqlite3.ProgrammingError):  # it was closed, so there is nothing to roll back
@@ -593,7 +591,7 @@ class SqliteConnections:
         files = (self._file, self._log, f"{self.path}-shm")
         if not all(os.access(file, os.W_OK) for file in files if os.path.lexists(file)):
             return
-        link = self._here.link
+        link = self.here.link
         with self._guard:
             if self._is_left(link):
                 return  # another thread has just done this
@@ -622,7 +620,8 @@ class SqliteConnections:
     def close(self) -> None:
         """Close what this process opened."""
         self._close_all()
-        self._here = _Here()
+        self.here = _Here()
+        """This thread's connection, as ``here.link``."""
 
     def _close_all(self) -> None:
         with self._guard:

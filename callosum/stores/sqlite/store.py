@@ -83,7 +83,7 @@ class SqliteStore:
         self._damaged = False
         """True after a damaged page was found, so that ``prove`` checks all pages."""
         self._connections.get()
-        self._connections.rest()
+        self._connections.here.link.busy = False
 
     def close(self) -> None:
         self._connections.close()
@@ -173,7 +173,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:  # as in `_explained`, which costs more
             raise self._explain(error) from error
         finally:
-            self._connections.rest()
+            self._connections.here.link.busy = False
         if durable:
             link.entry = max(known.last, 0)
         # Up to the newest entry that was written or read: an answer must be on disk, and so must what it depends on.
@@ -187,7 +187,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             raise self._explain(error) from error
         finally:
-            self._connections.rest()
+            self._connections.here.link.busy = False
 
     def _explain(self, error: sqlite3.Error | OSError) -> StoreError:
         if isinstance(error, sqlite3.Error):

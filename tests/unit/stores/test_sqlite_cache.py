@@ -79,7 +79,7 @@ def test_change_by_another_process_is_stale_for_the_former_only_writer(pair: tup
 def covers(gate: LocalGate) -> set[str] | None:
     """Return the trees and facets in use that this thread's connection has cached."""
     assert isinstance(gate.store, SqliteStore)
-    return gate.store._connections._here.link.known.covers
+    return gate.store._connections.here.link.known.covers
 
 
 def undisturbed(gate: LocalGate) -> None:
