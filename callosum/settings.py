@@ -414,7 +414,7 @@ REGIONS: Final = (
     *("execution", "safety", "health", "scheduler", "episodes", "search"),
     *("context", "budget", "learning", "models", "parsing"),
 )
-"""Module names of the regions, which ``regions.off`` may name."""
+"""Module names of the regions, and ``models`` for the reading of hosts' transcripts: ``regions.off`` may name them."""
 
 
 def _regions(value: Any, base: Path) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ _RACY: Final = 3_000_000_000
 _written: Final = msgspec.msgpack.Decoder(ProposedWrite).decode
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """What the disk says of a file. A change of the file changes its stamp, unless another came just before it."""
 
     device: int
@@ -62,7 +62,7 @@ class FileCopy(NamedTuple):
     """A text file as it was on disk."""
 
     text: str
-    stamp: Stamp
+    stamp: FileStamp
 
 
 def copy_of(path: str) -> FileCopy | None:
@@ -79,7 +79,7 @@ def copy_of(path: str) -> FileCopy | None:
         if not stat.S_ISREG(before.st_mode) or before.st_size > MAX_FILE:
             return None
         data = os.read(handle, MAX_FILE + 1)
-        after = Stamp.of(os.fstat(handle))
+        after = FileStamp.of(os.fstat(handle))
         if len(data) != after.size or b"\0" in data:
             return None
         return FileCopy(data.decode(), after)
@@ -104,9 +104,9 @@ class Snapshots:
         self.folder = PrivateFiles(path)
         self.later = BackgroundQueue()
         self._clock = clock
-        self.begun: dict[_Read, tuple[Stamp, bytes]] = {}
+        self.begun: dict[_Read, tuple[FileStamp, bytes]] = {}
         """Reads without a result: the file's stamp as they began, and a digest if the stamp alone proves nothing."""
-        self._plain: dict[str, Stamp] = {}
+        self._plain: dict[str, FileStamp] = {}
         """Files in which no secret was found, with values that show whether they have changed since."""
 
     def begin(self, namespace: str, session: str, path: str) -> None:
@@ -119,9 +119,9 @@ class Snapshots:
             status = os.lstat(path)
         except (OSError, ValueError):
             status = None
-        begun: tuple[Stamp, bytes] | None = None
+        begun: tuple[FileStamp, bytes] | None = None
         if status is not None and stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
-            begun = Stamp.of(status), b""
+            begun = FileStamp.of(status), b""
             if max(begun[0].modified, begun[0].changed) > settled:
                 copy = copy_of(path)
                 begun = (copy.stamp, _digest(copy)) if copy is not None else None

@@ -115,7 +115,10 @@ def _refuse_ambiguous(text: bytes) -> None:
     found = _NAME.findall(text)
     if len(set(found)) == len(found) and _PLAIN.issuperset(found):
         return
-    read = json.loads(text, object_pairs_hook=_Pairs)
+    try:
+        read = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage(str(error)) from error
     for pairs in [read] if isinstance(read, _Pairs) else read:
         for name in _LOOKED_AT:
             alike = [(other, value) for other, value in pairs if other.lower() == name]

@@ -16,7 +16,7 @@ from callosum.merging.hunks import Hunk, are_apart, hunks, shown, split
 from callosum.merging.private_files import PrivateFiles
 from callosum.merging.proposed_writes import ProposedWrite, TextEdit, proposed_write, rewritten
 from callosum.merging.secret_check import looks_secret
-from callosum.merging.snapshots import Snapshots, Stamp, base_of, copy_of, shows
+from callosum.merging.snapshots import Snapshots, FileStamp, base_of, copy_of, shows
 from callosum.merging.three_way import merge, parses
 from callosum.model import Call
 from callosum.redact import redact_text
@@ -216,7 +216,7 @@ def test_copy_at_the_report_is_what_the_tool_saw(
             assert seen_after(file, rewrite, settled=settled, tool_saw=tool_saw) is None
     # The control: without stamps, a text that no tool saw would be the base, unless its digest was taken before.
     when = 0 if settled else 2**62
-    monkeypatch.setattr(Stamp, "of", classmethod(lambda cls, status: cls(0, 0, status.st_size, when, when)))
+    monkeypatch.setattr(FileStamp, "of", classmethod(lambda cls, status: cls(0, 0, status.st_size, when, when)))
     shorter = "one\nthree\n".ljust(len(SAW), "\n")
     assert seen_after(file, shorter, settled=settled) == (shorter if settled else None)
 
