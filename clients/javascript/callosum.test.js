@@ -286,7 +286,7 @@ describe("intercept", () => {
     test("names the decision that may be in force although it could not be confirmed", async (t) => {
         const unconfirmed = status(503, { error: "not on disk", at: "store", id: MOMENT });
         const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed).on("POST /lock", unconfirmed);
-        const gate = client(peer, { deadline: DEADLINE });
+        const gate = client(peer, { deadline: 5 * DEADLINE });
         for (const act of [() => gate.intercept({ tool: "read_file" }), () => gate.lock("doc:plan")]) {
             const error = await thrown(GateUnavailable, act);
             assert.deepEqual([error.status, error.at, error.id], [503, "store", MOMENT]);
@@ -300,7 +300,7 @@ describe("intercept", () => {
         const away = (response) => response.writeHead(307, { location: `${other.url}/intercept` }).end();
         const peer = (await Peer.start(t)).on("POST /intercept", away);
         await thrown(GateUnavailable, () =>
-            client(peer, { token: "secret", deadline: DEADLINE }).intercept({ tool: "pay" }),
+            client(peer, { token: "secret", deadline: 5 * DEADLINE }).intercept({ tool: "pay" }),
         );
         assert.equal(other.requests.length, 0);
     });

@@ -188,7 +188,7 @@ def test_a_kept_connection_that_was_closed_costs_nothing() -> None:
 def test_a_tool_that_ran_meanwhile_is_journalled_with_its_outcome() -> None:
     """Also where the gate is there and its store is not."""
     away = replies({"error": "the disk is full", "at": "store"}, 503)
-    with Peer(away) as peer, CallosumClient(peer.url, deadline=DEADLINE, fallback=TABLE) as client:
+    with Peer(away) as peer, CallosumClient(peer.url, deadline=20 * DEADLINE, fallback=TABLE) as client:
         with guard(client, Call("mira", "look")):
             pass
         with pytest.raises(ZeroDivisionError), guard(client, Call("mira", "say")):

@@ -434,8 +434,8 @@ def test_calls_made_without_the_gate_are_journalled_afterwards(state: Path) -> N
     ]
     with serving(state, "--socket", socket_path(state)) as server:
         late = until(lambda: [one for one in server.get("/journal")["entries"] if one["event"] == "late"])
+        until(lambda: not (state / "late.jsonl").exists())
     assert [(one["session"], one["tool"]) for one in late] == [("claude-code/A", "Write")]
-    assert not (state / "late.jsonl").exists()
 
 
 def test_spooled_record_names_the_session_and_contains_no_secret(state: Path) -> None:
