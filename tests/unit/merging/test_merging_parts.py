@@ -16,7 +16,7 @@ from callosum.merging.hunks import Hunk, are_apart, hunks, shown, split
 from callosum.merging.private_files import PrivateFiles
 from callosum.merging.proposed_writes import ProposedWrite, TextEdit, proposed_write, rewritten
 from callosum.merging.secret_check import looks_secret
-from callosum.merging.snapshots import Snapshots, FileStamp, base_of, copy_of, shows
+from callosum.merging.snapshots import FileStamp, Snapshots, base_of, copy_of, shows
 from callosum.merging.three_way import merge, parses
 from callosum.model import Call
 from callosum.redact import redact_text
