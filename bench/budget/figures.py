@@ -154,7 +154,8 @@ def unexplained(root: Path, past: list[Figures]) -> list[str]:
 def lowered(text: str, measured: Figures, *, add: bool = False) -> str:
     """Return the text of a budget with every figure lowered to its measurement. Comments and order stay.
 
-    Rows of what no longer exists are left out. ``add`` appends a row to its section for what has no figure.
+    Rows of what no longer exists are left out, and their headings. ``add`` appends a row to its section for what has no
+    figure.
     """
     old, _ = parse(text)
     best = {key: _better(key, value, measured.get(key, value)) for key, value in old.items()}
@@ -169,6 +170,9 @@ def lowered(text: str, measured: Figures, *, add: bool = False) -> str:
             lines.append(line)
         elif (section, row["name"].strip('"')) in rows:
             lines.append(f"{row['name']} = {_lowered_row(section, row, best)}")
+    left, why = parse("\n".join(lines))
+    gone = {f'"{key}"' for key in why if key not in left}
+    lines = [line for line in lines if line.partition(" = ")[0] not in gone]
     return _with_new_rows(lines, {key: value for key, value in measured.items() if add and key not in old})
 
 
