@@ -269,7 +269,13 @@ class MemoryStore:
             ][:budget]
             for id in prints:
                 held.acts[id] = replace(held.acts[id], prints=())
-            marks = [place for place in held.marks if self._last(place) + HOUR < horizon][:budget]
+            live = {
+                (act.action.namespace, act.action.session, name)
+                for act in held.acts.values()
+                if act.action.state in LIVE
+                for name in _names(act.action.keys)
+            }  # their marks stay: what is live does not age
+            marks = [p for p in held.marks if self._last(p) + HOUR < horizon and p not in live][:budget]
             for place in marks:
                 del held.marks[place]
                 held.reads.pop(place, None)
