@@ -13,8 +13,6 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from callosum.server.tokens import FILE as TOKENS
-from callosum.server.tokens import Tokens
 from tests.e2e.mcp.conftest import RealServer
 from tests.support.serving import serving
 
@@ -25,14 +23,14 @@ each = pytest.mark.parametrize("name", NAMES)
 both = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-def client(real: RealServer, mode: str, gate: str = "", session: str = "a", token: str = "") -> Client:
+def client(real: RealServer, mode: str, gate: str = "", session: str = "a") -> Client:
     """Return a client of the server, behind the gate at a URL if one is given."""
     command = list(real.command)
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **real.environ}
     if gate:
         wrap = [sys.executable, "-m", "callosum.cli", "mcp", "--name", real.name, "--instance", "mira"]
         command = [*wrap, "--session", session, "--", *command]
-        environ |= {"PYTHONPATH": str(ROOT), "CALLOSUM_URL": gate, **({"CALLOSUM_TOKEN": token} if token else {})}
+        environ |= {"PYTHONPATH": str(ROOT), "CALLOSUM_URL": gate}
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=environ)
     return Client(stdio_client(parameters), mode=mode)
 
@@ -137,9 +135,9 @@ def test_two_writers_of_one_file_keep_both_changes_and_are_notified(
     def changed(*numbers: int) -> str:
         return "".join([f"LINE {n}\n" if n in numbers else line for n, line in enumerate(lines)])
 
-    async def meet(gate: str, token: str) -> tuple[Any, Any]:
+    async def meet(gate: str) -> tuple[Any, Any]:
         path = {"path": str(file)}
-        async with client(server, mode, gate, "a", token) as one, client(server, mode, gate, "b", token) as other:
+        async with client(server, mode, gate, "a") as one, client(server, mode, gate, "b") as other:
             for reader in (one, other):
                 assert not (await reader.call_tool("read_text_file", path)).is_error
             assert not (await one.call_tool("write_file", {**path, "content": changed(2)})).is_error
@@ -147,10 +145,8 @@ def test_two_writers_of_one_file_keep_both_changes_and_are_notified(
             assert file.read_text() == changed(2, 15)
             return merged, await one.call_tool("write_file", {**path, "content": changed(2, 9)})
 
-    state = tmp_path / "state"
-    token = Tokens(state / TOKENS).add("desk")
-    with serving(state) as gate:
-        merged, told = asyncio.run(meet(gate.address, token))
+    with serving(tmp_path / "state", "--socket", str(tmp_path / "socket")) as gate:
+        merged, told = asyncio.run(meet(gate.address))
     assert not merged.is_error, merged
     assert "merged" in merged.content[-1].text
     assert "+LINE 2" in merged.content[-1].text
