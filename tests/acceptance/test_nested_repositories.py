@@ -186,16 +186,15 @@ def test_client_inspects_folders_and_its_server_does_not(projects: Path, tmp_pat
         assert server.post("/intercept", said)["contextKeys"] == ["git:/told|remote:origin/"]
 
 
-def test_server_inspects_folders_for_a_host_proven_to_run_on_its_machine(projects: Path, tmp_path: Path) -> None:
+def test_server_inspects_folders_for_callers_on_its_own_socket_and_not_for_a_named_process(
+    projects: Path, tmp_path: Path
+) -> None:
     here = this_process()
-    with serving(tmp_path / "state") as server:
-        said = {"tool": "Bash", "params": {"command": "cd shop/src && git push -f"}, "cwd": str(projects)}
-        for host, root in (
-            ([here.pid, here.started, here.machine], projects / "shop"),
-            ([here.pid, here.started, "0" * 16], projects),
-        ):
-            answer = server.post("/intercept", {"instance": str(root), "host": host, **said})
-            assert answer["contextKeys"] == [f"git:{root}|remote:origin/"]
+    call = {"tool": "Bash", "params": {"command": "cd shop/src && git push -f"}, "cwd": str(projects)}
+    call |= {"instance": "mira", "host": [here.pid, here.started, here.machine]}
+    for options, root in ((("--socket", str(tmp_path / "socket")), projects / "shop"), ((), projects)):
+        with serving(tmp_path / f"state-{len(options)}", *options) as server:
+            assert server.post("/intercept", call)["contextKeys"] == [f"git:{root}|remote:origin/"]
 
 
 def test_gate_inspects_folders_for_a_hook(projects: Path, tmp_path: Path) -> None:
