@@ -131,6 +131,8 @@ def ruff_rules(root: Path) -> dict[str, Any]:
     flatten("", tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"])
     for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
         for path in (*root.glob(name), *root.glob(f"[!.]*/**/{name}")):
+            if any(part.startswith(".") for part in path.relative_to(root).parts[:-1]):
+                continue  # what tests have installed
             if path != root / "pyproject.toml" and (
                 name != "pyproject.toml" or "[tool.ruff" in path.read_text("utf-8")
             ):

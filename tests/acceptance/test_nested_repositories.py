@@ -190,7 +190,7 @@ def test_server_inspects_folders_for_callers_on_its_own_socket_and_not_for_a_nam
     projects: Path, tmp_path: Path
 ) -> None:
     here = this_process()
-    call = {"tool": "Bash", "params": {"command": "cd shop/src && git push -f"}, "cwd": str(projects)}
+    call: dict[str, Any] = {"tool": "Bash", "params": {"command": "cd shop/src && git push -f"}, "cwd": str(projects)}
     call |= {"instance": "mira", "host": [here.pid, here.started, here.machine]}
     for options, root in ((("--socket", str(tmp_path / "socket")), projects / "shop"), ((), projects)):
         with serving(tmp_path / f"state-{len(options)}", *options) as server:
