@@ -81,7 +81,7 @@ def pairs() -> Mapping[str, calls.Make]:
 
 
 def tiers() -> Mapping[str, calls.Make]:
-    """Return the pairs of which only the caller's own calls count."""
+    """Return the pairs that are counted in the caller's thread alone."""
     return {
         "tier 0": calls.read,
         "tier 1": calls.write,
