@@ -187,16 +187,6 @@ def note_hung(path: str) -> None:
         return
 
 
-def is_hung(path: str) -> bool:
-    """Return True if the gate at ``path`` did not answer in time less than ``HUNG_SECONDS`` ago."""
-    try:
-        with open(hung_path(path), "rb") as file:  # noqa: PTH123
-            until = int(file.read(32) or b"0")
-    except (OSError, ValueError):
-        return False
-    return 0 < until - _second() <= HUNG_SECONDS
-
-
 def note_answered(path: str) -> None:
     """Note that the gate at ``path`` answers, so that it is asked again at once."""
     try:

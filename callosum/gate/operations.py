@@ -48,6 +48,7 @@ from callosum.gate.check import (
 )
 from callosum.gate.links import guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
+from callosum.gate.repeated_reads import RepeatedReads
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -129,7 +130,6 @@ class Read(NamedTuple):
 _ENDS: Final = frozenset(("SessionEnd", "session_end"))
 """Hosts' names for the end of a session. After it, any session of its instance owns the session's commitments."""
 _DONE = Outcome.DONE  # an enum's attributes are slow
-
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 T = TypeVar("T")
@@ -174,6 +174,7 @@ class Operations:
         """Receives everything that was journalled, before the observers and with the least overhead."""
         self._secrets = rules.secrets
         self._requester = lru_cache(maxsize=1024, typed=True)(partial(requester_of, secrets=rules.secrets))
+        self._classify = RepeatedReads().classify
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"
@@ -219,8 +220,8 @@ class Operations:
                 yield from self._unconfirmed(error, Requester(facts.actor, call.namespace), facts.keys, began)
             ) from error
         if expiry is not None and (decided.expired or expiry.late()):
-            requester = Requester(facts.actor, call.namespace)
-            raise (yield from self._expired(requester, facts.keys, began, steps, decided=not decided.expired))
+            who = Requester(facts.actor, call.namespace)
+            raise (yield from self._expired(who, facts.keys, began, steps, decided=not decided.expired))
         decision = decided.decision
         if here and decision.proceed and self.writers is not None:
             self.writers.begin(facts)
@@ -258,7 +259,7 @@ class Operations:
         plain = check_call(call)
         call, params = with_json_params(call)
         rules = self.rules.current()
-        found = rules.classify(call)
+        found = self._classify(rules, call, params)
         hunk = ""
         if here and found.effect != "read":
             found = guarded_classification(rules, call, found)
@@ -272,8 +273,7 @@ class Operations:
         if call.summary is not None or call.purpose is not None:
             call = self._with_shown_texts(call)
         actor = call.actor
-        identity = None
-        call_print = b""
+        identity, call_print = None, b""
         if call.call_id:
             call_print = call.call_id.encode()
             identity = _identity(call, actor, found.content.digest)

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
-_EVERY: Final = 0.05
-"""Seconds between two batches of work."""
+_REST: Final = 0.05
+"""Seconds without a new job after which the waiting ones are done: until then calls need the interpreter."""
+_RESTS: Final = 40
+"""Most rests of the thread in a row, if jobs keep coming."""
 _MOST: Final = 8_000_000
-"""Most bytes that wait; when there are more, all work is done at once."""
+"""Most bytes that wait; when there are more, all work is done at once. The thread stops resting at a quarter."""
 
 
 class BackgroundQueue:
@@ -27,13 +29,14 @@ class BackgroundQueue:
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._guard = threading.Lock()
         self._working = threading.Lock()
-        self._size = 0
+        self._size = self._added = 0
         self._thread: threading.Thread | None = None
 
     def do(self, work: Callable[[], None], size: int) -> None:
         """Queue a job that holds ``size`` bytes. It must not raise."""
         self._waiting.append((work, size))
         self._size += size
+        self._added += 1
         if self._size > _MOST:
             self.finish()
         elif self._thread is None:
@@ -61,7 +64,11 @@ class BackgroundQueue:
         rest = threading.Event()
         this_thread = threading.current_thread()
         while True:
-            rest.wait(_EVERY)
+            for _ in range(_RESTS):
+                before = self._added
+                rest.wait(_REST)
+                if self._added == before or self._size > _MOST // 4:
+                    break
             self.finish()
             with self._guard:
                 if self._thread is not this_thread:

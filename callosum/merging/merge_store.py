@@ -84,7 +84,8 @@ class MergeStore:
 
     def note_loss(self, merged: MergeRecord, lost: str) -> None:
         """Record what a merge overwrote."""
-        self.folder.write(f"{merged.id:020d}{_END}", msgspec.msgpack.encode(replace(merged, lost=lost)))
+        if prepared := self.prepare(replace(merged, lost=lost)):
+            self.keep(prepared, merged.id)
 
     def heads(self) -> list[MergeRecord]:
         """Return the stored merges, newest first, without their texts. Only files that changed are read again."""

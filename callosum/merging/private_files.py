@@ -1,4 +1,4 @@
-"""A folder of private files that are written as a whole and removed by age and total size.
+"""A folder of private files that are written once and removed by age and total size.
 
 A file begins with a digest of its content, so a file that a crash of the machine cut short counts as missing.
 """
@@ -6,7 +6,6 @@ A file begins with a digest of its content, so a file that a crash of the machin
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,6 @@ _LEFT: Final = 48_000_000
 _LOOK_AFTER: Final = 8_000_000
 """Bytes that a process adds between two scans of the whole folder; a file counts for 1,000 bytes more than it has."""
 _DIGEST: Final = 16
-_FRESH: Final = ".new"
 
 
 class PrivateFiles:
@@ -35,11 +33,13 @@ class PrivateFiles:
         self.path = path
         self._base = f"{path}/"
         self._added = _LOOK_AFTER
-        self._process = f"{os.getpid():x}"
 
     def write(self, name: str, data: bytes) -> bool:
-        """Write a file as a whole; return True if it was stored."""
-        fresh = f"{self._base}{secrets.token_hex(8)}{_FRESH}"
+        """Write a file that is never changed; return True if it is stored.
+
+        Until the last byte is written, the file counts as missing. One of this name that is whole stays as it is,
+        and its age begins anew.
+        """
         content = blake2b(data, digest_size=_DIGEST).digest() + data
         self._added += len(content) + 1000
         if self._added > _LOOK_AFTER:
@@ -47,11 +47,18 @@ class PrivateFiles:
             self.prune()
         for _ in range(2):
             try:
-                handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                handle = os.open(self._base + name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 with suppress(OSError):
                     self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
                 continue
+            except FileExistsError:
+                if self.read(name) is None:
+                    self.remove(name)  # a crash cut it short
+                    continue
+                with suppress(OSError):
+                    os.utime(self._base + name)  # its age counts from now
+                return True
             except OSError:
                 return False
             try:
@@ -61,9 +68,8 @@ class PrivateFiles:
                         rest = rest[os.write(handle, rest) :]
                 finally:
                     os.close(handle)
-                os.rename(fresh, self._base + name)  # noqa: PTH104
             except OSError:
-                self.remove(os.path.basename(fresh))  # noqa: PTH119
+                self.remove(name)
                 return False
             return True
         return False
@@ -94,13 +100,13 @@ class PrivateFiles:
     def names(self, start: str = "") -> list[str]:
         """Return the names of the files that begin with ``start``, sorted."""
         try:
-            return sorted(n for n in os.listdir(self.path) if n.startswith(start) and not n.endswith(_FRESH))  # noqa: PTH208
+            return sorted(name for name in os.listdir(self.path) if name.startswith(start))  # noqa: PTH208
         except OSError:
             return []
 
     def changed(self) -> dict[str, int]:
         """Return the time each file was written, in nanoseconds, by name."""
-        return {name: facts.st_mtime_ns for name, facts in self._files() if not name.endswith(_FRESH)}
+        return {name: facts.st_mtime_ns for name, facts in self._files()}
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         with suppress(OSError), os.scandir(self.path) as entries:

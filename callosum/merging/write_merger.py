@@ -252,7 +252,7 @@ class WriteMerger:
         if merged is None:
             return ""
         replaced = _replaced(result)
-        if replaced is not None and not _are_same(replaced, merged.before):
+        if replaced is not None and replaced.replace("\r\n", "\n") != merged.before.replace("\r\n", "\n"):
             lost = shown(merged.before, replaced)
             note = f"The file had changed once more before the merge was written, and that was overwritten:\n{lost}"
         else:
@@ -278,11 +278,6 @@ def _replaced(result: Any) -> str | None:
             if isinstance(part.get(field), str):
                 return str(part[field])
     return None
-
-
-def _are_same(one: str, other: str) -> bool:
-    """Return True for equal texts; hosts read all kinds of line ends as one."""
-    return one == other or one.replace("\r\n", "\n") == other.replace("\r\n", "\n")
 
 
 def _conflicts(text: str) -> str:

@@ -5,7 +5,7 @@ The script returns everything that can matter to a scope, and a little more; the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from callosum.stores.base import Probe
 from callosum.stores.crowd import BOUND, AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import above, span
 from callosum.stores.records import Record, probed
-from callosum.stores.redis.records import KeyKnowledge, answer_in, encode, known_of, record_of
+from callosum.stores.redis.records import KeyKnowledge, answer_in, known_of, record_of
 from callosum.stores.view import Fetched, meant, twins, views, waiting_among
 
 
@@ -68,11 +68,6 @@ def scope_fields(scope: Scope) -> list[Any]:
         scope.continues,
         BOUND if scope.asks is not None else 0,
     ]
-
-
-def encode_scopes(scopes: Iterable[Scope]) -> bytes:
-    """Encode scopes for ``read_view.lua``."""
-    return encode([scope_fields(scope) for scope in scopes])
 
 
 def parse_view_data(answer: Sequence[Any], namespace: str) -> ViewData:

@@ -47,6 +47,33 @@ def test_call_that_ran_without_the_store_is_journalled_once(tmp_path: Path) -> N
         assert sorted(late) == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"path": "<PosixPath>"}, {"path": Path("/a")}),  # both are the same as JSON
+        ({"path": "/a", "n": 1}, {"path": "/a", "n": True}),
+        ({"path": "/a", "1": "x"}, {"path": "/a", 1: "x"}),
+        ({"path": "/a", "n": ["/b"]}, {"path": "/a", "n": ("/b",)}),
+    ],
+)
+def test_a_remembered_read_stands_for_itself_alone(
+    tmp_path: Path, first: dict[str, object], second: dict[str, object]
+) -> None:
+    """What a read was classified as is remembered, until the rules change."""
+    (tmp_path / "rules.json").write_text('{"version": 2, "rules": []}')
+    settings = Settings(state=tmp_path / "state", rules=tmp_path / "rules.json")
+    with LocalGate(settings=settings, store=MemoryStore()) as gate:
+        for params in (first, second, first):
+            for cwd in ("/x", "/y"):
+                call = Call("mira", "read", params, cwd=cwd)
+                assert gate.explain(call)[0] == gate.rules.current().classify(call)
+        assert gate.intercept(Call("mira", "read", {"path": "/a"})).tier == 0
+        rule = '{"name": "mine", "tool": "read", "tier": 3}'
+        (tmp_path / "rules.json").write_text(f'{{"version": 2, "rules": [{rule}]}}')
+        assert gate.rules.reload()
+        assert gate.intercept(Call("mira", "read", {"path": "/a"})).tier == 3
+
+
 class DamagedStore(MemoryStore):
     """A store that accepts no spooled call while it is ``damaged``."""
 

@@ -227,6 +227,8 @@ def test_damaged_file_counts_as_missing(tmp_path: Path) -> None:
     assert folder.read("a") == b"content"
     (tmp_path / "kept" / "a").write_bytes((tmp_path / "kept" / "a").read_bytes()[:-1])
     assert folder.read("a") is None
+    assert folder.write("a", b"content"), "and is written anew"
+    assert folder.read("a") == b"content"
 
 
 def test_old_and_surplus_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

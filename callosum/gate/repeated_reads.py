@@ -1,0 +1,54 @@
+"""Remember what calls that only read were classified as: sessions read the same files again and again."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from callosum.model import Call, Classification
+    from callosum.rules import RuleSet
+
+_MOST: Final = 1024
+"""Most calls that are remembered."""
+_SHORT: Final = 1024
+"""Longest params of a call that is remembered, in bytes as JSON."""
+_SAME_AS_JSON: Final = frozenset((str, int, bool, type(None)))
+"""Types of values that are equal whenever their JSON is."""
+_NAMES: Final = frozenset((str,))
+_judged_by_more: Final = attrgetter(
+    "action", "description", "schema", "annotations", "origin", "commits", "home", "homes", "worktrees"
+)
+"""What a call is classified by, besides its tool, params, folder and worktree."""
+_NOTHING: Final = (None,) * 9
+
+
+class RepeatedReads:
+    """Classify calls by the rules that are passed in. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[RuleSet | None, dict[tuple[Any, ...], Classification]] = None, {}
+        """Rules, and what they made of calls."""
+
+    def classify(self, rules: RuleSet, call: Call, params: bytes) -> Classification:
+        """Return what ``rules`` make of a call; ``params`` are its params as JSON."""
+        by, kept = self._kept
+        if by is not rules:
+            kept = {}
+            self._kept = rules, kept
+        if (
+            len(params) > _SHORT
+            or _judged_by_more(call) != _NOTHING
+            or not _SAME_AS_JSON.issuperset(map(type, call.params.values()))
+            or not _NAMES.issuperset(map(type, call.params))
+        ):
+            return rules.classify(call)
+        asked = call.tool, params, call.cwd, call.worktree
+        found = kept.get(asked)
+        if found is None:
+            found = rules.classify(call)
+            if found.effect == "read":
+                if len(kept) >= _MOST:
+                    kept.clear()
+                kept[asked] = found
+        return found
