@@ -19,8 +19,8 @@ from callosum.redact import quote
 from callosum.rules.name import read_name
 from callosum.rules.opposites import SIDES, stance
 
-_PLAIN: Final = re.compile(r"(?!(?:.*?[A-Za-z]{2}\.[A-Za-z]{2}){2})[A-Za-z0-9._:-]+(?:/[A-Za-z0-9._:-]+)?")
-"""A name that needs no quotes. Three words joined by dots could be read as a sentence; colons join hosts' own names."""
+_PLAIN: Final = re.compile(r"(?ai)(?!(?:.*?[a-z]{2}(?<!\bagent)(?<!agent:main)[.:][a-z]{2}){2})[\w.:-]+(?:/[\w.:-]+)?")
+"""A name that needs no quotes. Three words joined by dots or colons, besides `agent:main`, could be an instruction."""
 _LONGEST: Final = 40
 """Maximum length of a name without quotes in a sentence, in characters."""
 _SHOWN: Final = 2
