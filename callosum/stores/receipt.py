@@ -66,13 +66,13 @@ def new_identity() -> str:
 class HeldByStore(Struct, frozen=True):
     """What a store holds of the things that a receipt is compared with.
 
-    ``identity`` is the store's id. ``entry`` is True if the receipt's entry is in the journal. ``left`` is the newest
-    entry that rotation removed, ``accepted`` the time up to which a person accepted this receipt's losses, and
-    ``newest`` the newest entry; each is 0 if there is none.
+    ``identity`` is the store's id. ``missing`` is the receipt's entry, as it was when the store was asked, if the
+    journal lacks it. ``left`` is the newest entry that rotation removed, ``accepted`` the time up to which a person
+    accepted this receipt's losses, and ``newest`` the newest entry; each is 0 if there is none.
     """
 
     identity: str
-    entry: bool
+    missing: int
     left: int
     accepted: int
     newest: int
@@ -162,16 +162,16 @@ class Receipt:
 
         A receipt that belongs to no store yet is bound to this one.
         """
-        mine, entry = self.identity, self.entry
+        mine, entry = self.identity, held.missing or self.entry  # other threads may have acknowledged more meanwhile
         if not mine:
             self.begin(held.identity)
             return ""
         if held.accepted and held.accepted >= entry:
-            self.begin(held.identity, entry if mine == held.identity and held.entry else 0)
+            self.begin(held.identity, entry if mine == held.identity and not held.missing else 0)
             return ""
         if mine != held.identity:
             reason = f"{place} is not the store that this gate worked with: it was replaced, or removed and made anew"
-        elif entry and not held.entry and not self._rotated(held, entry):
+        elif held.missing and not self._rotated(held):
             reason = f"{place} lacks entry {entry}, which was acknowledged: it was cut back or restored"
         else:
             self._words[_REFUSED] = 0
@@ -179,13 +179,13 @@ class Receipt:
         self._words[_REFUSED] = 1
         return reason
 
-    def _rotated(self, held: HeldByStore, entry: int) -> bool:
-        """Return True if rotation removed the entry.
+    def _rotated(self, held: HeldByStore) -> bool:
+        """Return True if rotation removed the missing entry.
 
         Versions that do not note what rotation removed only rotate entries that are older than a day.
         """
-        old = not self._words[_REFUSED] and held.newest - entry > DAY
-        return held.left >= entry or old
+        old = not self._words[_REFUSED] and held.newest - held.missing > DAY
+        return held.left >= held.missing or old
 
 
 def refusal(reason: str) -> StoreChanged:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -12,7 +13,11 @@ import pytest
 
 from callosum.errors import StoreChanged, StoreUnavailable
 from callosum.model import State
+from callosum.settings import Settings
+from callosum.stores.base import Store
+from callosum.stores.opening import open_store
 from callosum.stores.postgres import PostgresStore, connections
+from callosum.stores.receipt import HeldByStore, Receipt
 from callosum.stores.redis import RedisStore, deadline
 from callosum.testing.script import StoreScript
 from tests.support.postgres import Server, need_binaries, schema_of, server
@@ -34,7 +39,7 @@ def database() -> Iterator[Server]:
         yield own
 
 
-def lease(store: PostgresStore | RedisStore, who: str = "mira", key: str = KEY) -> int:
+def lease(store: Store, who: str = "mira", key: str = KEY) -> int:
     return StoreScript(store).act(who, key, state=State.OPEN, tier=4, durable=True)
 
 
@@ -57,6 +62,26 @@ def test_frozen_redis_is_noticed_within_one_deadline(redis: RedisServer, half_th
     assert connection._sock.gettimeout() == deadline.TIMEOUT, "what was limited for the last try is not so for the next"
     warm.link.client.connection_pool.release(connection)
     warm.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres_url", "redis", "sqlite"])
+def test_entry_acknowledged_while_the_store_is_compared_is_not_missing(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """Another process acknowledges the first entry after this one has asked what the store holds."""
+    url = "" if kind == "sqlite" else request.getfixturevalue(kind)
+    settings = Settings(state=tmp_path, store=url if isinstance(url, str) else url.url())
+
+    def compare(receipt: Receipt, held: HeldByStore, place: str) -> str:
+        monkeypatch.undo()
+        assert lease(other) == receipt.entry
+        return receipt.compare(held, place)
+
+    with closing(open_store(settings)) as other:
+        other.prove()  # binds the receipt
+        monkeypatch.setattr(Receipt, "compare", compare)
+        with closing(open_store(settings)) as store:
+            assert store.check().problems == ()
 
 
 @pytest.mark.parametrize("state", ["kept", "none"])

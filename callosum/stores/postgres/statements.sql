@@ -343,9 +343,9 @@ insert into meta values(%s, %s) on conflict(name) do nothing returning 1
 -- name: drop_facts
 delete from meta where name = any(%s::text[]) returning 1
 -- name: kept
-select (select value from meta where name = '{identity}'), exists(select 1 from journal where seq = %(entry)s),
-(select value from meta where name = '{left}'), (select value from meta where name = %(accepted)s),
-(select max(seq) from journal)
+select (select value from meta where name = '{identity}'), (select max(seq) from journal),
+(select %(entry)s::bigint where not exists(select 1 from journal where seq = %(entry)s::bigint)),
+(select value from meta where name = '{left}'), (select value from meta where name = %(accepted)s)
 -- name: journal_size
 (select sum(pg_total_relation_size(relid)) from pg_partition_tree('journal'))::bigint
 -- name: other_sizes

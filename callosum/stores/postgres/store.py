@@ -185,13 +185,13 @@ class PostgresStore:
         return run_separately(self._run, requests)
 
     def _held(self, receipt: Receipt, whole: bool) -> HeldByStore:
-        ((identity, entry, left, accepted, newest),) = self._read(
+        ((identity, newest, missing, left, accepted),) = self._read(
             SQL["kept"], {"entry": receipt.entry if whole else 0, "accepted": receipt.name}
         )
         if identity is None:
             self._read(SQL["add_fact"], (IDENTITY, new_identity().encode()))
             return self._held(receipt, whole)
-        return HeldByStore(identity.decode(), entry or not whole, int(left or 0), int(accepted or 0), newest or 0)
+        return HeldByStore(identity.decode(), missing or 0, int(left or 0), int(accepted or 0), newest or 0)
 
     def _keep(self, name: str, value: int) -> None:
         self._read(SQL["put_fact"], (name, str(value).encode()))

@@ -92,15 +92,15 @@ class RedisStore:
         with self.link.explained():
             identity = self.link.identify()
             if not whole:
-                return HeldByStore(identity, True, 0, 0, 0)
-            entry, newest = f"{receipt.entry:016d}", 0
-            has_entry = False
+                return HeldByStore(identity, 0, 0, 0, 0)
+            missing, newest = receipt.entry, 0
             for space in self.spaces.all():
-                has_entry = has_entry or bool(client.xrange(space.key("log"), entry, entry, 1))
+                if client.xrange(space.key("log"), entry := f"{missing:016d}", entry, 1):
+                    missing = 0
                 last = client.xrevrange(space.key("log"), count=1)
                 newest = max(newest, int(last[0][0].partition(b"-")[0]) if last else 0)
             left, accepted = (int(client.get(self._fact(name)) or 0) for name in (LEFT, receipt.name))
-        return HeldByStore(identity, has_entry, left, accepted, newest)
+        return HeldByStore(identity, missing, left, accepted, newest)
 
     def _keep(self, name: str, value: int) -> None:
         with self.link.explained():

@@ -295,8 +295,8 @@ select (select 1 from journal limit 1), (select 1 from mark limit 1), (select 1 
 -- ======== Which store it is, and its clock: connection.py, clock.py ==================================
 
 -- name: kept
-select (select value from meta where name = '{identity}'), exists(select 1 from journal where seq = ?1),
-(select value from meta where name = '{left}'), (select value from meta where name = ?2), ({newest})
+select (select value from meta where name = '{identity}'), (select value from meta where name = '{left}'),
+(select value from meta where name = ?2), (select ?1 where not exists(select 1 from journal where seq = ?1)), ({newest})
 -- name: add_fact
 insert or ignore into meta values(?, ?)
 -- name: clock
