@@ -159,20 +159,16 @@ def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
         pause.wait(0.002)
     """
     process = start(script, tmp_path / "log")
-    emitted: dict[str, float] = {}
     began = time.monotonic()
     for line in lines_from(process.stdout):
-        number, at = line.split()
-        emitted[number] = float(at)
-        if float(at) > began + 3:
+        emitted, at = map(float, line.split())
+        if at > began + 3:
             break
     process.kill()
-    killed = time.monotonic()
     process.communicate(timeout=30)
     found = ids(tmp_path / "log")
-    young = [number for number, at in emitted.items() if at > killed - 0.5 - 1.5]  # the rest for a slow machine
-    assert [number for number in emitted if number not in found and number not in young] == []
-    assert len(found) == len(set(found)) > 0
+    assert found == [str(number) for number in range(len(found))], "those that are lost are the newest"
+    assert len(found) > emitted / 3, "it wrote all the time, not once"
 
 
 def test_kill_loses_events_that_were_not_yet_written(tmp_path: Path) -> None:

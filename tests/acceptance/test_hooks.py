@@ -498,7 +498,7 @@ def test_gate_that_exits_at_once_is_not_awaited_or_started_by_each_event(state: 
     began = time.monotonic()
     for _ in range(2):
         assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "1"}) == Said(0, b"", "")
-    assert time.monotonic() - began < START_SECONDS
+    assert time.monotonic() - began < 2 * START_SECONDS, "each of the two would wait for START_SECONDS"
     log = state / "server.log"
     until(lambda: "tiers.json" in log.read_text())
     os.utime(log, (time.time() + 60, time.time() + 60))  # the log was written just now
