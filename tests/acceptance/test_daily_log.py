@@ -159,7 +159,7 @@ def test_kill_loses_only_the_newest_events(tmp_path: Path) -> None:
         pause.wait(0.002)
     """
     process = start(script, tmp_path / "log")
-    began = time.monotonic()
+    began, emitted = time.monotonic(), 0.0
     for line in lines_from(process.stdout):
         emitted, at = map(float, line.split())
         if at > began + 3:
