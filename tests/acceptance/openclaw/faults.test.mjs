@@ -13,6 +13,7 @@ import { ask, callOf, copyOfPlugin, DONE, Host, logged, PLUGIN, SOCKET, STATE, u
 
 const COMMAND = JSON.parse(process.env.CALLOSUM_COMMAND);
 const FOLDERS = [];
+const HANG = 30_000; // milliseconds after which an answer counts as hung, however busy the machine is
 
 /** A state folder without a gate, in which none can be started, with the table that a gate left there. */
 function deserted() {
@@ -55,12 +56,12 @@ for (const [failMode, runs, held] of [
 test("a gateway's sessions go on reading while its gate is starting", async () => {
     const slow = {
         ...deserted(),
-        command: [process.execPath, "-e", "setTimeout(() => {}, 3000)", "--"],
+        command: [process.execPath, "-e", "setTimeout(() => {}, 3_600_000)", "--"],
         heartbeatSeconds: 600,
     };
     const host = new Host(slow);
     await host.call("gateway_start", {}, {});
-    for (const one of [READ, WRITE, LOOK]) assert.equal(await within(2000, () => judged(host, one)), undefined, one[0]);
+    for (const one of [READ, WRITE, LOOK]) assert.equal(await within(HANG, () => judged(host, one)), undefined, one[0]);
     await host.call("gateway_stop", {}, {});
 });
 
@@ -83,8 +84,7 @@ test("without the gate a chat is answered, a thread and a mail are not", async (
 async function within(milliseconds, work) {
     const began = performance.now();
     const found = await work();
-    const took = performance.now() - began;
-    assert.ok(took < milliseconds, `${took} ms`);
+    assert.ok(performance.now() - began < milliseconds, "it hangs");
     return found;
 }
 
@@ -121,9 +121,9 @@ for (const [what, listener] of GARBAGE) {
         const server = await instead(listener);
         const host = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400 });
         // Without any table what is unknown counts as 3; reading is in none.
-        assert.match(await within(3000, () => judged(host, POST)), /^\[Callosum\]/);
+        assert.match(await within(HANG, () => judged(host, POST)), /^\[Callosum\]/);
         const own = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400, failMode: "open" });
-        assert.equal(await within(3000, () => judged(own, READ)), undefined);
+        assert.equal(await within(HANG, () => judged(own, READ)), undefined);
         server.close();
     });
 }
@@ -132,7 +132,7 @@ test("a gate that hangs is asked about one call, and left alone by the next ones
     let asked = 0;
     const server = await instead((request) => void (request.url === "/intercept" && asked++));
     const host = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400, failMode: "open" });
-    for (let count = 0; count < 4; count++) assert.equal(await within(3000, () => judged(host, READ)), undefined);
+    for (let count = 0; count < 4; count++) assert.equal(await within(HANG, () => judged(host, READ)), undefined);
     assert.equal(asked, 1);
     server.close();
 });
