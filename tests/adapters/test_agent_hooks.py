@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import Iterator, Mapping
@@ -111,10 +110,10 @@ class FrontedHarness(ReferenceHarness):
 VECTORS = {vector["id"]: vector for vector in load_vectors()}
 
 
-def contexts_of(vector: Mapping[str, Any]) -> list[Any]:
+async def contexts_of(vector: Mapping[str, Any]) -> list[Any]:
     """Return all contexts that the reference host emits in a vector, with the vector's own interceptors behind."""
     watched = RecordingInterceptor()
-    asyncio.run(run_vector(FrontedHarness(watched), vector))
+    await run_vector(FrontedHarness(watched), vector)
     return watched.seen
 
 
@@ -130,7 +129,7 @@ def valid(verdict: Verdict) -> None:
 async def test_each_context_of_the_kit_gets_a_verdict_that_holds(
     id: str, mode: EnforcementMode, gate: LocalGate
 ) -> None:
-    contexts = contexts_of(VECTORS[id])
+    contexts = await contexts_of(VECTORS[id])
     watched = RecordingInterceptor(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
     emitter = InterceptionEmitter(mode=mode).register(watched)
     for context in contexts:
@@ -145,10 +144,10 @@ async def test_each_context_of_the_kit_gets_a_verdict_that_holds(
 
 
 @pytest.mark.parametrize("id", VECTORS)
-def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: LocalGate) -> None:
+async def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: LocalGate) -> None:
     """Other interceptors deny, resolvers lift and denials are unenforced, in every composition."""
     watched = RecordingInterceptor(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
-    asyncio.run(run_vector(FrontedHarness(watched), VECTORS[id]))
+    await run_vector(FrontedHarness(watched), VECTORS[id])
     for verdict in watched.said:
         valid(verdict)
     assert len(watched.said) == len(watched.seen)
@@ -156,8 +155,8 @@ def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: 
     assert len(of(gate, Event.COMPLETE)) >= len(ran)
 
 
-def test_kit_has_every_interception_point() -> None:
-    points = [context["interception_point"] for vector in VECTORS.values() for context in contexts_of(vector)]
+async def test_kit_has_every_interception_point() -> None:
+    points = [context["interception_point"] for vector in VECTORS.values() for context in await contexts_of(vector)]
     assert {points.count(point) > 20 for point in set(points)} == {True}
     assert len(set(points)) == 8
 
@@ -184,17 +183,13 @@ async def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_
     await heartbeat.before("send_email", {**MAIL, "body": "no"}, "c3")
 
 
-def test_a_warning_is_an_allow_with_a_warning(tmp_path: Path) -> None:
+async def test_a_warning_is_an_allow_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "tiers.json").write_text(
         '{"rules": [{"name": "push", "tool": "push", "tier": 2, "verdict": "warn", "contextKey": "host:{params.host}"}]}'
     )
 
-    async def whole(gate: LocalGate) -> Any:
-        host = Host(CallosumInterceptor(gate))
-        return (await host.before("push", HOST)).record.verdict
-
     with LocalGate(settings=Settings(state=tmp_path)) as gate:
-        verdict = asyncio.run(whole(gate))
+        verdict = (await Host(CallosumInterceptor(gate)).before("push", HOST)).record.verdict
     assert verdict.decision.permits
     assert [warning.reason for warning in verdict.warnings] == ["callosum:warn"]
 
@@ -232,23 +227,17 @@ class Person:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_permitted_resolver_lifts_a_question_and_it_is_journalled(gate: LocalGate, *, told: bool) -> None:
+async def test_permitted_resolver_lifts_a_question_and_it_is_journalled(gate: LocalGate, *, told: bool) -> None:
     person = Person()
-
-    async def whole() -> None:
-        interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=told)
-        host = Host(interceptor, resolver=person)
-        if not told:
-            with pytest.raises(InterceptionBlocked, match="callosum:ask"):
-                await host.before("deploy", HOST)
-            return
+    interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=told)
+    host = Host(interceptor, resolver=person)
+    if told:
         await host.before("deploy", HOST)
         await host.after("deploy", HOST)
-        with pytest.raises(InterceptionBlocked, match="callosum:ask"):  # another session is notified of the action
-            await Host(interceptor, "heartbeat").before("deploy", HOST)
-        assert "mira/chat changed" in (interceptor.told("heartbeat", "c1") or "")
-
-    asyncio.run(whole())
+        host = Host(interceptor, "heartbeat")  # another session is notified of the action
+    with pytest.raises(InterceptionBlocked, match="callosum:ask"):
+        await host.before("deploy", HOST)
+    assert ("mira/chat changed" in (interceptor.told("heartbeat", "c1") or "")) is told
     assert len(person.asked) == told
     late = of(gate, Event.LATE)
     assert [(entry.tool, entry.session) for entry in late] == [("deploy", "mira/chat")] * told
@@ -305,7 +294,7 @@ async def test_call_id_that_recurs_ends_the_older_call_as_unknown(gate: LocalGat
 
 
 @pytest.mark.parametrize("fault", [False, True])
-def test_content_that_cannot_be_encoded_or_emitted_changes_no_decision(gate: LocalGate, *, fault: bool) -> None:
+async def test_content_that_cannot_be_encoded_or_emitted_changes_no_decision(gate: LocalGate, *, fault: bool) -> None:
     class Faulty:
         def emit(self, _event: str, payload: Mapping[str, Any]) -> None:
             told.append(payload["content"])
@@ -313,14 +302,10 @@ def test_content_that_cannot_be_encoded_or_emitted_changes_no_decision(gate: Loc
                 raise TypeError
 
     told: list[str] = []
-
-    async def whole() -> Verdict:
-        interceptor = CallosumInterceptor(gate, instance="mira", corpus=Faulty())
-        context = Host(interceptor).build.input(content="hello")
-        context["input"]["content"] = [object()]
-        return await interceptor.intercept(context)
-
-    assert asyncio.run(whole()).decision.permits
+    interceptor = CallosumInterceptor(gate, instance="mira", corpus=Faulty())
+    context = Host(interceptor).build.input(content="hello")
+    context["input"]["content"] = [object()]
+    assert (await interceptor.intercept(context)).decision.permits
     assert len(told) == 1
     assert "object object" in told[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +85,7 @@ def test_success_counts_among_several_runs_of_a_call_else_the_open_error(
     assert [entry.outcome for entry in gate.entries() if entry.outcome is not None] == [outcome]
 
 
-def test_a_persons_answer_in_an_async_run_is_entered_off_the_event_loop(tmp_path: Path) -> None:
+async def test_a_persons_answer_in_an_async_run_is_entered_off_the_event_loop(tmp_path: Path) -> None:
     class Approved(Mail):
         def asked(self, _no: Refused) -> bool | None:
             return True
@@ -99,15 +98,12 @@ def test_a_persons_answer_in_an_async_run_is_entered_off_the_event_loop(tmp_path
     async def sent(_params: object) -> str:
         return "sent"
 
-    async def whole() -> str:
-        return await Adapter(gate).arun(Approved("chat", "c1"), sent)
-
     entered_in: list[threading.Thread] = []
     (tmp_path / "tiers.json").write_text(
         '{"rules": [{"name": "mail", "tool": "send_email", "tier": 3, "verdict": "ask", "contextKey": "email:{params.to}"}]}'
     )
     with Watched(settings=Settings(state=tmp_path, host_approvals=True)) as gate:
-        assert asyncio.run(whole()).startswith("sent")
+        assert (await Adapter(gate).arun(Approved("chat", "c1"), sent)).startswith("sent")
         Adapter(gate).run(Approved("chat", "c2"), lambda _params: "sent")
     assert entered_in[0] is not threading.main_thread()
     assert entered_in[1] is threading.main_thread()

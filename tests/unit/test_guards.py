@@ -158,26 +158,23 @@ def test_a_guard_takes_a_call_or_an_instance(gate: LocalGate, arguments: dict[st
 # --- async ------------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
-    async def run() -> None:
-        begun = asyncio.Event()
+async def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
+    begun = asyncio.Event()
 
-        async def never(to: str) -> None:
-            begun.set()
-            await asyncio.Event().wait()
+    async def never(to: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
 
-        tool = gated(never, gate=gate, instance="mira", name="send_email")
-        task = asyncio.create_task(tool("alice@example.com"))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    tool = gated(never, gate=gate, instance="mira", name="send_email")
+    task = asyncio.create_task(tool("alice@example.com"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert states(gate) == [State.UNKNOWN]
 
 
-def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> None:
+async def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> None:
     """The decision still arrives: its lease is given back, and not renewed until the process ends."""
     asked, given_up = threading.Event(), threading.Event()
     real = gate.intercept
@@ -189,24 +186,22 @@ def test_task_cancelled_during_the_request_holds_nothing(gate: LocalGate) -> Non
 
     gate.intercept = intercept  # type: ignore[method-assign]
 
-    async def run() -> None:
-        async def block() -> None:
-            async with guard(gate, Call("mira", "send_email", MAIL)):
-                raise AssertionError("it was cancelled")
+    async def block() -> None:
+        async with guard(gate, Call("mira", "send_email", MAIL)):
+            raise AssertionError("it was cancelled")
 
-        task = asyncio.create_task(block())
-        assert await asyncio.to_thread(asked.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        given_up.set()
-
-    asyncio.run(run())  # which waits for its threads
+    task = asyncio.create_task(block())
+    assert await asyncio.to_thread(asked.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    given_up.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
     assert not gate.status().locks
     assert states(gate) == [State.CANCELLED]
 
 
-def test_task_cancelled_as_the_decision_arrives_holds_nothing(gate: LocalGate) -> None:
+async def test_task_cancelled_as_the_decision_arrives_holds_nothing(gate: LocalGate) -> None:
     """Between the answer and the block there is a turn of the event loop."""
     entered = threading.Event()
 
@@ -216,34 +211,29 @@ def test_task_cancelled_as_the_decision_arrives_holds_nothing(gate: LocalGate) -
             entered.set()
             return self
 
-    async def run() -> None:
-        async def block() -> None:
-            async with Entered(gate, Call("mira", "send_email", MAIL)):
-                raise AssertionError("it was cancelled")
+    async def block() -> None:
+        async with Entered(gate, Call("mira", "send_email", MAIL)):
+            raise AssertionError("it was cancelled")
 
-        task = asyncio.create_task(block())
-        await asyncio.sleep(0)  # it begins
-        assert entered.wait(10)  # and has its decision, which the loop has not read
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    task = asyncio.create_task(block())
+    await asyncio.sleep(0)  # it begins
+    assert entered.wait(10)  # and has its decision, which the loop has not read
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.get_running_loop().shutdown_default_executor()
     assert not gate.status().locks
     assert states(gate) == [State.CANCELLED]
 
 
-def test_async_gate_answers_like_the_gate(gate: LocalGate) -> None:
-    async def run() -> Decision:
-        face = AsyncGate(gate)
-        decision = await face.intercept(Call("mira", "send_email", MAIL))
-        assert (await face.complete("mira", id=decision.id)).ok
-        assert (await face.lock("mira", "deploy:prod")).acquired
-        assert (await face.release("mira", "deploy:prod")).ok
-        assert not (await face.status()).locks
-        return decision
-
-    assert asyncio.run(run()).proceed
+async def test_async_gate_answers_like_the_gate(gate: LocalGate) -> None:
+    face = AsyncGate(gate)
+    decision = await face.intercept(Call("mira", "send_email", MAIL))
+    assert decision.proceed
+    assert (await face.complete("mira", id=decision.id)).ok
+    assert (await face.lock("mira", "deploy:prod")).acquired
+    assert (await face.release("mira", "deploy:prod")).ok
+    assert not (await face.status()).locks
 
 
 # --- leases -----------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from callosum.server.jobs import FallbackFile, Job
 from callosum.settings import Settings
 
 
-def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_table_that_could_not_be_written_is_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     place = tmp_path / FILE
     place.mkdir()  # nothing can be put there
-
-    async def play(gate: LocalGate) -> None:
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
         keeping = asyncio.ensure_future(Job("writing the table", 0.01, FallbackFile(gate).keep).run())
         async with asyncio.timeout(10):
             while not caplog.records:  # noqa: ASYNC110  the log rings no bell
@@ -28,14 +29,11 @@ def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, capl
         keeping.cancel()
         with suppress(asyncio.CancelledError):
             await keeping
-
-    with LocalGate(settings=Settings(state=tmp_path)) as gate:
-        asyncio.run(play(gate))
     assert load_table(place)["Read"] == 0
     assert len(caplog.records) == 1, "the same failure is said once"
 
 
-def test_failed_job_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_job_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 
     async def work() -> None:
@@ -43,13 +41,10 @@ def test_failed_job_runs_again(caplog: pytest.LogCaptureFixture) -> None:
         if len(done) == 1:
             raise ZeroDivisionError
 
-    async def play() -> None:
-        running = asyncio.ensure_future(Job("dividing", 0.001, work).run())
-        async with asyncio.timeout(10):
-            while len(done) < 3:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-        running.cancel()
-
-    asyncio.run(play())
+    running = asyncio.ensure_future(Job("dividing", 0.001, work).run())
+    async with asyncio.timeout(10):
+        while len(done) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    running.cancel()
     assert len(done) >= 3
     assert [record.message for record in caplog.records] == ["dividing: failed, and is tried again"]

@@ -1,7 +1,8 @@
 """Queues of waiting calls: which call polls, in which order, and what it costs the store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +57,14 @@ class ServedSessions:
         return [action.session for action in self.store.live("default", (State.QUEUED,))]
 
 
-def played(folder: Path, play: Callable[[ServedSessions], Awaitable[None]]) -> None:
-    async def run() -> None:
-        house = ServedSessions(folder)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await play(house)
-        finally:
-            await house.served.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[ServedSessions]:
+    house = ServedSessions(folder)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield house
+    finally:
+        await house.served.close()
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -73,10 +72,9 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Path) -> None:
+async def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Path) -> None:
     count = 3 * PLACES
-
-    async def play(house: ServedSessions) -> None:
+    async with served(tmp_path) as house:
         held = await house.ask("doug", wait=0)
         order: list[str] = []
 
@@ -101,11 +99,9 @@ def test_waiters_are_let_in_in_order_and_one_of_them_polls_for_all(tmp_path: Pat
         assert not house.queued()
         assert len(house.served.queues) == 0
 
-    played(tmp_path, play)
 
-
-def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> None:
-    async def play(house: ServedSessions) -> None:
+async def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES + 2)]
         await until(lambda: len(house.queued()) == PLACES)
@@ -125,11 +121,9 @@ def test_disconnected_and_redirected_waiters_leave_the_queue(tmp_path: Path) -> 
         assert not (await house.ask("anna", wait=0)).proceed, "who does not wait is answered"
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    played(tmp_path, play)
 
-
-def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path) -> None:
-    async def play(house: ServedSessions) -> None:
+async def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
         await house.ask("doug", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES)]
         await until(lambda: len(house.queued()) == PLACES)
@@ -139,18 +133,14 @@ def test_time_limit_applies_to_the_first_waiter_and_those_behind(tmp_path: Path)
         house.served.leave()
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    played(tmp_path, play)
 
-
-def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
-    async def play(house: ServedSessions) -> None:
+async def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
         held = await house.ask("doug", tool="act4", wait=0)
         waiting = [asyncio.ensure_future(house.ask(f"s{number}", tool="add3")) for number in range(4)]
         await until(lambda: len(house.queued()) == 4)
         await house.end("doug", held)
         assert all(decision.proceed for decision in await asyncio.gather(*waiting))
-
-    played(tmp_path, play)
 
 
 @pytest.mark.parametrize(
@@ -168,32 +158,29 @@ def test_compatible_waiters_are_let_in_together(tmp_path: Path) -> None:
         ("doc:plan", (), True),
     ],
 )
-def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
-    async def play() -> None:
-        queues = WaitQueues(MemoryStore())
-        waiter = Waiter(queues, 30, asyncio.get_running_loop().create_future())
-        scope = Scope("work", "mira", (Key(key, Mode.WRITE),))
-        queues.join(waiter, scope)
-        await quiet(waiter)
-        queues.heard("home", ended)
-        await quiet(waiter)
-        queues.heard("work", ended)
-        if rings:
-            await waiter.turn(30)
-        else:
-            await quiet(waiter)
-        waiter.leave(None)
-        assert len(queues) == 0
-        assert not queues._named
-        assert not queues._wide, "nothing is left of a namespace"
-
+async def test_notification_wakes_the_waiters_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
     async def quiet(waiter: Waiter) -> None:
         waiter.follow()  # as after a poll
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.002):
                 await waiter.turn(30)
 
-    asyncio.run(play())
+    queues = WaitQueues(MemoryStore())
+    waiter = Waiter(queues, 30, asyncio.get_running_loop().create_future())
+    scope = Scope("work", "mira", (Key(key, Mode.WRITE),))
+    queues.join(waiter, scope)
+    await quiet(waiter)
+    queues.heard("home", ended)
+    await quiet(waiter)
+    queues.heard("work", ended)
+    if rings:
+        await waiter.turn(30)
+    else:
+        await quiet(waiter)
+    waiter.leave(None)
+    assert len(queues) == 0
+    assert not queues._named
+    assert not queues._wide, "nothing is left of a namespace"
 
 
 async def test_resumed_waiter_goes_to_the_front() -> None:

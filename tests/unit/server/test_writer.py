@@ -3,7 +3,8 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from callosum.gate import LocalGate
 from callosum.model import Call, Change, Entry, Event, Scope, View
 from callosum.server import writer
 from callosum.server.writer import Writer
-from callosum.stores.base import Request
+from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore, connection
 
 
@@ -27,19 +28,22 @@ def notes(store: SqliteStore) -> list[str]:
     return [entry.body["note"] for entry in store.entries(limit=1000)]
 
 
-def run(store: SqliteStore, scenario: Callable[[Writer], object]) -> None:
-    async def main() -> None:
-        hands = Writer(store)
-        try:
-            await scenario(hands)  # type: ignore[misc]
-        finally:
-            await hands.close()
-
-    asyncio.run(main())
+@pytest.fixture
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStore]:
+    with closing(getattr(request, "param", SqliteStore)(tmp_path / "gate.db")) as store:
+        yield store
 
 
-def test_only_a_durable_request_waits_for_the_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
+@asynccontextmanager
+async def writing(store: Store) -> AsyncIterator[Writer]:
+    hands = Writer(store)
+    try:
+        yield hands
+    finally:
+        await hands.close()
+
+
+async def test_only_a_durable_request_waits_for_the_sync(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, disk = threading.Event(), threading.Event()
 
     def slow(_: int) -> None:
@@ -48,7 +52,7 @@ def test_only_a_durable_request_waits_for_the_sync(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(connection, "_fdatasync", slow)
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
         grave, light = hands.submit(note("grave", durable=True)), hands.submit(note("light"))
         await light
         assert await asyncio.to_thread(begun.wait, 10)
@@ -61,18 +65,15 @@ def test_only_a_durable_request_waits_for_the_sync(tmp_path: Path, monkeypatch: 
         disk.set()
         await grave
 
-    run(store, scenario)
-    store.close()
 
-
-def test_many_requests_wait_for_the_disk_on_the_loop_while_it_is_quick(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_many_requests_wait_for_the_disk_on_the_loop_while_it_is_quick(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
     threads: list[threading.Thread] = []
     monkeypatch.setattr(connection, "_fdatasync", lambda _: threads.append(threading.current_thread()))
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
+
         async def two() -> bool:
             """Decide two requests at once; return True if the loop itself synced them."""
             await asyncio.gather(*(hands.submit(note(text, durable=True)) for text in "ab"))
@@ -86,36 +87,26 @@ def test_many_requests_wait_for_the_disk_on_the_loop_while_it_is_quick(
         assert await two()
         assert not await two()
 
-    run(store, scenario)
-    store.close()
 
-
-def test_failed_sync_is_reported_to_the_requests_that_waited_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_failed_sync_is_reported_to_the_requests_that_waited_for_it(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
-
     def broken(_: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(connection, "_fdatasync", broken)
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
         with pytest.raises(Exception, match="Input/output error"):
             await hands.submit(note("grave", durable=True))
         await hands.submit(note("light"))
 
-    run(store, scenario)
-    store.close()
 
-
-def test_a_step_that_raises_fails_alone(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
-
+async def test_a_step_that_raises_fails_alone(store: SqliteStore) -> None:
     def broken(_: View) -> Change:
         raise ZeroDivisionError
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
         first, wrong, last = (
             hands.submit(note("a")),
             hands.submit((Scope("default", "x"), broken)),
@@ -124,58 +115,39 @@ def test_a_step_that_raises_fails_alone(tmp_path: Path) -> None:
         await asyncio.gather(first, last)
         with pytest.raises(ZeroDivisionError):
             await wrong
-
-    run(store, scenario)
     assert notes(store) == ["a", "b"]
-    store.close()
 
 
-def test_loop_keeps_running_while_another_process_holds_the_file(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
+async def test_loop_keeps_running_while_another_process_holds_the_file(store: SqliteStore, tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None, check_same_thread=False)
     other.execute("begin immediate")
     assert store.attempt([note("refused")]) is None
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
         waiting = hands.submit(note("patient"))
         await asyncio.to_thread(lambda: None)
         assert not waiting.done()
         other.execute("rollback")
         await waiting
-
-    run(store, scenario)
     other.close()
     assert notes(store) == ["patient"]
-    store.close()
 
 
-def test_no_transaction_is_longer_than_a_batch(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "gate.db")
-
-    async def scenario(hands: Writer) -> None:
+async def test_no_transaction_is_longer_than_a_batch(store: SqliteStore) -> None:
+    async with writing(store) as hands:
         await asyncio.gather(*(hands.submit(note(str(number))) for number in range(writer.BATCH + 1)))
         assert (hands.committed, hands.requests) == (2, writer.BATCH + 1)
 
-    run(store, scenario)
-    store.close()
 
-
-def test_request_cancelled_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
-    with LocalGate(tmp_path) as gate:
-        store = gate.store
-
-        async def main() -> None:
-            hands = Writer(store)
-            effects = gate.operations.intercept(Call("mira", "read", {"path": "/notes.md"}))
-            need = effects.send(None)
-            gone = hands.submit(need)  # type: ignore[arg-type]
-            gone.cancel()
-            await hands.submit(note("next"))
-            await hands.close()
-            effects.close()
-
-        asyncio.run(main())
-        assert [entry.event for entry in gate.entries()] == [Event.LATE]
+async def test_request_cancelled_before_its_turn_gets_no_decision(gate: LocalGate) -> None:
+    async with writing(gate.store) as hands:
+        effects = gate.operations.intercept(Call("mira", "read", {"path": "/notes.md"}))
+        need = effects.send(None)
+        gone = hands.submit(need)  # type: ignore[arg-type]
+        gone.cancel()
+        await hands.submit(note("next"))
+        effects.close()
+    assert [entry.event for entry in gate.entries()] == [Event.LATE]
 
 
 class SlowStore(SqliteStore):
@@ -185,22 +157,19 @@ class SlowStore(SqliteStore):
         return None
 
 
-@pytest.mark.parametrize("kind", [SqliteStore, SlowStore])
-def test_requests_are_answered_although_no_thread_can_be_started(
-    kind: type[SqliteStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("store", [SqliteStore, SlowStore], indirect=True)
+async def test_requests_are_answered_although_no_thread_can_be_started(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch or a sync without a thread would never be answered, nor would any after it."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    async def scenario(hands: Writer) -> None:
+    async with writing(store) as hands:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         for number in range(3):
             await asyncio.wait_for(hands.submit(note(str(number), durable=True)), 10)
-
-    store = kind(tmp_path / "gate.db")
-    run(store, scenario)
     assert notes(store) == ["0", "1", "2"]
 
 
