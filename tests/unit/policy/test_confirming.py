@@ -34,14 +34,6 @@ def test_a_pause_opens_nothing(world: World) -> None:
     assert not world.gate.complete("mira", id=paused.id).ok
 
 
-def test_warning_notifies_the_session_too(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    assert world.ask("mira", "send3", ON, params=ONE).verdict is WARN
-    world.after(2)
-    assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW
-
-
 def test_conflict_hidden_from_a_low_tier_call_is_shown_to_a_higher_tier_call(world: World) -> None:
     """Tier 2 is shown only the duplicate, which says nothing of the lease that another call of doug's holds."""
     lease = world.ask("doug", "act3", ON)
@@ -88,41 +80,6 @@ def test_commitment_that_opposes_one_side_is_shown_again_to_the_other(world: Wor
     assert world.ask("doug", "join3", ON, params=TWO, pause=True).verdict is ALLOW
 
 
-def test_each_session_is_notified_separately(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    for who in ("mira", "anna"):
-        assert world.ask(who, "send3", ON, pause=True).verdict is CONFIRM
-
-
-def test_each_key_is_notified_separately(world: World) -> None:
-    for on in ("one", "two"):
-        world.do("doug", "send2", on)
-    world.after(40)
-    assert world.ask("mira", "send3", "one", pause=True).verdict is CONFIRM
-    world.after(5)
-    assert world.ask("mira", "send3", "two", pause=True).verdict is CONFIRM
-
-
-def test_same_call_id_does_not_confirm(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    for _ in range(3):
-        assert world.ask("mira", "send3", ON, pause=True, call_id="same").verdict is CONFIRM
-        world.after(5)
-
-
-@pytest.mark.parametrize(("seconds", "verdict"), [(0.4, CONFIRM), (1.2, ALLOW)])
-def test_call_a_second_later_counts_as_after_if_the_host_cannot_tell(
-    world: World, seconds: float, verdict: Verdict
-) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    world.ask("mira", "send3", ON, params=ONE, pause=True)
-    world.after(seconds)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is verdict
-
-
 def test_the_sentence_says_how_long_to_wait_before_a_repeat_confirms(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(40)
@@ -166,23 +123,6 @@ def test_host_can_say_what_the_model_had_seen(world: World) -> None:
     assert world.ask("mira", "send3", ON, params=ONE, pause=True, after=paused.id).verdict is ALLOW
 
 
-def test_call_of_another_run_counts_as_after(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    world.ask("mira", "send3", ON, params=ONE, pause=True, run="one")
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True, run="two").verdict is ALLOW
-
-
-def test_two_equal_calls_of_one_turn_do_not_confirm_each_other(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(40)
-    for _ in range(3):
-        assert world.ask("mira", "send3", ON, params=ONE, pause=True, run="one").verdict is CONFIRM
-        world.after(0.2)
-    world.after(2)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True, run="one").verdict is ALLOW
-
-
 def test_newer_conflict_is_shown_again(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(40)
@@ -195,38 +135,6 @@ def test_newer_conflict_is_shown_again(world: World) -> None:
     assert [conflict.instance for conflict in decision.conflicts] == ["anna"]
 
 
-def test_graver_kind_is_shown_again(world: World) -> None:
-    world.do("doug", "send3", ON, params=ONE)
-    world.after(40)
-    first = world.ask("mira", "send3", ON, params=TWO, pause=True)
-    assert kinds(first) == {Kind.RECENT}
-    world.after(5)
-    second = world.ask("mira", "send3", ON, params=ONE, pause=True)
-    assert (second.verdict, kinds(second)) == (CONFIRM, {Kind.DUPLICATE})
-    world.after(5)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is ALLOW
-
-
-def test_held_that_became_unknown_is_graver(world: World) -> None:
-    world.ask("doug", "send3", ON, params=ONE)
-    world.after(10)
-    assert kinds(world.ask("mira", "send3", ON, params=TWO, pause=True)) == {Kind.HELD}
-    world.after(400)
-    assert kinds(world.ask("mira", "send3", ON, params=TWO, pause=True)) == {Kind.UNKNOWN}
-    world.after(5)
-    assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW  # notified once
-
-
-def test_the_outcome_of_an_action_already_shown_is_not_new(world: World) -> None:
-    opened = world.ask("doug", "send3", ON, params=ONE)
-    world.after(10)
-    assert kinds(world.ask("mira", "send3", ON, params=TWO, pause=True)) == {Kind.HELD}
-    world.after(5)
-    world.end("doug", opened)
-    world.after(5)
-    assert world.ask("mira", "send3", ON, params=TWO, pause=True).verdict is ALLOW
-
-
 def test_tier_4_ignores_notified_marks(world: World) -> None:
     world.do("doug", "send2", ON)
     for _ in range(3):
@@ -236,73 +144,6 @@ def test_tier_4_ignores_notified_marks(world: World) -> None:
     assert world.ask("mira", "send3", ON).verdict is WARN  # and a block notified nobody
     world.after(40)
     assert world.ask("mira", "send4", ON).verdict is BLOCK, "the warning at tier 3 lifts no block"
-
-
-def test_after_two_pauses_for_recent_or_held_tier_3_is_only_warned(world: World) -> None:
-    for number in range(2):
-        world.do("doug", "send2", ON, params={"n": number})
-        world.after(5)
-        assert world.ask("mira", "send3", ON, pause=True).verdict is CONFIRM
-        world.after(5)
-    world.do("doug", "send2", ON, params={"n": 3})
-    world.after(5)
-    assert world.ask("mira", "send3", ON, pause=True).verdict is WARN
-
-
-def test_only_pauses_of_the_last_ten_minutes_count(world: World) -> None:
-    for number in range(3):
-        world.do("doug", "send2", ON, params={"n": number})
-        world.after(5)
-        assert world.ask("mira", "send3", ON, pause=True).verdict is CONFIRM
-        world.after(400)
-
-
-def test_graver_kinds_always_pause(world: World) -> None:
-    for _ in range(4):
-        world.do("mira", "look", ON)
-        world.after(1)
-        world.do("doug", "act1", ON)
-        world.after(1)
-        decision = world.ask("mira", "act3", ON, pause=True)
-        assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.STALE})
-        world.after(2)
-
-
-def test_stale_at_tier_1_is_confirmed_like_any_other(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert world.ask("mira", "act1", ON, pause=True).verdict is CONFIRM
-    world.after(2)
-    assert world.ask("mira", "act1", ON, pause=True).verdict is ALLOW
-
-
-def test_reading_again_clears_stale(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert world.ask("mira", "act1", ON, pause=True).verdict is CONFIRM
-    world.do("mira", "look", ON)
-    assert world.ask("mira", "act1", ON, pause=True).verdict is ALLOW
-
-
-def test_unknown_is_shown_to_each_session_once(world: World) -> None:
-    world.ask("doug", "send3", ON, params=ONE)
-    world.after(400)
-    for who in ("mira", "anna"):
-        assert kinds(world.ask(who, "send3", ON, params=TWO)) >= {Kind.UNKNOWN}
-        world.after(2)
-        assert Kind.UNKNOWN not in kinds(world.ask(who, "send3", ON, params=TWO))
-
-
-def test_a_call_without_keys_is_confirmed_too(world: World) -> None:
-    world.do("doug", "free3", params=ONE)
-    world.after(10)
-    assert world.ask("mira", "free3", params=ONE, pause=True).verdict is CONFIRM
-    world.after(5)
-    assert world.ask("mira", "free3", params=ONE, pause=True).verdict is ALLOW
 
 
 def test_call_of_every_tier_is_in_the_journal(world: World) -> None:

@@ -28,20 +28,6 @@ def test_window_is_that_of_the_calls_rule(world: World, tool: str, seconds: int,
     assert (Kind.RECENT in kinds(world.ask("mira", tool, ON))) is seen
 
 
-def test_recent_is_left_out_if_another_kind_applies(world: World) -> None:
-    world.do("doug", "send3", ON, params=TEXT)
-    world.after(1)
-    decision = world.ask("mira", "send3", ON, params=TEXT)
-    assert kinds(decision) == {Kind.DUPLICATE}
-    assert decision.conflict_count == 1
-
-
-def test_one_action_may_give_several_kinds(world: World) -> None:
-    world.ask("doug", "send3", ON, params=TEXT)
-    world.after(1)
-    assert kinds(world.ask("mira", "send3", ON, params=TEXT)) == {Kind.DUPLICATE, Kind.HELD}
-
-
 def test_at_most_ten_conflicts_gravest_first_with_the_count(world: World) -> None:
     for number in range(11):
         world.ask(f"s{number}", "send3", ON, params={"text": f"number {number}"})
@@ -51,45 +37,6 @@ def test_at_most_ten_conflicts_gravest_first_with_the_count(world: World) -> Non
     assert decision.conflict_count == 11
     gravities = [conflict.kind.gravity for conflict in decision.conflicts]
     assert gravities == sorted(gravities, reverse=True)
-
-
-def test_tier_1_action_conflicts_only_with_a_tier_4_call(world: World) -> None:
-    world.do("doug", "note", ON)
-    world.after(1)
-    assert world.ask("mira", "add3", ON).verdict is ALLOW
-    world.do("doug", "send1", "other")
-    world.after(1)
-    assert world.ask("mira", "send3", "other").verdict is ALLOW
-    assert Kind.RECENT in kinds(world.ask("anna", "send4", "other"))
-
-
-def test_reads_are_no_evidence(world: World) -> None:
-    world.do("doug", "look", ON)
-    assert world.ask("mira", "act4", ON).verdict is ALLOW
-
-
-@pytest.mark.parametrize("outcome", ["failed", "cancelled"])
-def test_failed_action_is_no_evidence(world: World, outcome: str) -> None:
-    decision = world.ask("doug", "send3", ON, params=TEXT)
-    world.end("doug", decision, outcome)
-    world.after(1)
-    assert world.ask("mira", "send4", ON).verdict is ALLOW
-    assert world.ask("anna", "send3", "x", params=TEXT).verdict is ALLOW
-
-
-def test_a_late_failure_takes_the_evidence_back(world: World) -> None:
-    decision = world.ask("doug", "send3", ON, params=TEXT)
-    world.after(400)
-    assert Kind.UNKNOWN in kinds(world.ask("mira", "send4", ON))
-    report = world.end("doug", decision, "failed")
-    assert (report.ok, report.late) == (True, True)
-    assert world.ask("anna", "send4", ON).verdict is ALLOW
-
-
-def test_evidence_is_of_other_sessions(world: World) -> None:
-    world.do("mira", "send2", ON, params={"text": "one"})
-    world.after(700)
-    assert world.ask("mira", "send4", ON, params={"text": "two"}).verdict is ALLOW
 
 
 def test_sessions_of_one_instance_conflict(world: World) -> None:
@@ -187,42 +134,12 @@ def test_nearly_the_same_content_is_the_same(world: World) -> None:
     assert kinds(world.ask("mira", "send3", ON, params=NEARLY)) == {Kind.DUPLICATE}
 
 
-def test_another_number_is_another_content(world: World) -> None:
-    world.do("doug", "send3", ON, params={"text": "please pay the invoice of 120 euros to the printer today"})
-    world.after(5)
-    decision = world.ask(
-        "mira", "send3", ON, params={"text": "please pay the invoice of 210 euros to the printer today"}
-    )
-    assert kinds(decision) == {Kind.RECENT}
-
-
 @pytest.mark.parametrize(("seconds", "seen"), [(6 * 86_400, True), (8 * 86_400, False)])
 def test_same_origin_is_a_duplicate_within_seven_days(world: World, seconds: int, seen: bool) -> None:
     world.do("doug", "send3", ON, params=TEXT, origin="webhook-17")
     world.after(seconds)
     decision = world.ask("mira", "send3", ON, params=OTHER, origin="webhook-17")
     assert (Kind.DUPLICATE in kinds(decision)) is seen
-
-
-def test_same_content_without_a_key_is_a_duplicate(world: World) -> None:
-    world.do("doug", "free3", params=TEXT)
-    world.after(5)
-    assert kinds(world.ask("mira", "free3", params=TEXT)) == {Kind.DUPLICATE}
-    assert world.ask("mira", "free3", params=OTHER).verdict is ALLOW
-
-
-def test_harmless_repeat_is_no_duplicate(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.do("doug", "act3", ON, params=TEXT)
-    world.do("mira", "look", ON)
-    world.after(5)
-    assert Kind.DUPLICATE not in kinds(world.ask("mira", "act3", ON, params=TEXT))
-
-
-def test_running_action_counts_as_duplicate(world: World) -> None:
-    world.ask("doug", "send3", ON, params=TEXT)
-    world.after(1)
-    assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
 
 
 def test_later_actions_of_a_session_do_not_hide_its_equal_action(world: World) -> None:
@@ -238,25 +155,6 @@ def test_contrary_stance_is_opposed(world: World, reported: bool) -> None:
     decision = world.ask("doug", "join3", ON)
     if reported:
         world.end("doug", decision)
-    world.after(5)
-    assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
-
-
-def test_the_same_stance_is_not_opposed(world: World) -> None:
-    world.do("doug", "join3", ON)
-    world.after(5)
-    assert Kind.OPPOSED not in kinds(world.ask("mira", "join3", ON, params=OTHER))
-
-
-def test_session_may_contradict_itself(world: World) -> None:
-    world.do("mira", "join3", ON)
-    world.after(5)
-    assert world.ask("mira", "skip3", ON).verdict is ALLOW
-
-
-def test_contrary_action_is_found_behind_newer_actions(world: World) -> None:
-    world.do("doug", "join3", ON)
-    world.do("doug", "send3", ON, params=OTHER)
     world.after(5)
     assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
 
@@ -300,71 +198,6 @@ def test_running_write_stays_stale_where_held_is_ignored(world: World, asker: st
     world.after(1)
     after = world.ask("anna", asker, ON)
     assert after.warning is None or 'doug changed "doc:plan" 1 s ago' in after.warning
-
-
-def test_a_write_of_tier_2_is_blocked_by_a_hard_lease_as_held(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.ask("doug", "act4", ON)
-    world.after(1)
-    decision = world.ask("mira", "act2", ON)
-    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD})
-
-
-def test_a_rule_that_lets_held_pass_or_forbids_stale_keeps_stale(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.ask("doug", "act3", ON)
-    world.after(1)
-    decision = world.ask("mira", "soft", ON)
-    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.STALE})
-
-
-@pytest.mark.parametrize("read", [True, False])
-def test_session_notified_of_held_gets_stale_only_if_it_had_read(world: World, read: bool) -> None:
-    if read:
-        world.do("mira", "look", ON)
-        world.after(1)
-    change = world.ask("doug", "act3", ON)
-    world.after(3)
-    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.HELD}
-    world.after(5)
-    world.end("doug", change)
-    world.after(5)
-    again = world.ask("mira", "act3", ON, pause=True)
-    assert kinds(again) == ({Kind.STALE} if read else set())
-    world.after(5)
-    assert world.ask("mira", "act3", ON, pause=True).verdict is ALLOW
-
-
-def test_session_notified_of_held_gets_stale_whatever_was_notified_before(world: World) -> None:
-    """A mark keeps the gravest kind of all notifications, but a later change is still shown."""
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.do("anna", "act3", ON)
-    world.after(1)
-    assert Kind.STALE in kinds(world.ask("mira", "act3", ON, pause=True))
-    world.after(5)
-    world.do("mira", "look", ON)
-    world.after(1)
-    change = world.ask("doug", "act3", ON)
-    world.after(3)
-    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.HELD}
-    world.after(5)
-    world.end("doug", change)
-    world.after(5)
-    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.STALE}
-
-
-def test_running_change_of_a_read_key_pauses_every_call(world: World) -> None:
-    world.do("mira", "look", ON)
-    for _ in range(4):
-        world.after(1)
-        change = world.ask("doug", "act3", ON)
-        world.after(1)
-        decision = world.ask("mira", "act3", ON, pause=True)
-        assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.HELD})
-        world.end("doug", change)
 
 
 @pytest.mark.parametrize(
@@ -413,14 +246,6 @@ def test_read_after_the_report_is_not_stale(world: World) -> None:
     assert world.ask("mira", "act1", ON).verdict is ALLOW
 
 
-def test_a_write_without_a_report_counts_as_changing(world: World) -> None:
-    world.ask("doug", "act1", ON)
-    world.after(1)
-    world.do("mira", "look", ON)
-    world.after(1)
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
 def test_a_read_is_dated_by_its_intercept(world: World) -> None:
     read = world.ask("mira", "look", ON)
     world.after(1)
@@ -428,50 +253,6 @@ def test_a_read_is_dated_by_its_intercept(world: World) -> None:
     world.after(1)
     world.end("mira", read)
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
-def test_own_finished_write_counts_as_a_read(world: World) -> None:
-    world.do("doug", "act1", ON)
-    world.after(700)
-    world.do("mira", "act1", ON)
-    world.after(1)
-    assert world.ask("mira", "act1", ON).verdict is ALLOW
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
-def test_own_write_counts_as_of_its_intercept(world: World) -> None:
-    mine = world.ask("mira", "act1", ON)
-    world.after(1)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    world.end("mira", mine)
-    world.after(1)
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
-def test_a_failed_read_marks_nothing(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    world.end("mira", world.ask("mira", "look", ON), "failed")
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
-def test_a_late_report_never_moves_a_mark_forward(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(1)
-    mine = world.ask("mira", "act3", ON)
-    world.after(1)
-    # mira's lease runs out; doug writes; mira's report comes late
-    world.after(400)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert world.end("mira", mine).late
-    world.after(1)
-    assert Kind.STALE in kinds(world.ask("mira", "act1", ON))
 
 
 def test_stale_ignores_the_window(world: World) -> None:
@@ -494,29 +275,6 @@ def test_sixty_own_posts_do_not_hide_the_change_of_another_session(world: World)
     assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
-@pytest.mark.parametrize(("seconds", "seen"), [(590, True), (610, False)])
-def test_replacing_a_file_that_was_never_read_is_stale(world: World, seconds: int, seen: bool) -> None:
-    world.do("doug", "act1", ON)
-    world.after(seconds)
-    assert (Kind.STALE in kinds(world.ask("mira", "act1", ON))) is seen
-
-
-def test_appending_to_a_key_that_was_never_read_is_not_stale(world: World) -> None:
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert world.ask("mira", "note", ON).verdict is ALLOW
-
-
-def test_a_change_of_tier_1_behind_one_of_tier_2_is_seen_at_tier_3(world: World) -> None:
-    world.do("doug", "act2", ON)
-    world.after(1)
-    world.do("mira", "look", ON)
-    world.after(1)
-    world.do("doug", "act1", ON)
-    world.after(1)
-    assert Kind.STALE in kinds(world.ask("mira", "act3", ON))
-
-
 def test_equal_bytes_are_not_stale(world: World) -> None:
     path = "/repo/a.txt"
     world.do("mira", "see", path)
@@ -537,47 +295,6 @@ def test_continued_session_inherits_read_marks(world: World) -> None:
     assert kinds(world.ask("second", "act1", ON, continues="first")) == {Kind.STALE}
 
 
-@pytest.mark.parametrize(("first", "second"), [("/repo/", "/repo/a/b.py"), ("/repo/a/b.py", "/repo/")])
-def test_tree_and_a_file_in_it_conflict_in_either_order(world: World, first: str, second: str) -> None:
-    world.ask("doug", "tree4", first)
-    world.after(1)
-    decision = world.ask("mira", "tree4", second)
-    assert decision.verdict is BLOCK
-    assert Kind.HELD in kinds(decision)
-
-
-def test_neighbouring_keys_do_not_conflict(world: World) -> None:
-    world.ask("doug", "tree4", "/repo/")
-    assert world.ask("mira", "tree4", "/repository/a.py").verdict is ALLOW
-    assert world.ask("mira", "tree4", "/rep").verdict is ALLOW
-
-
-def test_writing_a_tree_is_stale_if_a_file_read_in_it_changed(world: World) -> None:
-    world.do("mira", "see", "/repo/a.py")
-    world.after(1)
-    world.do("doug", "tree1", "/repo/a.py")
-    world.after(3600)
-    _, decision = world.gate.explain(world.call("anna", "tree1", "/repo/"))
-    assert decision.verdict is ALLOW  # read nothing of it, changed long ago
-    assert kinds(world.ask("mira", "tree1", "/repo/")) == {Kind.STALE}
-
-
-def test_writing_a_file_after_a_tree_was_written_is_stale(world: World) -> None:
-    world.do("mira", "see", "/repo/a.py")
-    world.after(1)
-    world.do("doug", "tree1", "/repo/")
-    world.after(3600)
-    assert kinds(world.ask("mira", "tree1", "/repo/a.py")) == {Kind.STALE}
-
-
-def test_reading_a_tree_reads_its_files(world: World) -> None:
-    world.do("doug", "tree1", "/repo/a.py")
-    world.after(1)
-    world.do("mira", "see", "/repo/")
-    world.after(1)
-    assert world.ask("mira", "tree1", "/repo/a.py").verdict is ALLOW
-
-
 @pytest.mark.parametrize("tier", [3, 4])
 @pytest.mark.parametrize(("seconds", "seen"), [(1, True), (590, True), (610, False)])
 def test_own_equal_content_counts_for_ten_minutes(world: World, tier: int, seconds: int, seen: bool) -> None:
@@ -588,88 +305,11 @@ def test_own_equal_content_counts_for_ten_minutes(world: World, tier: int, secon
     assert all(conflict.own for conflict in decision.conflicts)
 
 
-def test_own_equal_content_at_tier_2_counts_while_the_action_runs(world: World) -> None:
-    running = world.ask("mira", "send2", ON, params=TEXT)
-    world.after(1)
-    assert kinds(world.ask("mira", "send2", ON, params=TEXT)) == {Kind.DUPLICATE}
-    world.do("mira", "send2", "else", params=TEXT)
-    world.after(1)
-    assert world.ask("mira", "send2", "else", params=TEXT).verdict is ALLOW
-    assert world.end("mira", running).ok
-
-
-def test_several_calls_of_one_session_do_not_conflict(world: World) -> None:
-    world.ask("mira", "send4", ON, params=TEXT)
-    world.after(1)
-    assert world.ask("mira", "send4", ON, params=OTHER).verdict is ALLOW
-
-
-def test_own_expired_action_is_unknown(world: World) -> None:
-    world.ask("mira", "send3", ON, params=TEXT)
-    world.after(301)
-    decision = world.ask("mira", "send3", ON, params=OTHER)
-    assert kinds(decision) == {Kind.UNKNOWN}
-    assert decision.conflicts[0].own
-
-
-def test_own_open_action_of_an_earlier_run_is_unknown_at_once(world: World) -> None:
-    world.ask("mira", "send3", ON, params=TEXT, run="one")
-    world.after(2)
-    assert Kind.UNKNOWN in kinds(world.ask("mira", "send3", ON, params=OTHER, run="two"))
-
-
-def test_runs_open_at_once_count_as_two_sessions(world: World) -> None:
-    world.ask("mira", "send4", ON, params=TEXT, run="one")
-    world.after(2)
-    decision = world.ask("mira", "send4", ON, params=OTHER, run="two")
-    assert decision.verdict is BLOCK
-    assert Kind.HELD in kinds(decision)
-
-
-def test_own_open_action_of_the_same_run_is_no_conflict(world: World) -> None:
-    world.ask("mira", "send4", ON, params=TEXT, run="one")
-    world.after(2)
-    assert world.ask("mira", "send4", ON, params=OTHER, run="one").verdict is ALLOW
-
-
-def test_equal_content_for_other_recipients_passes(world: World) -> None:
-    world.ask("doug", "send4", "alice", params=TEXT)
-    assert world.ask("mira", "send4", "bob", params=TEXT).verdict is ALLOW
-
-
-def test_an_acknowledgement_and_then_the_answer_pass(world: World) -> None:
-    world.do("mira", "send3", ON, params={"text": "on it"})
-    world.after(30)
-    assert world.ask("mira", "send3", ON, params=TEXT).verdict is ALLOW
-
-
 @pytest.mark.parametrize("text", ["ok", "yes", "thank you"])
 def test_short_repeated_phrases_pass(world: World, text: str) -> None:
     world.do("doug", "post2", ON, params={"text": text})
     world.after(5)
     assert world.ask("mira", "post2", ON, params={"text": text}).verdict is ALLOW
-
-
-def test_two_appends_do_not_conflict(world: World) -> None:
-    world.ask("doug", "add4", ON)
-    assert world.ask("mira", "add4", ON).verdict is ALLOW
-
-
-def test_write_after_an_append_conflicts(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.do("doug", "add2", ON)
-    world.after(1)
-    assert Kind.RECENT in kinds(world.ask("mira", "add3", ON))
-
-
-def test_two_reads_do_not_conflict(world: World) -> None:
-    world.ask("doug", "look", ON)
-    assert world.ask("mira", "look", ON).verdict is ALLOW
-
-
-def test_a_read_passes_a_hard_lease(world: World) -> None:
-    world.ask("doug", "act4", ON)
-    assert world.ask("mira", "look", ON).verdict is ALLOW
 
 
 def test_states_are_shown_with_conflicts(world: World) -> None:

@@ -77,68 +77,12 @@ def test_tier_4_read_conflicts_with_no_action(world: World) -> None:
     assert world.ask("mira", "asked-read", ON).conflicts == ()
 
 
-def test_equal_content_without_a_key_is_held_while_it_runs(world: World) -> None:
-    opened = world.ask("doug", "free4", params=ONE)
-    decision = world.ask("mira", "free4", params=ONE)
-    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD, Kind.DUPLICATE})
-    world.end("doug", opened, "failed")
-    assert world.ask("mira", "free4", params=ONE).verdict is ALLOW
-
-
-def test_recent_is_counted_from_the_report(world: World) -> None:
-    """The action began before the window and ended within it."""
-    begun = world.ask("doug", "act2", ON)
-    world.after(50 * 60)
-    assert world.end("doug", begun).ok
-    world.after(20 * 60)
-    assert Kind.RECENT in kinds(world.ask("mira", "send3", ON, params=TWO))
-
-
 def test_own_action_of_another_process_is_unknown_at_once(world: World) -> None:
     world.living.update({1: True, 2: True})
     world.ask("mira", "act3", ON, host=Host(1, 1.0, "here"))
     assert world.ask("mira", "act3", ON, host=Host(1, 1.0, "here")).verdict is ALLOW
     decision = world.ask("mira", "act3", ON, host=Host(2, 1.0, "here"))
     assert {(one.kind, one.own) for one in decision.conflicts} == {(Kind.UNKNOWN, True)}
-
-
-def test_own_finished_write_counts_as_a_read(world: World) -> None:
-    """Another session's later change is stale, however old it is."""
-    world.do("mira", "act1", ON)
-    world.after(60)
-    world.do("doug", "act1", ON)
-    world.after(20 * 60)
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
-
-
-def test_own_write_reported_late_does_not_count_as_a_read(world: World) -> None:
-    world.do("mira", "look", ON)
-    world.after(60)
-    world.do("doug", "act1", ON)
-    world.after(60)
-    written = world.ask("mira", "act1", ON)
-    assert kinds(written) == {Kind.STALE}
-    world.after(400)
-    assert world.end("mira", written).ok
-    assert kinds(world.ask("mira", "act4", ON)) == {Kind.STALE}
-
-
-def test_change_after_an_own_write_blocks_tier_4_only_within_the_window(world: World) -> None:
-    """No mark lifts a block, so time must."""
-    world.do("mira", "act4", ON)
-    world.after(60)
-    world.do("doug", "act1", ON)
-    world.after(60)
-    assert kinds(world.ask("mira", "act4", ON)) == {Kind.STALE}
-    world.after(3600)
-    assert world.ask("mira", "act4", ON).verdict is ALLOW
-
-
-def test_read_that_did_not_run_marks_nothing(world: World) -> None:
-    world.do("doug", "act1", ON)
-    world.after(5)
-    assert world.ask("mira", "asked-read", ON).verdict is ASK
-    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
 
 
 def test_older_read_does_not_move_a_mark_back(world: World) -> None:
@@ -154,35 +98,10 @@ def test_older_read_does_not_move_a_mark_back(world: World) -> None:
     assert Kind.STALE not in kinds(world.gate.intercept(change))
 
 
-def test_pauses_for_graver_kinds_do_not_count(world: World) -> None:
-    """After two pauses for ``recent`` or ``held`` there is only a warning, but these pauses were for a duplicate."""
-    for who in ("doug", "anna"):
-        assert world.ask(who, "send3", ON, params=ONE).proceed
-        world.after(5)
-        decision = world.ask("mira", "send3", ON, params=ONE, pause=True)
-        assert (decision.verdict, Kind.DUPLICATE in kinds(decision)) == (CONFIRM, True)
-        world.after(5)
-    world.do("kim", "send2", ON, params=TWO)
-    world.after(5)
-    decision = world.ask("mira", "send3", ON, params=THREE, pause=True)
-    assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.RECENT})
-
-
 def test_recent_pauses_only_for_actions_younger_than_two_minutes() -> None:
     assert pause(WARN, Kind.RECENT, 2 * MINUTE - 1) is CONFIRM
     assert pause(WARN, Kind.RECENT, 2 * MINUTE) is WARN
     assert pause(WARN, Kind.HELD, 2 * MINUTE) is CONFIRM
-
-
-def test_simultaneous_calls_do_not_confirm_each_other_if_the_last_notified_action_is_gone(world: World) -> None:
-    world.do("doug", "send2", ON, params=ONE)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is CONFIRM
-    hers = world.ask("anna", "send3", ON, params=TWO)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is CONFIRM
-    world.end("anna", hers, "failed")
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is CONFIRM
-    world.after(2)
-    assert world.ask("mira", "send3", ON, params=ONE, pause=True).verdict is ALLOW
 
 
 @pytest.mark.parametrize(("continues", "verdict"), [("mira", ALLOW), (None, CONFIRM)])

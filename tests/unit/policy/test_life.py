@@ -47,13 +47,6 @@ def test_the_same_id_with_other_params_is_another_call(world: World) -> None:
     assert world.ask("mira", "send3", ON, params=ONE, call_id="c", namespace="n").id != first.id
 
 
-def test_refused_verdict_is_decided_again(world: World) -> None:
-    held = world.ask("doug", "act4", ON)
-    assert world.ask("mira", "act4", ON, call_id="c").verdict is BLOCK
-    world.end("doug", held, "failed")
-    assert world.ask("mira", "act4", ON, call_id="c").verdict is ALLOW
-
-
 def test_answer_is_repeated_after_the_action_ended(world: World) -> None:
     first = world.ask("mira", "send3", ON, call_id="c")
     world.end("mira", first)
@@ -65,15 +58,6 @@ def test_an_answer_is_repeated_for_a_day(world: World) -> None:
     first = world.ask("mira", "send1", ON, call_id="c")
     world.after(25 * 3600)
     assert world.ask("mira", "send1", ON, call_id="c").id != first.id
-
-
-@pytest.mark.parametrize("tier", [3, 4])
-def test_repeat_after_the_lease_ran_out_gets_unknown(world: World, tier: int) -> None:
-    world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
-    world.after(400)
-    decision = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", pause=True)
-    assert not decision.proceed
-    assert Kind.UNKNOWN in kinds(decision)
 
 
 def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:
@@ -207,16 +191,6 @@ def test_unknown_never_expires(world: World) -> None:
     assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.UNKNOWN})
 
 
-def test_late_report_ends_an_unknown_and_says_so(world: World) -> None:
-    opened = world.ask("doug", "send4", ON, params=ONE)
-    world.after(301)
-    assert world.ask("mira", "send4", ON, params=TWO).verdict is BLOCK
-    report = world.end("doug", opened)
-    assert (report.ok, report.late, report.state) == (True, True, State.DONE)
-    world.after(3601)
-    assert world.ask("mira", "send4", ON, params=TWO).verdict is ALLOW
-
-
 @pytest.mark.parametrize(("happened", "verdict"), [(True, BLOCK), (False, ALLOW)])
 def test_unknown_can_be_resolved(world: World, happened: bool, verdict: Verdict) -> None:
     opened = world.ask("doug", "send4", ON, params=ONE)
@@ -235,18 +209,6 @@ def test_only_an_unknown_can_be_resolved(world: World) -> None:
     assert not world.gate.resolve(12345, happened=True).ok
 
 
-def test_confirmed_repeat_that_is_done_ends_an_unknown(world: World) -> None:
-    world.ask("doug", "send3", ON, params=ONE)
-    world.after(301)
-    assert not world.ask("mira", "send3", ON, params=ONE, pause=True).proceed
-    world.after(5)
-    again = world.ask("mira", "send3", ON, params=ONE, pause=True)
-    assert again.verdict is ALLOW
-    assert world.end("mira", again).ok
-    world.after(5)
-    assert Kind.UNKNOWN not in kinds(world.ask("anna", "send3", ON, params=TWO))
-
-
 def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> None:
     """That doug declined does not say whether mira accepted."""
     accepted = world.ask("mira", "act3", ON, commits=Commits("accept"))
@@ -258,23 +220,6 @@ def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> Non
     assert action is not None
     assert action.state is State.UNKNOWN
     assert not any(event.event is Event.RESOLVE for event in world.gate.entries())
-
-
-def test_confirmed_repeat_that_fails_does_not_end_an_unknown(world: World) -> None:
-    world.ask("doug", "send3", ON, params=ONE)
-    world.after(301)
-    world.ask("mira", "send3", ON, params=ONE, pause=True)
-    world.after(5)
-    world.end("mira", world.ask("mira", "send3", ON, params=ONE, pause=True), "failed")
-    world.after(5)
-    assert Kind.UNKNOWN in kinds(world.ask("anna", "send3", ON, params=TWO))
-
-
-def test_actions_of_low_tiers_count_as_done(world: World) -> None:
-    world.ask("doug", "send2", ON)
-    world.after(1000)
-    decision = world.ask("mira", "send3", ON, params=ONE)
-    assert kinds(decision) == {Kind.RECENT}
 
 
 def test_waiting_ends_the_held_conflict(world: World) -> None:
