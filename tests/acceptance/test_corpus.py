@@ -151,33 +151,6 @@ def test_every_event_of_the_catalogue_comes_out_of_a_real_run(tmp_path: Path) ->
     assert missing({name for name, _ in events} - {"memory.promoted"}) == ["memory.promoted"], "it can fail"
 
 
-def test_health_events_reach_a_handler(tmp_path: Path) -> None:
-    """Six model errors in a row give a warning and a success resets it; then a full context, and a third attempt."""
-    state = tmp_path / "state"
-    error = {"type": "llm.error", "provider": "anthropic", "error": "529", "willRetry": True}
-    with serving(state) as server, listening(server, "health.warning,resource.low.context") as told:
-        report(server, *[error] * 5)
-        report(server, error)
-        assert told()[1] == {"resource": "llm", "value": 6, "threshold": 5}
-        report(server, {"type": "llm.response", "provider": "anthropic", "model": "m", "tokens": 1})
-        report(server, *[error] * 5)
-        report(server, {"type": "context.built", "tokens": 180_000, "sections": 1})
-        report(server, {"type": "context.built", "tokens": 180_001, "sections": 1, "instance": "mira"})
-        assert told() == ("resource.low.context", {"used": 180_001, "max": 200_000})
-        for attempt in (1, 2, 3):
-            call = {"instance": "mira", "tool": "fetch", "taskId": "TASK-7", "attempt": attempt}
-            decision = server.post("/intercept", {**call, "callId": f"c{attempt}", "params": {"url": "http://x"}})
-            server.post("/complete", {"instance": "mira", "id": decision["id"], "result": {"error": "503"}})
-        warning = {"resource": "tool", "value": "fetch", "threshold": "max retries exceeded"}
-        assert told() == ("health.warning", warning)
-    names = [name for name, _ in logged(state)]
-    assert names.count("llm.error") == 11
-    assert names.count("health.warning") == 2
-    failed = [payload for name, payload in logged(state) if name == "tool.failed"]
-    assert [one.get("attempt", 1) for one in failed] == [1, 2, 3]
-    assert {one["taskId"] for one in failed} == {"TASK-7"}
-
-
 @contextmanager
 def listening(server: Server, types: str) -> Iterator[Callable[[], tuple[str, dict[str, Any]]]]:
     """Follow a server's stream; each call waits for the next event."""

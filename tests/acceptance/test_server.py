@@ -248,59 +248,6 @@ def test_a_percent_in_a_key_is_not_decoded_twice(server: Namespace) -> None:
     assert server.release("mira", "", "/lock/doc:a/b")["ok"]  # what a path may hold need not be encoded
 
 
-def test_an_action_is_found_by_its_id_by_key_or_by_tool_and_params(server: Namespace) -> None:
-    opened = [server.ask("mira", "act3", "plan", params={"part": part}) for part in range(4)]
-    keyless = server.ask("mira", "free2", "")
-    ended = [
-        server.post("/complete", instance="mira", id=opened[1]["id"]),
-        server.post("/complete", instance="mira", contextKey="doc:plan", result={"ok": 1}),  # the newest
-        server.post("/complete", instance="mira", tool="act3", params={"on": "plan", "part": 0}),
-        server.post("/complete", instance="mira", contextKey="doc:plan"),
-        server.post("/complete", instance="mira", contextKey=None, result="sent"),
-    ]
-    assert all(report["ok"] and report["state"] == "done" for report in ended)
-    expected = [opened[1], opened[3], opened[0], opened[2], keyless]
-    assert [report["id"] for report in ended] == [decision["id"] for decision in expected]
-    for nothing in ({"contextKey": "doc:plan"}, {"id": 5}, {"tool": "act3", "params": {"on": "plan", "part": 0}}, {}):
-        assert server.post("/complete", instance="mira", **nothing)["ok"] is False
-
-
-def test_first_report_counts_and_reports_of_other_sessions_are_refused(server: Namespace) -> None:
-    id = server.ask("mira", "act3", "plan")["id"]
-    assert server.post("/complete", instance="doug", id=id)["ok"] is False
-    assert server.post("/complete", instance="mira", id=id, result={"error": "no such document"})["state"] == "failed"
-    again = server.post("/complete", instance="mira", id=id, outcome="done")
-    assert (again["ok"], again["state"]) == (False, "failed")
-    assert "first report stands" in again["note"]
-
-
-def test_sessions_of_one_instance_conflict(server: Namespace) -> None:
-    server.ask("mira", "act4", "plan", session="inbox")
-    blocked = server.ask("mira", "act4", "plan", session="heartbeat")
-    assert (blocked["proceed"], blocked["conflicts"][0]["instance"]) == (False, "mira/inbox")
-    assert server.post("/complete", instance="mira", session="heartbeat", contextKey="doc:plan")["ok"] is False
-    assert server.post("/complete", instance="mira", session="inbox", contextKey="doc:plan")["ok"] is True
-
-
-def test_repeated_call_gets_the_same_decision(server: Namespace) -> None:
-    first = server.ask("mira", "act3", "plan", callId="one")
-    again = server.ask("mira", "act3", "plan", callId="one")
-    assert again == {**first, "repeated": True, "state": "open"}
-    other = server.ask("mira", "act3", "plan", callId="one", params={"part": 2})  # the same id, another call
-    assert other["id"] > first["id"]
-    opened = [entry for entry in server.get("/journal")["entries"] if entry["event"] == "intercept"]
-    assert [entry["seq"] for entry in opened] == [first["id"], other["id"]]
-
-
-def test_lease_is_renewed_only_by_its_holder(server: Namespace) -> None:
-    held = server.ask("mira", "act4", "plan")
-    renewed = server.post("/renew", instance="mira", id=held["id"], ttl=1000)
-    assert renewed["ok"]
-    assert held["lease"]["expires"] + 600 < renewed["lease"]["expires"] <= time.time() + 1000
-    assert server.post("/renew", instance="doug", id=held["id"])["ok"] is False
-    assert server.post("/renew", instance="mira", id=5)["ok"] is False
-
-
 def test_expired_lease_leaves_an_unknown_outcome_until_it_is_resolved(server: Namespace, approver: str) -> None:
     held = server.ask("mira", "act4", "plan")
     assert server.post("/renew", instance="mira", id=held["id"], ttl=0.05)["ok"]

@@ -34,22 +34,6 @@ DONE = ToolCompleted("github_prs", "3 open", 1204.0)
 FAILED = ToolFailed("github_prs", "401")
 
 
-def test_a_handler_of_a_class_gets_the_event(corpus: Corpus) -> None:
-    seen: list[ToolCompleted] = []
-    corpus.on(ToolCompleted, seen.append)
-    corpus.emit(DONE)
-    corpus.emit(FAILED)
-    assert seen == [DONE]
-
-
-def test_a_handler_of_a_name_gets_the_event(corpus: Corpus) -> None:
-    seen: list[CorpusEvent] = []
-    corpus.on("tool.completed", seen.append)
-    corpus.emit(DONE)
-    corpus.emit(FAILED)
-    assert seen == [DONE]
-
-
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
@@ -104,17 +88,6 @@ def test_ahead_handler_sees_an_event_before_events_emitted_in_response(corpus: C
     corpus.emit(DONE)
     assert ahead == ["first tool.completed", "second tool.completed", "first tool.failed", "second tool.failed"]
     assert behind == ["tool.failed", "tool.completed"], "others are called in the order of subscription"
-
-
-def test_handlers_run_in_the_order_of_subscription_for_every_kind_of_pattern(corpus: Corpus) -> None:
-    order: list[int] = []
-    corpus.on("*", lambda type, event: order.append(1))
-    corpus.on(ToolCompleted, lambda event: order.append(2))
-    corpus.on("tool.completed", lambda event: order.append(3))
-    corpus.on("tool.*", lambda type, event: order.append(4))
-    corpus.on(CorpusEvent, lambda event: order.append(5))
-    corpus.emit(DONE)
-    assert order == [1, 2, 3, 4, 5]
 
 
 def test_off_ends_one_subscription_or_all(corpus: Corpus) -> None:

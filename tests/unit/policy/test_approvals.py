@@ -9,20 +9,6 @@ ONE = {"text": "the quarterly numbers are attached, have a look before noon"}
 TWO = {"text": "lunch has moved to the garden because the kitchen is being painted"}
 
 
-def test_an_approved_call_runs_once(world: World) -> None:
-    asked = world.ask("mira", "asked", ON, params=ONE)
-    assert (asked.verdict, asked.proceed) == (ASK, False)
-    assert [h.id for h in world.gate.status().asked] == [asked.id]
-    world.after(60)
-    assert world.gate.approve(asked.id, by="person").ok
-    world.after(5)
-    runs = world.ask("mira", "asked", ON, params=ONE)
-    assert runs.proceed
-    world.end("mira", runs)
-    world.after(5)
-    assert world.ask("mira", "asked", ON, params=ONE).verdict is ASK
-
-
 def test_asking_twice_is_one_question(world: World) -> None:
     first = world.ask("mira", "asked", ON, params=ONE)
     world.after(5)
@@ -73,21 +59,6 @@ def test_params_that_were_not_kept_are_not_reworded(world: World) -> None:
     world.after(5)
     assert world.ask("mira", "asked", ON, params=TWO, rewrite=True).verdict is ASK
     assert world.ask("mira", "asked", ON, params=ONE, rewrite=True).proceed
-
-
-def test_a_person_may_override_a_block(world: World) -> None:
-    world.do("doug", "send2", ON)
-    world.after(5)
-    blocked = world.ask("mira", "send4", ON, params=ONE)
-    assert blocked.verdict is BLOCK
-    assert world.gate.approve(blocked.id, by="person").ok
-    world.after(5)
-    runs = world.ask("mira", "send4", ON, params=ONE)
-    assert runs.proceed
-    assert runs.lease is not None
-    world.end("mira", runs, "failed")
-    world.after(5)
-    assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
 
 
 def test_overridden_block_counts_only_for_the_content_that_was_shown(world: World) -> None:

@@ -39,16 +39,6 @@ def test_at_most_ten_conflicts_gravest_first_with_the_count(world: World) -> Non
     assert gravities == sorted(gravities, reverse=True)
 
 
-def test_sessions_of_one_instance_conflict(world: World) -> None:
-    world.ask("mira", "send4", ON, session="a")
-    assert world.ask("mira", "send4", ON, session="b").verdict is BLOCK
-
-
-def test_namespaces_are_separate(world: World) -> None:
-    world.ask("doug", "send4", ON, params=TEXT, namespace="one")
-    assert world.ask("mira", "send4", ON, params=TEXT, namespace="two").verdict is ALLOW
-
-
 def test_a_descendant_is_not_held_by_its_ancestor(world: World) -> None:
     world.ask("root", "act4", ON)
     world.ask("child", "look", "elsewhere", parent="root")

@@ -166,6 +166,12 @@ STORIES = {
         "doug send3 says numbers; 301 s; mira send3? says numbers -> confirm; 5 s; mira send3? says numbers -> allow; "
         "mira fails; 5 s; anna send3 says lunch -> unknown",
     # --- a person's answers
+    "an approved call runs once":
+        "mira asked says numbers -> ask; 60 s; mira approved; 5 s; mira asked says numbers -> allow; mira ends; 5 s; "
+        "mira asked says numbers -> ask",
+    "a person may override a block once":
+        "doug did send2; 5 s; mira send4 says numbers -> block; mira approved; 5 s; mira send4 says numbers -> warn; "
+        "mira fails; 5 s; mira send4 says numbers -> block",
     "a question of tier 3 can be approved": "mira asked says numbers -> ask; mira approved; 5 s; mira asked says numbers -> allow",
     "a question about a read can be approved": "mira asked-read -> ask; mira approved; 5 s; mira asked-read -> allow",
     "a question of tier 1 can be approved": "mira asked-low -> ask; mira approved; 5 s; mira asked-low -> allow",

@@ -23,8 +23,6 @@ from callosum.corpus.events import (
     LlmResponse,
     ParsedCall,
     ResourceLowContext,
-    ResourceLowDisk,
-    ResourceLowMemory,
     SchedulerTick,
     ToolCalled,
     ToolFailed,
@@ -245,12 +243,16 @@ def test_the_real_machine_can_be_measured(tmp_path: Path) -> None:
     assert int(metrics["diskFreeBytes"]) > 0
 
 
-def _parsed(*names: str, at: float, host: str = "mira") -> ToolParsed:
-    return ToolParsed(tuple(ParsedCall(name, {}, f"id-{name}") for name in names), at=at, instance=host)
+def _parsed(*names: str, at: float, host: str = "mira", namespace: str | None = None) -> ToolParsed:
+    calls = tuple(ParsedCall(name, {}, f"id-{name}") for name in names)
+    return ToolParsed(calls, at=at, instance=host, namespace=namespace)
+
+
+NAMELESS = ToolParsed(tuple(ParsedCall(name) for name in "abc"), at=1000, instance="mira")
 
 
 def test_a_host_whose_calls_do_not_reach_the_gate_is_critical(bench: Bench) -> None:
-    bench.emit(_parsed("a", "b", "c", at=1000))
+    bench.emit(_parsed("a", "b", "c", at=1000, namespace="work"))
     assert bench.kinds() == ["health.ok"], "they may still come"
     bench.now = 1100
     assert bench.check() == [
@@ -259,36 +261,32 @@ def test_a_host_whose_calls_do_not_reach_the_gate_is_critical(bench: Bench) -> N
             {"resource": "host:mira", "value": "3 calls of its model did not reach the gate", "threshold": 3},
         )
     ]
-    assert bench.told[0].instance == "mira"
+    assert (bench.told[0].namespace, bench.told[0].instance) == ("work", "mira")
 
 
 @pytest.mark.parametrize(
-    "called",
-    [ToolCalled("c", {}, instance="mira", call_id="id-c"), ToolCalled("c", {}, instance="mira/chat", call_id="id-c")],
+    ("called", "told"),
+    [
+        (ToolCalled("c", {}, instance="mira", call_id="id-c"), "health.ok"),
+        (ToolCalled("c", {}, instance="mira/chat", call_id="id-c"), "health.ok"),
+        (ToolCalled("c", {}, instance="mira"), "health.ok"),
+        (ToolCalled("c", {}, instance="doug", call_id="id-c"), "health.critical"),
+        (ToolCalled("c", {}, instance="mira", namespace="home"), "health.critical"),
+    ],
 )
-def test_a_call_that_reaches_the_gate_shows_that_the_hooks_work(bench: Bench, called: ToolCalled) -> None:
-    """A person may have cancelled the earlier calls."""
-    bench.emit(_parsed("a", "b", "c", at=1000), called)
+@pytest.mark.parametrize("parsed", [_parsed("a", "b", "c", at=1000), NAMELESS], ids=["with ids", "without"])
+def test_a_call_that_reaches_the_gate_shows_that_the_hooks_work(
+    bench: Bench, parsed: ToolParsed, called: ToolCalled, told: str
+) -> None:
+    """A person may have cancelled the earlier calls. Calls without an id are known by their name."""
+    bench.emit(parsed, called)
     bench.now = 1100
-    assert bench.kinds() == ["health.ok"]
-
-
-def test_calls_without_an_id_are_known_by_their_name(bench: Bench) -> None:
-    parsed = ToolParsed(tuple(ParsedCall(name) for name in "abc"), at=1000, instance="mira")
-    bench.emit(parsed, ToolCalled("c", {}, instance="mira"))
-    bench.now = 1100
-    assert bench.kinds() == ["health.ok"]
+    assert bench.kinds() == [told]
 
 
 def test_two_heartbeats_at_once_do_not_shorten_the_interval(bench: Bench) -> None:
     bench.emit(HealthOk({}, instance="gateway"), HealthOk({}, instance="gateway"))
     bench.now += 29
-    assert bench.kinds() == ["health.ok"]
-
-
-def test_a_call_that_reaches_the_gate_without_its_id_is_known_by_its_name(bench: Bench) -> None:
-    bench.emit(_parsed("a", "b", "c", at=1000), ToolCalled("c", {}, instance="mira"))
-    bench.now = 1100
     assert bench.kinds() == ["health.ok"]
 
 
@@ -324,20 +322,6 @@ def test_one_session_s_answers_do_not_hide_another_s_errors(bench: Bench) -> Non
     for _ in range(5):
         bench.emit(failing, LlmResponse("anthropic", "claude", 1, instance="doug"))
     assert [name for name, _ in bench.emit(failing)] == ["health.warning"]
-
-
-def test_namespaces_are_separate(bench: Bench) -> None:
-    parsed = ToolParsed(tuple(ParsedCall(name) for name in "abc"), instance="mira", namespace="work")
-    bench.emit(parsed, ToolCalled("c", {}, instance="mira", namespace="home"))
-    bench.now = 1100
-    assert bench.kinds() == ["health.critical"]
-    assert (bench.told[0].namespace, bench.told[0].instance) == ("work", "mira")
-
-
-def test_another_hosts_calls_prove_nothing(bench: Bench) -> None:
-    bench.emit(_parsed("a", "b", "c", at=1000), ToolCalled("c", {}, instance="doug", call_id="id-c"))
-    bench.now = 1100
-    assert bench.kinds() == ["health.critical"]
 
 
 def _beat(pid: int | None, host: str = "gateway", hostname: str | None = None) -> HealthOk:
@@ -396,8 +380,3 @@ def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
     assert len(bench.region._parsed) == 1000
     bench.emit(*[_parsed(*map(str, range(100)), at=1000) for _ in range(30)])
     assert len(bench.region._parsed[None, "mira"]) == 1000
-
-
-def test_low_events_have_the_right_class() -> None:
-    assert ResourceLowMemory(1, 2).dotted == "resource.low.memory"
-    assert ResourceLowDisk(1, 2).dotted == "resource.low.disk"
