@@ -7,6 +7,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,48 +27,62 @@ QUIET = 10.0**9
 """The gate under test does not rotate by itself."""
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def journal_gate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, ManualClock, Path]]:
-    clock = ManualClock(START, tick=1000)
-    store: Store = (
-        SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
-    )
-    gate = LocalGate(settings=Settings(state=tmp_path, journal_age=QUIET), store=store)
-    with gate:
-        yield gate, clock, tmp_path
-
-
-def fill(gate: LocalGate, count: int, session: str = "mira", start: int = 0) -> None:
-    for number in range(start, start + count):
-        gate.intercept(Call(session, "read", {"path": f"/doc/{number}"}))
-
-
-def rotation(place: tuple[LocalGate, ManualClock, Path], store: Store | None = None, **given: int) -> Rotation:
-    gate, clock, folder = place
-    options = {"age": DAY // SECOND, "size": 10**12, "batch": 10, **given}
-    return Rotation(store or gate.store, folder, now=clock, **options)
-
-
 def seqs(entries: list[Entry]) -> list[int]:
     return [entry.seq for entry in entries]
 
 
-def everything(gate: LocalGate) -> list[int]:
-    return seqs(gate.entries(limit=100_000))
+class Kept:
+    """A gate whose clock the test sets, and its journal: what the store still has, and what it moved into files."""
+
+    def __init__(self, store: Store, clock: ManualClock, folder: Path) -> None:
+        self.gate = LocalGate(settings=Settings(state=folder, journal_age=QUIET), store=store)
+        self.store, self.clock, self.folder = store, clock, folder
+        self.journal = Journal(store, folder)
+
+    def fill(self, count: int, session: str = "mira", start: int = 0) -> None:
+        for number in range(start, start + count):
+            self.gate.intercept(Call(session, "read", {"path": f"/doc/{number}"}))
+
+    def aged(self, count: int) -> list[int]:
+        """Make so many entries and, ten days later, another one; return them all."""
+        self.fill(count)
+        self.clock.now += 10 * DAY
+        self.fill(1, start=900)
+        return self.everything()
+
+    def rotation(self, store: Any = None, **given: int) -> Rotation:
+        options = {"age": DAY // SECOND, "size": 10**12, "batch": 10, **given}
+        return Rotation(store or self.store, self.folder, now=self.clock, **options)
+
+    def everything(self) -> list[int]:
+        """Return what the store still has."""
+        return seqs(self.gate.entries(limit=100_000))
+
+    def stream(self) -> list[int]:
+        """Return what readers of the journal see."""
+        return seqs(list(self.journal.read()))
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    clock = ManualClock(START, tick=1000)
+    store = SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
+    made = Kept(store, clock, tmp_path)
+    with made.gate:
+        yield made
 
 
 def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 35)
-    before = gate.entries(limit=1000)
-    clock.now += 10 * DAY
-    fill(gate, 3, start=100)
+    kept.fill(35)
+    before = kept.gate.entries(limit=1000)
+    kept.clock.now += 10 * DAY
+    kept.fill(3, start=100)
 
-    assert rotation(journal_gate).run(clock.now - 8 * DAY, rounds=100) == 35
-    journal = Journal(gate.store, folder)
-    assert len(gate.entries(limit=1000)) == 3
+    assert kept.rotation().run(kept.clock.now - 8 * DAY, rounds=100) == 35
+    journal = kept.journal
+    assert len(kept.gate.entries(limit=1000)) == 3
     assert [segment.last - segment.first > 0 for segment in journal.segments()] == [True] * 4
     stream = list(journal.read())
     assert stream[:35] == before
@@ -79,45 +94,39 @@ def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
     assert journal.last(0) == []
 
 
-def test_nothing_moves_while_entries_are_young_and_few(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, clock, folder = journal_gate
-    assert rotation(journal_gate).run(clock.now) == 0
-    fill(gate, 30)
-    assert rotation(journal_gate).run(clock.now) == 0
-    assert Journal(gate.store, folder).segments() == []
+def test_nothing_moves_while_entries_are_young_and_few(kept: Kept) -> None:
+    assert kept.rotation().run(kept.clock.now) == 0
+    kept.fill(30)
+    assert kept.rotation().run(kept.clock.now) == 0
+    assert kept.journal.segments() == []
 
 
-def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path) -> None:
-    clock = ManualClock(START, tick=1000)
-    with LocalGate(
-        settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
-    ) as gate:
-        fill(gate, 400)
-        size = gate.store.size()
-        moved = Rotation(gate.store, tmp_path, age=DAY, size=size // 2, batch=50, now=clock).run(clock.now, rounds=100)
-        assert moved >= 50
-        assert gate.store.size() < size
-        assert len(list(Journal(gate.store, tmp_path).read())) == 400
+@pytest.mark.parametrize("kept", ["sqlite"], indirect=True)
+def test_a_journal_that_grew_too_large_is_rotated_before_its_age(kept: Kept) -> None:
+    kept.fill(400)
+    size = kept.store.size()
+    assert kept.rotation(age=DAY, size=size // 2, batch=50).run(kept.clock.now, rounds=100) >= 50
+    assert kept.store.size() < size
+    assert len(kept.stream()) == 400
 
 
 def test_entries_of_live_actions_stay_and_are_merged_in_order(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 5)
-    lease = gate.lock("mira", "file:/x", ttl=86_400)
-    fill(gate, 5, start=50)
-    stream = everything(gate)
-    clock.now += 3 * DAY // 4
-    gate.renew("mira", lease.id or 0, 86_400)
-    clock.now += 3 * DAY // 4
-    fill(gate, 1, start=90)
-    stream = everything(gate)
-    rotation(journal_gate).run(clock.now, rounds=10)
-    kept = everything(gate)
-    assert lease.id in kept
-    assert len(kept) < len(stream)
-    assert seqs(list(Journal(gate.store, folder).read())) == stream
+    kept.fill(5)
+    lease = kept.gate.lock("mira", "file:/x", ttl=86_400)
+    kept.fill(5, start=50)
+    stream = kept.everything()
+    kept.clock.now += 3 * DAY // 4
+    kept.gate.renew("mira", lease.id or 0, 86_400)
+    kept.clock.now += 3 * DAY // 4
+    kept.fill(1, start=90)
+    stream = kept.everything()
+    kept.rotation().run(kept.clock.now, rounds=10)
+    left = kept.everything()
+    assert lease.id in left
+    assert len(left) < len(stream)
+    assert kept.stream() == stream
 
 
 class DyingStore:
@@ -131,7 +140,7 @@ class DyingStore:
         return getattr(self._store, name)
 
     def take(
-        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Any = None
     ) -> list[Entry]:
         if delete or self._at_take:
             raise StoreUnavailable("killed here")
@@ -139,147 +148,121 @@ class DyingStore:
 
 
 def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 20)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    before = everything(gate)
+    before = kept.aged(20)
     with pytest.raises(StoreUnavailable):
-        rotation(journal_gate, DyingStore(gate.store)).run(clock.now)  # type: ignore[arg-type]
-    journal = Journal(gate.store, folder)
+        kept.rotation(DyingStore(kept.store)).run(kept.clock.now)
+    journal = kept.journal
     assert len(journal.segments()) == 1
-    assert everything(gate) == before
+    assert kept.everything() == before
     assert seqs(list(journal.read())) == before
     assert seqs(journal.last(21)) == before
 
-    assert rotation(journal_gate).run(clock.now, rounds=10) == 20
+    assert kept.rotation().run(kept.clock.now, rounds=10) == 20
     assert len(journal.segments()) == 2
     assert seqs(list(journal.read())) == before
 
 
-def test_segment_is_never_overwritten_with_fewer_entries(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 10)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    before = everything(gate)
+def test_segment_is_never_overwritten_with_fewer_entries(kept: Kept) -> None:
+    before = kept.aged(10)
     with pytest.raises(StoreUnavailable):
-        rotation(journal_gate, DyingStore(gate.store)).run(clock.now)  # type: ignore[arg-type]
-    gate.store.take(clock.now, clock.now, delete=True, only=before[3:6])  # another process removed the copied entries
-    rotation(journal_gate).run(clock.now, rounds=5)
-    assert seqs(list(Journal(gate.store, folder).read())) == before
+        kept.rotation(DyingStore(kept.store)).run(kept.clock.now)
+    kept.store.take(
+        kept.clock.now, kept.clock.now, delete=True, only=before[3:6]
+    )  # another process removed the copied entries
+    kept.rotation().run(kept.clock.now, rounds=5)
+    assert kept.stream() == before
 
 
-def test_entry_that_ends_after_the_copy_is_not_deleted(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
+def test_entry_that_ends_after_the_copy_is_not_deleted(kept: Kept) -> None:
     """An action that ends between copy and delete would be lost if the delete chose for itself."""
-    gate, clock, folder = journal_gate
-    fill(gate, 4)
-    gate.intercept(Call("mira", "read", {"path": "/remembered"}, call_id="c1"))
-    fill(gate, 10, start=20)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=90)
-    before = everything(gate)
-    inner = gate.store
+    kept.fill(4)
+    kept.gate.intercept(Call("mira", "read", {"path": "/remembered"}, call_id="c1"))
+    kept.fill(10, start=20)
+    kept.clock.now += 10 * DAY
+    kept.fill(1, start=90)
+    before = kept.everything()
+    inner = kept.store
 
     class Meanwhile(DyingStore):
         def take(
-            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Any = None
         ) -> list[Entry]:
             if delete:
                 inner.maintain(horizon)  # the remembered call is forgotten now
-            return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
+            return inner.take(until, horizon, limit, delete=delete, only=only)
 
-    rotation(journal_gate, Meanwhile(inner)).run(clock.now)  # type: ignore[arg-type]
-    assert seqs(list(Journal(gate.store, folder).read())) == before
+    kept.rotation(Meanwhile(inner)).run(kept.clock.now)
+    assert kept.stream() == before
 
 
 def test_partial_file_left_by_a_crash_is_removed_and_never_read(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 12)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    before = everything(gate)
-    (folder / "journal").mkdir()
-    part = folder / "journal" / ".1-2.jsonl.gz.part"
+    before = kept.aged(12)
+    (kept.folder / "journal").mkdir()
+    part = kept.folder / "journal" / ".1-2.jsonl.gz.part"
     part.write_bytes(b"half a segm")
-    assert seqs(list(Journal(gate.store, folder).read())) == before
-    rotation(journal_gate).run(clock.now, rounds=5)
+    assert kept.stream() == before
+    kept.rotation().run(kept.clock.now, rounds=5)
     assert not part.exists()
-    assert seqs(list(Journal(gate.store, folder).read())) == before
+    assert kept.stream() == before
 
 
-def test_only_one_of_two_simultaneous_rotations_runs(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 20)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    before = everything(gate)
+def test_only_one_of_two_simultaneous_rotations_runs(kept: Kept) -> None:
+    before = kept.aged(20)
     second: list[int] = []
-    inner = gate.store
+    inner = kept.store
 
     class Watched(DyingStore):
         def take(
-            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Any = None
         ) -> list[Entry]:
             if delete:
-                second.append(rotation(journal_gate).run(clock.now))
-            return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
+                second.append(kept.rotation().run(kept.clock.now))
+            return inner.take(until, horizon, limit, delete=delete, only=only)
 
-    assert rotation(journal_gate, Watched(inner)).run(clock.now) == 10  # type: ignore[arg-type]
+    assert kept.rotation(Watched(inner)).run(kept.clock.now) == 10
     assert second == [0]
-    assert seqs(list(Journal(gate.store, folder).read())) == before
+    assert kept.stream() == before
 
 
-def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    clock = ManualClock(START, tick=1000)
-    with LocalGate(
-        settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
-    ) as gate:
-        fill(gate, 300)
-        clock.now += 10 * DAY
-        fill(gate, 1, start=900)
-        before = everything(gate)
-        until = clock.now
-        faults: list[Exception] = []
+@pytest.mark.parametrize("kept", ["sqlite"], indirect=True)
+def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(kept: Kept) -> None:
+    before, until = kept.aged(300), kept.clock.now
+    faults: list[Exception] = []
 
-        def work() -> None:
-            try:
-                for _ in range(60):
-                    Rotation(gate.store, tmp_path, age=DAY // SECOND, size=10**12, batch=7, now=lambda: until).run(
-                        until
-                    )
-            except Exception as fault:  # noqa: BLE001
-                faults.append(fault)
+    def work() -> None:
+        try:
+            for _ in range(60):
+                kept.rotation(batch=7).run(until)
+        except Exception as fault:  # noqa: BLE001
+            faults.append(fault)
 
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        journal = Journal(gate.store, tmp_path)
-        while any(thread.is_alive() for thread in threads):
-            assert seqs(list(journal.read())) == before
-        for thread in threads:
-            thread.join()
-        assert faults == []
-        assert len(everything(gate)) < 301
-        assert seqs(list(journal.read())) == before
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert kept.stream() == before
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert len(kept.everything()) < 301
+    assert kept.stream() == before
 
 
-def test_segments_are_private_and_named_by_their_entries(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 12)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    rotation(journal_gate).run(clock.now)
-    (segment,) = Journal(gate.store, folder).segments()
+def test_segments_are_private_and_named_by_their_entries(kept: Kept) -> None:
+    kept.fill(12)
+    kept.clock.now += 10 * DAY
+    kept.fill(1, start=50)
+    kept.rotation().run(kept.clock.now)
+    (segment,) = kept.journal.segments()
     found = list(segment.read())
     assert (segment.first, segment.last) == (found[0].seq, found[-1].seq)
     assert segment.path.name == f"{segment.first}-{segment.last}.jsonl.gz"
     assert stat.S_IMODE(segment.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE((folder / "journal").stat().st_mode) == 0o700
+    assert stat.S_IMODE((kept.folder / "journal").stat().st_mode) == 0o700
     line = json.loads(gzip.decompress(segment.path.read_bytes()).splitlines()[0])
     assert line["at"].startswith("2023-11-14T22:13:20")
     assert line["at"].endswith("Z")
@@ -302,22 +285,20 @@ def test_damaged_segment_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         assert path.read_bytes() == content
 
 
-def segmented(place: tuple[LocalGate, ManualClock, Path], count: int) -> tuple[list[int], list[Segment]]:
+def segmented(kept: Kept, count: int) -> tuple[list[int], list[Segment]]:
     """Return all entries' places, with the segments into which nearly all of them were rotated."""
-    gate, clock, folder = place
-    fill(gate, count)
-    stream = everything(gate)
-    clock.now += 3 * DAY
-    rotation(place).run_all(clock.now - 2 * DAY)
-    return stream, Journal(gate.store, folder).segments()
+    kept.fill(count)
+    stream = kept.everything()
+    kept.clock.now += 3 * DAY
+    kept.rotation().run_all(kept.clock.now - 2 * DAY)
+    return stream, kept.journal.segments()
 
 
 @pytest.mark.parametrize("harm", ["empty", "torn", "cut short", "no gzip", "one line without an end"])
 def test_damaged_segment_is_named_and_the_others_are_still_shown(
-    journal_gate: tuple[LocalGate, ManualClock, Path], harm: str, caplog: pytest.LogCaptureFixture
+    kept: Kept, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gate, _, folder = journal_gate
-    stream, segments = segmented(journal_gate, 60)
+    stream, segments = segmented(kept, 60)
     assert len(segments) >= 3
     hurt = segments[1]
     content, lines = hurt.path.read_bytes(), gzip.decompress(hurt.path.read_bytes()).splitlines(keepends=True)
@@ -330,7 +311,7 @@ def test_damaged_segment_is_named_and_the_others_are_still_shown(
             "one line without an end": gzip.compress(lines[0] + b"[" * 1_000_000),
         }[harm]
     )
-    journal = Journal(gate.store, folder)
+    journal = kept.journal
     found = seqs(list(journal.read()))
     lost = {seq for seq in stream if hurt.first <= seq <= hurt.last}
     assert set(stream) - lost <= set(found)
@@ -341,9 +322,9 @@ def test_damaged_segment_is_named_and_the_others_are_still_shown(
     assert caplog.text.count(f"{hurt.path} is damaged") == 1
 
 
-def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
+def test_segment_is_read_a_line_at_a_time(kept: Kept) -> None:
     """A reader that takes some entries of a segment of 40 MB holds little of it."""
-    _, segments = segmented(journal_gate, 10)
+    _, segments = segmented(kept, 10)
     line = gzip.decompress(segments[0].path.read_bytes()).splitlines()[0] + b"\n"
     with gzip.open(segments[0].path, "wb", compresslevel=1) as out:
         for _ in range(40):
@@ -359,47 +340,41 @@ def test_segment_is_read_a_line_at_a_time(journal_gate: tuple[LocalGate, ManualC
 
 
 def test_rotation_rewrites_a_damaged_segment_of_the_same_name(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
     """A rotation that died before it deleted left its entries in the store, so nothing of them is lost."""
-    gate, clock, folder = journal_gate
-    fill(gate, 10)
-    stream = everything(gate)
-    clock.now += 3 * DAY
+    kept.fill(10)
+    stream = kept.everything()
+    kept.clock.now += 3 * DAY
     with pytest.raises(StoreUnavailable):
-        rotation(journal_gate, DyingStore(gate.store)).run_all(clock.now - 2 * DAY)  # type: ignore[arg-type]
-    (left,) = Journal(gate.store, folder).segments()
+        kept.rotation(DyingStore(kept.store)).run_all(kept.clock.now - 2 * DAY)
+    (left,) = kept.journal.segments()
     left.path.write_bytes(b"")
-    rotation(journal_gate).run_all(clock.now - 2 * DAY)
-    assert seqs(list(Journal(gate.store, folder).read())) == stream
-    assert (folder / "journal" / f"{left.path.name}.damaged").read_bytes() == b""
+    kept.rotation().run_all(kept.clock.now - 2 * DAY)
+    assert kept.stream() == stream
+    assert (kept.folder / "journal" / f"{left.path.name}.damaged").read_bytes() == b""
 
 
-def test_rotation_on_request_moves_young_entries_too(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
+def test_rotation_on_request_moves_young_entries_too(kept: Kept) -> None:
     """Otherwise rotation waits until entries are old enough to fill a segment."""
-    gate, clock, folder = journal_gate
-    fill(gate, 7)
-    stream = everything(gate)
-    clock.now += 3600 * SECOND
-    assert rotation(journal_gate).run(clock.now) == 0
-    moved = rotation(journal_gate).run_all(clock.now)
+    kept.fill(7)
+    stream = kept.everything()
+    kept.clock.now += 3600 * SECOND
+    assert kept.rotation().run(kept.clock.now) == 0
+    moved = kept.rotation().run_all(kept.clock.now)
     assert 0 < moved <= len(stream)
-    assert seqs(list(Journal(gate.store, folder).read())) == stream
+    assert kept.stream() == stream
 
 
 def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 12)
-    clock.now += 10 * DAY
-    fill(gate, 1, start=50)
-    before = everything(gate)
-    (folder / "journal").write_text("a file where the folder should be")
+    before = kept.aged(12)
+    (kept.folder / "journal").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match="could not be rotated"):
-        rotation(journal_gate).run(clock.now)
-    assert everything(gate) == before
-    assert seqs(list(Journal(gate.store, folder).read())) == before
+        kept.rotation().run(kept.clock.now)
+    assert kept.everything() == before
+    assert kept.stream() == before
 
 
 def test_a_line_is_the_wire_form_with_the_time() -> None:
@@ -454,14 +429,13 @@ def test_filter_passes_matching_entries(wanted: EntryFilter, passes: bool) -> No
     assert wanted.passes(ENTRY) is passes
 
 
-def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 12)
-    fill(gate, 6, session="doug")
-    clock.now += 10 * DAY
-    fill(gate, 2, session="doug", start=50)
-    rotation(journal_gate).run(clock.now, rounds=5)
-    journal = Journal(gate.store, folder)
+def test_filters_apply_to_segments_and_store(kept: Kept) -> None:
+    kept.fill(12)
+    kept.fill(6, session="doug")
+    kept.clock.now += 10 * DAY
+    kept.fill(2, session="doug", start=50)
+    kept.rotation().run(kept.clock.now, rounds=5)
+    journal = kept.journal
     assert len(list(journal.read(EntryFilter(session="doug")))) == 8
     assert len(journal.last(3, EntryFilter(session="mira"))) == 3
     assert len(list(journal.read(EntryFilter(key="file:/doc/5*")))) == 4
@@ -471,37 +445,35 @@ def test_filters_apply_to_segments_and_store(journal_gate: tuple[LocalGate, Manu
 
 
 def test_follow_shows_new_entries_and_continues_through_a_rotation(
-    journal_gate: tuple[LocalGate, ManualClock, Path],
+    kept: Kept,
 ) -> None:
-    gate, clock, folder = journal_gate
-    fill(gate, 3)
+    kept.fill(3)
     rests: list[float] = []
 
     def sleep(seconds: float) -> None:
         rests.append(seconds)
         if len(rests) == 1:
-            fill(gate, 2, start=10)
+            kept.fill(2, start=10)
         if len(rests) == 2:
-            fill(gate, 12, start=20)
-            clock.now += 10 * DAY
-            fill(gate, 1, start=50)
-            rotation(journal_gate).run(clock.now, rounds=5)
+            kept.fill(12, start=20)
+            kept.clock.now += 10 * DAY
+            kept.fill(1, start=50)
+            kept.rotation().run(kept.clock.now, rounds=5)
 
-    journal = Journal(gate.store, folder, sleep=sleep)
+    journal = Journal(kept.store, kept.folder, sleep=sleep)
     seen = [shown_keys(entry)[0] for entry in journal.follow(stop=lambda: len(rests) > 2)]
     assert seen == [f"file:/doc/{number}" for number in (10, 11, *range(20, 32), 50)]
 
 
-def test_export_writes_all_and_never_overwrites_a_file(journal_gate: tuple[LocalGate, ManualClock, Path]) -> None:
-    gate, _, folder = journal_gate
-    fill(gate, 4)
-    journal = Journal(gate.store, folder)
-    assert export(journal.read(), folder / "out.jsonl") == 4
-    assert export(journal.read(), folder / "out.jsonl.gz") == 4
-    assert gzip.decompress((folder / "out.jsonl.gz").read_bytes()) == (folder / "out.jsonl").read_bytes()
+def test_export_writes_all_and_never_overwrites_a_file(kept: Kept) -> None:
+    kept.fill(4)
+    journal = kept.journal
+    assert export(journal.read(), kept.folder / "out.jsonl") == 4
+    assert export(journal.read(), kept.folder / "out.jsonl.gz") == 4
+    assert gzip.decompress((kept.folder / "out.jsonl.gz").read_bytes()) == (kept.folder / "out.jsonl").read_bytes()
     with pytest.raises(FileExistsError):
-        export(journal.read(), folder / "out.jsonl")
-    assert len((folder / "out.jsonl").read_text().splitlines()) == 4
+        export(journal.read(), kept.folder / "out.jsonl")
+    assert len((kept.folder / "out.jsonl").read_text().splitlines()) == 4
 
 
 def test_an_absent_folder_is_an_empty_journal(tmp_path: Path) -> None:
