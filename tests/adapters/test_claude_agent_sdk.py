@@ -197,7 +197,9 @@ def test_a_call_that_claude_codes_own_hooks_gate_too_is_decided_once(
     assert (sent, len(calls)) == ([], 2) if options else (["hi there"], 1)
 
 
-def test_a_call_whose_connection_is_closed_early_is_unknown(bench: Bench, scripted: Model, tmp_path: Path) -> None:
+async def test_a_call_whose_connection_is_closed_early_is_unknown(
+    bench: Bench, scripted: Model, tmp_path: Path
+) -> None:
     began = asyncio.Event()
 
     async def awaited(to: str, body: str) -> str:
@@ -205,17 +207,14 @@ def test_a_call_whose_connection_is_closed_early_is_unknown(bench: Bench, script
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
-    async def whole() -> None:
-        job = Job(bench.gate, [[mail("c1", "hi")]], [bench.mail(awaited=awaited)], awaited=True)
-        prompt = script(scripted, job, FRAMEWORK)
-        running = query(prompt=prompt, options=FRAMEWORK.options(job, scripted, str(tmp_path)))
-        reading = asyncio.ensure_future(_drained(running))
-        await asyncio.wait_for(began.wait(), 60)
-        reading.cancel()
-        await asyncio.wait([reading])
-        assert bench.outcomes() == [Outcome.UNKNOWN]  # while the loop still runs: a server need not end first
-
-    asyncio.run(whole())
+    job = Job(bench.gate, [[mail("c1", "hi")]], [bench.mail(awaited=awaited)], awaited=True)
+    prompt = script(scripted, job, FRAMEWORK)
+    running = query(prompt=prompt, options=FRAMEWORK.options(job, scripted, str(tmp_path)))
+    reading = asyncio.ensure_future(_drained(running))
+    await asyncio.wait_for(began.wait(), 60)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert bench.outcomes() == [Outcome.UNKNOWN]  # while the loop still runs: a server need not end first
 
 
 def _mail_to(inbox: list[str]) -> Callable[..., str]:

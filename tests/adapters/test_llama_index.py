@@ -92,22 +92,19 @@ def test_a_call_id_that_comes_again_in_a_later_turn_or_run_is_another_call(gated
     assert gated.did == ["hi"] * 4
 
 
-def test_a_tool_that_waits_for_a_person_is_cancelled_and_runs_when_its_step_does_again(gated: Bench) -> None:
+async def test_a_tool_that_waits_for_a_person_is_cancelled_and_runs_when_its_step_does_again(gated: Bench) -> None:
     async def send_email(ctx: Context, to: str, body: str) -> str:
         """Send an e-mail."""
         answer = await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="really?"))
         gated.did.append(body)
         return f"{answer.response}: sent {body}"
 
-    async def whole() -> str:
-        agent = agent_of("agent", [mail("c1", "hi")], tools=[send_email])
-        handler = agent.run(user_msg="go", memory=_memory("chat"))
-        async for event in handler.stream_events():
-            if isinstance(event, InputRequiredEvent):
-                handler.ctx.send_event(HumanResponseEvent(response="yes"))
-        return str((await handler).tool_calls[0].tool_output)
-
-    assert asyncio.run(whole()) == "yes: sent hi"
+    agent = agent_of("agent", [mail("c1", "hi")], tools=[send_email])
+    handler = agent.run(user_msg="go", memory=_memory("chat"))
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+    assert str((await handler).tool_calls[0].tool_output) == "yes: sent hi"
     assert gated.did == ["hi"]
     assert gated.outcomes() == [Outcome.CANCELLED, Outcome.DONE]
 

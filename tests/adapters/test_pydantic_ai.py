@@ -58,42 +58,33 @@ async def run(agent: Any, conversation: str = "chat", **options: Any) -> dict[st
     return {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
 
 
-def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk: GatedTool) -> None:
-    async def once() -> None:
-        capability = CallosumCapability(desk.gate, instance="mira")
-        agent = Agent(script([mail("c1", "hi")]), tools=[desk.send_email], capabilities=[capability, capability])
-        read = await run(agent, capabilities=[CallosumCapability(desk.gate, instance="doug")])
-        assert read["c1"].content == "sent hi"
-
-    anyio.run(once)
+async def test_an_agent_and_its_run_that_both_have_the_capability_are_gated_once(desk: GatedTool) -> None:
+    capability = CallosumCapability(desk.gate, instance="mira")
+    agent = Agent(script([mail("c1", "hi")]), tools=[desk.send_email], capabilities=[capability, capability])
+    read = await run(agent, capabilities=[CallosumCapability(desk.gate, instance="doug")])
+    assert read["c1"].content == "sent hi"
     assert [entry.session for entry in desk.entries()] == ["doug/chat"]
 
 
-def test_install_gates_later_agents_and_can_be_undone(desk: GatedTool) -> None:
-    async def whole() -> None:
-        again = install(desk.gate, instance="first")
-        uninstall = install(desk.gate, instance="mira")
-        again()  # that one was replaced: nothing happens
-        await run(Agent(script([mail("c1", "one")]), tools=[desk.send_email]))
-        own = CallosumCapability(desk.gate, instance="own")
-        await run(Agent(script([mail("c2", "two")]), tools=[desk.send_email], capabilities=[own]), "other")
-        uninstall()
-        await run(Agent(script([mail("c3", "three")]), tools=[desk.send_email]), "free")
-
-    anyio.run(whole)
+async def test_install_gates_later_agents_and_can_be_undone(desk: GatedTool) -> None:
+    again = install(desk.gate, instance="first")
+    uninstall = install(desk.gate, instance="mira")
+    again()  # that one was replaced: nothing happens
+    await run(Agent(script([mail("c1", "one")]), tools=[desk.send_email]))
+    own = CallosumCapability(desk.gate, instance="own")
+    await run(Agent(script([mail("c2", "two")]), tools=[desk.send_email], capabilities=[own]), "other")
+    uninstall()
+    await run(Agent(script([mail("c3", "three")]), tools=[desk.send_email]), "free")
     assert [entry.session for entry in desk.entries()] == ["mira/chat", "own/other"]
 
 
-def test_a_refusal_is_a_failed_result_and_takes_no_retry(desk: GatedTool) -> None:
-    async def whole() -> None:
-        capabilities = [CallosumCapability(desk.gate, instance="mira")]
-        await run(Agent(script([mail("c1", "yes")]), tools=[desk.send_email], capabilities=capabilities))
-        turn = [mail(f"c{place}", "no") for place in range(3)]
-        agent = Agent(script(turn), tools=[desk.send_email], capabilities=capabilities, retries=0)
-        read = await run(agent, "heartbeat")
-        assert {part.outcome for part in read.values()} == {"failed"}
-
-    anyio.run(whole)
+async def test_a_refusal_is_a_failed_result_and_takes_no_retry(desk: GatedTool) -> None:
+    capabilities = [CallosumCapability(desk.gate, instance="mira")]
+    await run(Agent(script([mail("c1", "yes")]), tools=[desk.send_email], capabilities=capabilities))
+    turn = [mail(f"c{place}", "no") for place in range(3)]
+    agent = Agent(script(turn), tools=[desk.send_email], capabilities=capabilities, retries=0)
+    read = await run(agent, "heartbeat")
+    assert {part.outcome for part in read.values()} == {"failed"}
     assert desk.did == ["yes"]
 
 
@@ -120,7 +111,7 @@ def test_work_that_another_program_finishes_is_unknown(desk: GatedTool) -> None:
     assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [Outcome.UNKNOWN]
 
 
-def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: GatedTool) -> None:
+async def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: GatedTool) -> None:
     class Letter(BaseModel):
         to: str
         body: str
@@ -129,11 +120,8 @@ def test_the_gate_sees_the_fields_of_a_single_parameter_that_is_a_model(desk: Ga
         """Send an e-mail."""
         return ToolReturn(f"sent {letter.body}", metadata={"at": 1})
 
-    async def whole() -> None:
-        agent = Agent(script([mail("c1", "hi")]), tools=[send_email], capabilities=[CallosumCapability(desk.gate)])
-        assert (await run(agent))["c1"].content == "sent hi"
-
-    anyio.run(whole)
+    agent = Agent(script([mail("c1", "hi")]), tools=[send_email], capabilities=[CallosumCapability(desk.gate)])
+    assert (await run(agent))["c1"].content == "sent hi"
     assert desk.entries()[0].body["params"] == {"to": "a@example.com", "body": "hi"}
 
 
