@@ -1,8 +1,8 @@
 """What went wrong elsewhere because sessions did not know of one another, told to the gate.
 
-Each test is named after a report (repository and number); ``SEEN_BY`` has them by their number in the list of
-reports, and ``NOT_SEEN`` says why a gate cannot see the others. The rules are the ones that ship; the host pauses, as
-all hosts do that can show a warning only by not running the tool.
+Each test, or row of ``TWICE``, is named after a report (repository and number); ``SEEN_BY`` has them by their number
+in the list of reports, and ``NOT_SEEN`` says why a gate cannot see the others. The rules are the ones that ship; the
+host pauses, as all hosts do that can show a warning only by not running the tool.
 """
 
 import json
@@ -72,6 +72,45 @@ def mail(to: str, text: str) -> dict[str, Any]:
     return {"to": to, "subject": "Offer", "body": text}
 
 
+PULL = "mcp__github__create_pull_request"
+BEAD = {"owner": "gastownhall", "repo": "beads", "base": "main"}
+TWICE: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, float, Kind]] = {
+    # openclaw/openclaw#10061: the copies differ only in their timestamps and share one origin
+    "openclaw_10061": ("message", send("#ops", f"[09:00:01] {REPORT}"), send("#ops", f"[09:00:02] {REPORT}"), "heartbeat-17", 1, Kind.DUPLICATE),
+    # openclaw/openclaw#40178: a short summary by one path, the full text by another; one run
+    "openclaw_40178": ("message", send("#ops", SHORT), send("#ops", REPORT), "cron-run-5", 3, Kind.DUPLICATE),
+    # agentmail-to/agentmail-mcp#49, MervinPraison/PraisonAI#4621: two sessions, one mail each
+    "agentmail_mcp_49": ("send_email", mail("alice@example.com", REPORT), mail("alice@example.com", REPORT), "", 40, Kind.DUPLICATE),
+    # max-sixty/tend#280: PRQL/prql#5803 and #5804 by two triggers; the check belongs at the effect
+    "tend_280": (PULL, TEND := {"owner": "PRQL", "repo": "prql", "title": "Fix the flaky test of the nightly build", "head": "fix-1", "base": "main",
+        "body": "The nightly build failed because the test depends on the order of a dictionary."}, {**TEND, "head": "fix-2"}, "", 48, Kind.DUPLICATE),
+    # gastownhall/beads#3575, #3570: two near-identical pull requests, #114 and #115
+    "beads_3570": (PULL, {**BEAD, "head": "one", "title": "Show the age of a bead in the list",
+        "body": "Adds a column with the age of each bead, sorted with the oldest on top, and a test of the order."},
+        {**BEAD, "head": "two", "title": "Show a bead's age in the list",
+        "body": "This adds a column with the age of each bead, sorted with the oldest at the top, and tests the order."}, "", 600, Kind.DUPLICATE),
+    # Team-Commonly/commonly#889: 39 s apart, each in its own words
+    "commonly_889": ("message", send("#team", "I have merged it and told the customer."),
+        send("#team", "Merging now; will inform them when it is out."), "message-31", 39, Kind.DUPLICATE),
+    # Team-Commonly/commonly#889: two agents on one message; one merge run twice
+    "commonly_889_merge": ("mcp__github__merge_pull_request", MERGE := {"owner": "o", "repo": "r", "pull_number": 5}, MERGE, "", 50, Kind.STALE),
+    # anthropics/claude-code#87243: one session's pr-body.md is published by the other
+    "claude_code_87243": ("Write", {"file_path": "/tmp/pr-body.md", "content": "The body of pull request one"},
+        {"file_path": "/tmp/pr-body.md", "content": "The body of pull request two"}, "", 30, Kind.STALE),
+}  # fmt: skip
+"""Reports of two sessions that do the same: the tool, both params, the origin, the seconds between, the kind."""
+
+
+@pytest.mark.parametrize(("tool", "first", "second", "origin", "seconds", "kind"), TWICE.values(), ids=TWICE)
+def test_second_session_is_stopped(
+    fleet: Fleet, tool: str, first: dict[str, Any], second: dict[str, Any], origin: str, seconds: float, kind: Kind
+) -> None:
+    fleet.do("one", tool, first, origin=origin or None)
+    fleet.after(seconds)
+    decision = fleet.ask("two", tool, second, origin=origin or None)
+    assert (decision.proceed, kinds(decision)) == (False, {kind})
+
+
 def test_openclaw_56643_one_heartbeat_in_every_session(fleet: Fleet) -> None:
     """openclaw/openclaw#56643: it fires per session, all into one channel."""
     fleet.do("heartbeat-1", "message", send("#ops", REPORT))
@@ -79,22 +118,6 @@ def test_openclaw_56643_one_heartbeat_in_every_session(fleet: Fleet) -> None:
         fleet.after(300)
         decision = fleet.ask(f"heartbeat-{number}", "message", send("#ops", REPORT))
         assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
-
-
-def test_openclaw_10061_three_gateways_stamp_the_same_heartbeat(fleet: Fleet) -> None:
-    """openclaw/openclaw#10061: the copies differ only in their timestamps and share one origin."""
-    fleet.do("gateway-1", "message", send("#ops", f"[09:00:01] {REPORT}"), origin="heartbeat-17")
-    fleet.after(1)
-    decision = fleet.ask("gateway-2", "message", send("#ops", f"[09:00:02] {REPORT}"), origin="heartbeat-17")
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
-
-
-def test_openclaw_40178_one_cron_run_in_two_texts(fleet: Fleet) -> None:
-    """openclaw/openclaw#40178: a short summary by one path, the full text by another; one run."""
-    fleet.do("wake", "message", send("#ops", SHORT), origin="cron-run-5")
-    fleet.after(3)
-    decision = fleet.ask("announce", "message", send("#ops", REPORT), origin="cron-run-5")
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
 
 
 def test_openclaw_27018_a_job_runs_twice_within_11_seconds(fleet: Fleet) -> None:
@@ -155,13 +178,6 @@ def test_email_mcp_62_a_retried_send_looks_like_a_new_mail(fleet: Fleet) -> None
     assert (again.id, again.repeated) == (first.id, True)
 
 
-def test_agentmail_mcp_49_no_idempotency_key_two_mails(fleet: Fleet) -> None:
-    """agentmail-to/agentmail-mcp#49, MervinPraison/PraisonAI#4621: two sessions, one mail each."""
-    fleet.do("one", "send_email", mail("alice@example.com", REPORT))
-    fleet.after(40)
-    assert kinds(fleet.ask("two", "send_email", mail("alice@example.com", REPORT))) == {Kind.DUPLICATE}
-
-
 def test_lobster_1524_a_reconnect_in_the_middle_of_a_call(fleet: Fleet) -> None:
     """SiderealPress/Lobster#1524: the same reply twice, 22 s apart."""
     reply = send("andy", REPORT, replyTo="msg-500")
@@ -172,17 +188,6 @@ def test_lobster_1524_a_reconnect_in_the_middle_of_a_call(fleet: Fleet) -> None:
     assert Kind.DUPLICATE in kinds(decision)
 
 
-def test_tend_280_two_pull_requests_48_seconds_apart(fleet: Fleet) -> None:
-    """max-sixty/tend#280: PRQL/prql#5803 and #5804 by two triggers; the check belongs at the effect."""
-    tool = "mcp__github__create_pull_request"
-    pull = {"owner": "PRQL", "repo": "prql", "title": "Fix the flaky test of the nightly build", "head": "fix-1", "base": "main",
-            "body": "The nightly build failed because the test depends on the order of a dictionary."}  # fmt: skip
-    fleet.do("trigger-1", tool, pull)
-    fleet.after(48)
-    decision = fleet.ask("trigger-2", tool, {**pull, "head": "fix-2"})
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
-
-
 def test_hive_5111_five_pull_requests_of_identical_bytes(fleet: Fleet) -> None:
     """hivecommons/hive#5111, gastownhall/beads#3575: the same payload from each agent."""
     tool = "mcp__github__create_pull_request"
@@ -191,15 +196,6 @@ def test_hive_5111_five_pull_requests_of_identical_bytes(fleet: Fleet) -> None:
     for number in range(1, 5):
         fleet.after(60)
         assert not fleet.ask(f"agent-{number}", tool, pull).proceed
-
-
-def test_commonly_889_the_same_merge_twice(fleet: Fleet) -> None:
-    """Team-Commonly/commonly#889: two agents on one message 39 s apart; one merge run twice."""
-    merge = {"owner": "o", "repo": "r", "pull_number": 5}
-    fleet.do("one", "mcp__github__merge_pull_request", merge)
-    fleet.after(50)
-    decision = fleet.ask("two", "mcp__github__merge_pull_request", merge)
-    assert not decision.proceed
 
 
 def test_keeperhub_2207_a_transaction_is_broadcast_twice(fleet: Fleet) -> None:
@@ -295,29 +291,6 @@ def test_stella_1136_sessions_that_share_one_login(fleet: Fleet) -> None:
     assert told == [True, False, False]
 
 
-def test_beads_3570_two_agents_on_one_bead(fleet: Fleet) -> None:
-    """gastownhall/beads#3575, #3570: two near-identical pull requests, #114 and #115."""
-    tool = "mcp__github__create_pull_request"
-    pull = {"owner": "gastownhall", "repo": "beads", "title": "Show the age of a bead in the list", "base": "main", "head": "one",
-            "body": "Adds a column with the age of each bead, sorted with the oldest on top, and a test of the order."}  # fmt: skip
-    near = {**pull, "head": "two", "title": "Show a bead's age in the list",
-            "body": "This adds a column with the age of each bead, sorted with the oldest at the top, and tests the order."}  # fmt: skip
-    fleet.do("agent-1", tool, pull)
-    fleet.after(600)
-    decision = fleet.ask("agent-2", tool, near)
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
-
-
-def test_commonly_889_two_agents_act_on_one_message(fleet: Fleet) -> None:
-    """Team-Commonly/commonly#889: 39 s apart, each in its own words."""
-    fleet.do("one", "message", send("#team", "I have merged it and told the customer."), origin="message-31")
-    fleet.after(39)
-    decision = fleet.ask(
-        "two", "message", send("#team", "Merging now; will inform them when it is out."), origin="message-31"
-    )
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
-
-
 @pytest.mark.parametrize(("read", "write"), [("Read", "Write"), ("read_file", "write_file")])
 def test_opencrabs_954_a_file_written_from_a_stale_read(fleet: Fleet, read: str, write: str) -> None:
     """adolfousier/opencrabs#954, NousResearch/hermes-agent#65604: the other's change is gone."""
@@ -344,15 +317,6 @@ def test_claude_code_47905_twenty_subagents_update_one_tracking_file(fleet: Flee
     for number in range(1, 20):
         decision = fleet.ask(f"sub-{number}", "Write", {**path, "content": f"{number} done"}, parent="main")
         assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
-
-
-def test_claude_code_87243_shared_scratch_names(fleet: Fleet) -> None:
-    """anthropics/claude-code#87243: one session's pr-body.md is published by the other."""
-    path = {"file_path": "/tmp/pr-body.md"}
-    fleet.do("one", "Write", {**path, "content": "The body of pull request one"})
-    fleet.after(30)
-    decision = fleet.ask("two", "Write", {**path, "content": "The body of pull request two"})
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
 
 
 def test_agentic_dev_team_1571_a_sibling_reverts_a_file_twice(fleet: Fleet) -> None:
@@ -766,6 +730,6 @@ NOT_SEEN: dict[int, str] = {
 
 def test_every_incident_report_has_a_test() -> None:
     assert sorted(SEEN_BY) == [*range(1, 38), *range(47, 54)]
-    tests = [name.removeprefix("test_") for name in globals() if name.startswith("test_")]
+    tests = [*TWICE, *(name.removeprefix("test_") for name in globals() if name.startswith("test_"))]
     assert [name for name in SEEN_BY.values() if not any(test.startswith(name) for test in tests)] == []
     assert set(NOT_SEEN) <= set(SEEN_BY)

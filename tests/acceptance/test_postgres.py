@@ -1,7 +1,4 @@
-"""The PostgreSQL store under races and faults: several processes and servers, lost connections, a killed server.
-
-Each race has a negative control over a store without transactions, which must be detected.
-"""
+"""The PostgreSQL store under faults: several processes and servers, lost connections, a killed server."""
 
 import multiprocessing
 import os
@@ -47,34 +44,9 @@ from callosum.stores.postgres.locks import Locks
 from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.testing.script import StoreScript, ids
 from tests.support.postgres import Server, binaries, schema_of, server
-from tests.support.racing import Torn, assert_one_holder, caught, contend
 from tests.support.serving import hosted
 from tests.support.threads import all_at_once
 from tests.support.world import RULES
-
-PROCESSES = 6
-FLAT = ["/repo/a.py"] * PROCESSES
-TREE_AND_FILE = ["/repo/", "/repo/a.py"] * (PROCESSES // 2)
-CASES = pytest.mark.parametrize(
-    ("race", "keys"),
-    [pytest.param("lock", FLAT, id="lock-flat"), pytest.param("call", TREE_AND_FILE, id="call-tree-and-file")],
-)
-
-
-class TornStore(Torn, PostgresStore):
-    """The planted mistake over a database."""
-
-
-@CASES
-def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
-    assert_one_holder(tmp_path, race, keys, 60, partial(PostgresStore, postgres_url))
-
-
-@CASES
-def test_store_without_transactions_is_detected(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
-    """The negative control."""
-    make = partial(TornStore, postgres_url)
-    assert caught(tmp_path, lambda folder: contend(folder, race, keys, 40, make=make).values())
 
 
 def _store(url: str) -> PostgresStore:

@@ -28,7 +28,7 @@ def tell(world: World, story: str) -> None:
 
     ``5 s`` passes time. ``mira act3`` is a call on the key "plan" that stays open, ``mira did act3`` one that is
     reported at once; ``?`` behind the tool is a host that pauses. Then may follow ``on`` a key (or ``nothing``),
-    ``says`` one of ``TEXTS``, ``in`` a run, ``as`` a call id, and the answer: ``->``, a verdict, the kinds of all
+    ``says`` one of ``TEXTS`` (``Read`` and ``Write`` have one file), ``in`` a run, ``as`` a call id, and the answer: ``->``, a verdict, the kinds of all
     conflicts. ``mira ends``, ``fails`` and ``cancels`` report her last call (``late``); a person can say that it is
     ``approved`` or ``denied``.
     """
@@ -46,8 +46,11 @@ def tell(world: World, story: str) -> None:
             call = _CALL.fullmatch(step)
             assert call, f"not understood: {step}"
             more = {"run": call["run"]} | ({"call_id": call["id"]} if call["id"] else {})
-            params = {"text": TEXTS[call["text"]]} if call["text"] else {}
+            field = "content" if call["tool"] == "Write" else "text"
+            params = {field: TEXTS[call["text"]]} if call["text"] else {}
             on = None if call["on"] == "nothing" else call["on"] or "plan"
+            if call["tool"] in ("Read", "Write"):
+                on, params = None, {**params, "file_path": "/repo/plan.md"}
             act = world.do if call["did"] else world.ask
             answer = last[call["who"]] = act(
                 call["who"], call["tool"], on, params=params, pause=bool(call["pause"]), **more

@@ -1,12 +1,15 @@
-"""The client starts fast: a hook process that imports its transport gets little more than json and socket."""
+"""The client starts fast, with little more than json and socket, and sends what is pending in the background."""
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import callosum
+from callosum.client import background
+from callosum.client.background import BackgroundSender
 
 PACKAGE = Path(callosum.__file__).parent
 # An empty package in place of callosum's own, so that only the client's imports count.
@@ -83,3 +86,20 @@ def test_package_exports_its_names() -> None:
         assert getattr(client, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
         client.Nobody  # noqa: B018
+
+
+def test_sender_that_cannot_start_a_thread_tries_again_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "EVERY", 0.001)
+    carried = threading.Event()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    one = BackgroundSender(lambda: not carried.is_set(), carried.set)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        one.wake()
+    assert not carried.is_set()
+    one.wake()
+    assert carried.wait(10)
+    one.stop()

@@ -1,5 +1,7 @@
-"""The guard recognises its files under other names: it follows symbolic links if the tools run on this machine."""
+"""The gate's files: the guard recognises them behind symbolic links, and their folder is its user's own."""
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,17 @@ def test_link_that_takes_the_place_of_a_file_or_folder_counts_at_once(
         place.rename(tmp_path / "moved")
         place.symlink_to(tmp_path / "state" / place.name if level == "folder" else tmp_path / "state")
     assert gate.intercept(write).verdict is Verdict.BLOCK
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_state_folder_is_the_users_own(tmp_path: Path) -> None:
+    before = os.umask(0)  # a folder made without a mode would be open to all
+    try:
+        open_to_all = tmp_path / "control"
+        open_to_all.mkdir()
+        with LocalGate(tmp_path / "state") as gate:
+            gate.intercept(Call("mira", "read", {"path": "/a"}, session="chat"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(open_to_all.stat().st_mode) == 0o777
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700

@@ -214,15 +214,6 @@ def test_a_changed_file_is_replaced_unread_on_the_fourth_attempt(world: World) -
     assert write(world, "mira", "mine, after all").verdict is ALLOW
 
 
-def test_never_read_file_is_replaced_on_the_fourth_attempt(world: World) -> None:
-    changed(world, "doug", "theirs")
-    verdicts = []
-    for number in range(4):
-        verdicts.append(write(world, "mira", f"mine {number}").verdict)
-        world.after(2)
-    assert verdicts == [CONFIRM, CONFIRM, CONFIRM, ALLOW]
-
-
 @pytest.mark.parametrize("pauses", [1, 2, 3])
 def test_read_resets_the_pauses_and_allows_the_replacement(world: World, pauses: int) -> None:
     read(world, "mira")
@@ -237,21 +228,6 @@ def test_read_resets_the_pauses_and_allows_the_replacement(world: World, pauses:
     decision = write(world, "mira", "mine again")
     assert decision.warning is not None
     assert "this was the first." in decision.warning
-
-
-def test_newer_change_is_shown_three_times_too(world: World) -> None:
-    read(world, "mira")
-    changed(world, "doug", "theirs")
-    for number in range(3):
-        assert write(world, "mira", f"mine {number}").verdict is CONFIRM
-        world.after(2)
-    read(world, "doug")
-    changed(world, "doug", "theirs, and more")
-    verdicts = []
-    for number in range(4):
-        verdicts.append(write(world, "mira", f"mine, later {number}").verdict)
-        world.after(2)
-    assert verdicts == [CONFIRM, CONFIRM, CONFIRM, ALLOW]
 
 
 def test_calls_of_one_turn_count_as_one_attempt(world: World) -> None:

@@ -151,6 +151,12 @@ STORIES = {
     "a call without keys is confirmed too":
         "doug did free3 on nothing says numbers; 10 s; mira free3? on nothing says numbers -> confirm; 5 s; "
         "mira free3? on nothing says numbers -> allow",
+    "a never read file is replaced on the fourth attempt":
+        "doug did Write says numbers; 2 s" + 3 * "; mira Write? says lunch -> confirm; 2 s" + "; mira Write? says lunch -> allow",
+    "a newer change is shown three times too":
+        "mira did Read; 2 s; doug did Write says numbers; 2 s" + 3 * "; mira Write? says lunch -> confirm; 2 s"
+        + "; doug did Read; 2 s; doug did Write says nearly; 2 s" + 3 * "; mira Write? says lunch -> confirm; 2 s"
+        + "; mira Write? says lunch -> allow",
     # --- reports
     "a refused call is decided again": "doug act4; mira act4 as c -> block; doug fails; mira act4 as c -> allow",
     "a repeat after the lease of tier 3 ran out gets unknown":

@@ -1,16 +1,21 @@
-"""The store that a URL names, and the error for a URL that cannot be used."""
+"""The store that a URL names, a file that is removed while in use, and the upkeep of one that others write to."""
 
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from callosum.errors import ConfigError
+from callosum.errors import ConfigError, StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.model import DAY, Call
 from callosum.settings import Settings, load
 from callosum.stores.memory import MemoryStore
 from callosum.stores.opening import exists, file_of, open_store
 from callosum.stores.postgres.connections import POOL, address_of
-from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite import SqliteStore, connection
 
 
 def test_store_without_a_url_is_the_file_in_the_state_folder(tmp_path: Path) -> None:
@@ -82,3 +87,83 @@ def test_direct_url_differs_from_the_pooler_only_in_host_and_port(direct: str, h
     assert conninfo_to_dict(found.conninfo)["host"] == "pooler"
     direct_parts = conninfo_to_dict(found.direct)
     assert direct_parts == {"user": "gate", "dbname": "agents", "sslmode": "require", "host": host, "port": "5433"}
+
+
+NOW, NEVER = 0.0, 1e9
+"""Seconds between a thread's own checks that the file is still there."""
+
+
+@pytest.fixture
+def other() -> Iterator[ThreadPoolExecutor]:
+    """Yield a second thread, always the same one."""
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def wrote(gate: LocalGate, path: str) -> int:
+    return gate.intercept(Call("mira", "write_file", {"path": path})).id
+
+
+def remove(state: Path) -> None:
+    for file in state.glob("gate.db*"):
+        file.unlink()
+
+
+def test_no_thread_writes_after_another_noticed_the_replaced_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: ThreadPoolExecutor
+) -> None:
+    monkeypatch.setattr(connection, "LOOK_EVERY", NEVER)
+    with LocalGate(tmp_path) as gate:
+        wrote(gate, "/a")
+        other.submit(wrote, gate, "/b").result()
+        remove(tmp_path)
+        monkeypatch.setattr(connection, "LOOK_EVERY", NOW)
+        noticed = wrote(gate, "/c")
+        monkeypatch.setattr(connection, "LOOK_EVERY", NEVER)
+        after = other.submit(wrote, gate, "/d").result()
+        assert [entry.seq for entry in gate.entries()] == [noticed, after]
+
+
+def test_reader_notices_the_replaced_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: ThreadPoolExecutor
+) -> None:
+    monkeypatch.setattr(connection, "LOOK_EVERY", NOW)
+    with LocalGate(tmp_path) as gate, LocalGate(tmp_path) as reader:
+        wrote(gate, "/a")
+        assert len(other.submit(reader.entries).result()) == 1
+        remove(tmp_path)
+        noticed = wrote(gate, "/b")
+        assert [entry.seq for entry in other.submit(reader.entries).result()] == [noticed]
+
+
+def test_connections_to_the_replaced_file_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LOOK_EVERY", NOW)
+
+    def held() -> int:
+        return sum("gate.db" in str(link.resolve()) for link in Path("/proc/self/fd").iterdir())
+
+    with LocalGate(tmp_path) as gate:
+        wrote(gate, "/a")
+        before = held()
+        for number in range(5):
+            remove(tmp_path)
+            wrote(gate, f"/{number}")
+        assert held() == before > 0
+
+
+def test_upkeep_with_nothing_to_delete_does_not_lock_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.05)
+    with LocalGate(tmp_path) as gate:
+        for number in range(20):
+            id = gate.intercept(Call("mira", "write_file", {"path": f"/{number}", "content": "x"})).id
+            gate.complete("mira", id=id)
+    store = SqliteStore(tmp_path / "gate.db")
+    other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None)
+    other.execute("begin immediate")
+    assert store.maintain(store.now() - DAY) == 0
+    with pytest.raises(StoreUnavailable):  # the control: deleting old data does need the lock
+        store.maintain(store.now() + DAY)
+    other.execute("rollback")
+    assert store.maintain(store.now() + DAY) > 0
+    other.close()
+    store.close()

@@ -1,12 +1,23 @@
-"""Test how long params are cut for the gate, and how often a hung gate is asked."""
+"""Test what the gate is asked: by which caller, about which tool, with how much of the params, how often."""
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from callosum.errors import GateUnavailable
 from callosum.hosts.mcp.gate_client import LONG_TEXT, GateClient, shortened
-from callosum.model import Call, Decision, Verdict
+from callosum.hosts.mcp.identity import (
+    CallerIdentity,
+    NameSources,
+    actor_of,
+    named_by_command,
+    named_by_url,
+    parent_process,
+    server_name,
+    tool_name,
+)
+from callosum.model import MAX_NAME, Call, Decision, Verdict
 from callosum.sockets import HUNG_SECONDS
 
 
@@ -72,3 +83,76 @@ def test_hung_gate_is_asked_once_in_five_seconds(tool: str) -> None:
     assert client.asked == 2
     assert gate_client.ask(Call("mira", tool, {}), 10).proceed
     assert client.asked == 3, "one that answers is used again"
+
+
+def meta(**said: Any) -> dict[str, msgspec.Raw]:
+    return {
+        name.replace("__", "/").replace("_", "."): msgspec.Raw(msgspec.json.encode(value))
+        for name, value in said.items()
+    }
+
+
+ALL = NameSources(given_instance="arg", given_session="s-arg", usual_instance="env", usual_session="s-env")
+USUAL = NameSources(usual_instance="env", usual_session="s-env")
+SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "client", "who"),
+    [
+        (ALL, SAID, "host", ("arg", "s-arg")),
+        (USUAL, SAID, "host", ("meta", "s-meta")),
+        (USUAL, None, "host", ("env", "s-env")),
+        (NameSources(), None, "host", ("host", "started")),
+        (NameSources(), None, "", ("mcp", "started")),
+        (NameSources(), meta(io_modelcontextprotocol__clientInfo={"name": "newer"}), "", ("newer", "started")),
+        (NameSources(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("a\\u000ab", "started")),
+        (NameSources(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("cl\\u202eient", "started")),
+    ],
+)
+def test_first_source_wins(names: NameSources, said: Any, client: str, who: tuple[str, str]) -> None:
+    found = actor_of(names, said, client, "started")
+    assert (found.instance, found.session) == who
+
+
+def test_other_fields_of_meta_are_read() -> None:
+    said = meta(io_callosum__run="r", io_callosum__parent="p/s", io_callosum__origin="cron:1", io_callosum__call="c9")
+    assert actor_of(ALL, said, "", "x") == CallerIdentity("arg", "s-arg", "r", "p/s", "cron:1", "c9")
+
+
+def test_host_is_one_session_for_all_its_servers() -> None:
+    assert parent_process() == parent_process()
+    assert "-" in parent_process()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("npx", "-y", "@modelcontextprotocol/server-memory@2026.1.1", "/tmp"), "server-memory"),
+        (("uvx", "mcp-server-git"), "mcp-server-git"),
+        (("python3", "-m", "mcp_server_time"), "mcp_server_time"),
+        (("/usr/bin/node", "/opt/a/index.js"), "index_js"),
+        (("docker", "run", "-i", "--rm", "mcp/fetch"), "fetch"),
+        (("npx",), "server"),
+        (("--", "…"), "server"),
+    ],
+)
+def test_server_is_named_by_its_command(command: tuple[str, ...], name: str) -> None:
+    assert named_by_command(command) == name
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://mcp.example.com:8443/x", "mcp_example_com"),
+        ("http://[::1]:80/", "server"),
+        ("http://127.0.0.1/", "127_0_0_1"),
+    ],
+)
+def test_server_is_named_by_its_url(url: str, name: str) -> None:
+    assert named_by_url(url) == name
+
+
+def test_tool_names_have_the_form_that_rules_expect() -> None:
+    assert tool_name(server_name("My Shop! "), "delete_all") == "mcp__My_Shop__delete_all"
+    assert len(tool_name("s", "x" * 5000)) == MAX_NAME

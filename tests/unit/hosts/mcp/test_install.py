@@ -1,11 +1,18 @@
-"""Test that the servers of a configuration are put behind the gate and restored."""
+"""Test that the servers of a configuration are put behind the gate and restored, and how their wraps start."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from callosum.hosts.mcp.identity import NameSources
 from callosum.hosts.mcp.install import SkippedServer, covered, installed, removed, skipped
+from callosum.hosts.mcp.wrap import Wrap, judge_of
+from callosum.model import Call
+from callosum.settings import Settings
 
 FILES = {"command": "npx", "args": ["-y", "server-filesystem", "/srv"], "env": {"A": "1"}, "disabled": False}
 REMOTE = {
@@ -142,3 +149,24 @@ def test_ungated_server_is_listed_with_the_reason() -> None:
         "odd headers",
         "both",
     }
+
+
+@pytest.mark.parametrize("over", [2, 4])
+def test_rules_without_a_gate_follow_all_settings(tmp_path: Path, over: int) -> None:
+    lines = {"force_push": over, "force_push_protected": over}
+    settings = Settings(state=tmp_path / "state", shell=lines)
+    wrap = Wrap(settings=settings, names=NameSources())
+    call = Call("mira", "bash", {"command": "git push --force origin feature"})
+    assert judge_of(wrap, call)[0] == over
+
+
+HEAVY = "asyncio callosum.corpus callosum.gate callosum.rules callosum.stores http.client mcp pydantic re2 sqlite3 ssl typer urllib3"
+MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.proxy callosum.client.local callosum.client.client"
+
+
+def test_wrapped_command_loads_neither_the_sdk_nor_the_gate() -> None:
+    text = (
+        f"import sys, {MODULES.replace(' ', ', ')}; print([name for name in '{HEAVY}'.split() if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

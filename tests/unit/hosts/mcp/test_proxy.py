@@ -1,4 +1,4 @@
-"""Test that calls reach the server in their order of arrival, even if calls in between are refused."""
+"""Test calls through the proxy: their order, keys that agents write, the pages of tools, outcomes in answers."""
 
 import json
 import queue
@@ -6,11 +6,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
 from callosum.client.client import CallosumClient
+from callosum.errors import ConfigError
+from callosum.gate import LocalGate
+from callosum.hosts.mcp.catalogue import MAX_SCHEMA, CatalogueTool, ToolCatalogue
 from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
-from callosum.hosts.mcp.identity import NameSources, tool_name
+from callosum.hosts.mcp.identity import CallerIdentity, NameSources, tool_name
+from callosum.hosts.mcp.messages import Message
+from callosum.hosts.mcp.outcome import MAX_RESULT, CallOutcome, read_outcome, read_status
 from callosum.hosts.mcp.proxy import Proxy, ProxyConfig
-from callosum.model import Call, Decision, Verdict
+from callosum.hosts.mcp.tool_handlers import ToolHandlers, canonical
+from callosum.model import Call, Decision, Outcome, Verdict
+from callosum.settings import Settings
 
 FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second", "third"))
 
@@ -119,3 +129,141 @@ def test_ambiguous_message_reaches_no_server(tmp_path: Path) -> None:
         gate_client.close()
     assert server == []
     assert "occurs more than once" in json.loads(client[0])["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("email:Alice@EXAMPLE.com", "email:alice@example.com"),
+        (" Email:Alice <alice@example.com> ", "email:alice@example.com"),
+        ("file:/w/../w/./a.py", "file:/w/a.py"),
+        ("/w//a.py", "file:/w/a.py"),
+        ("file:a.py", "file:/w/a.py"),
+        ("file:/repo/", "file:/repo/"),
+        ("file:/w/a.py|lines", "file:/w/a.py|lines"),
+        ("thread:andy:msg-500", "thread:andy:msg-500"),
+        ("file:\u202e", "file:/w/\u202e"),
+    ],
+)
+def test_key_is_normalised_as_in_calls(written: str, meant: str) -> None:
+    assert canonical(written, "/w") == meant
+
+
+@pytest.mark.parametrize("written", ["nothing", "", "email:a@x.org, b@x.org"])
+def test_anything_but_one_key_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        canonical(written)
+
+
+def test_lease_on_a_written_key_meets_the_call(tmp_path: Path) -> None:
+    mail = Call("bob", "send_email", {"to": "alice@example.com", "body": "Hello"})
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
+        handlers = ToolHandlers(gate)  # type: ignore[arg-type] # it answers all that a handlers asks
+        assert handlers.take(CallerIdentity("amy", "1"), "email:Alice@EXAMPLE.com", 60).startswith("You have the lease")
+        assert gate.intercept(mail).verdict is Verdict.WARN
+        assert handlers.release(CallerIdentity("amy", "1"), "email:alice@Example.com").startswith("Released")
+
+
+def answered(**parts: Any) -> Message:
+    return msgspec.json.decode(msgspec.json.encode({"id": 1, **parts}), type=Message)
+
+
+def content(*texts: str) -> list[Any]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("parts", "ended"),
+    [
+        ({"result": {"content": content("a", "b")}}, CallOutcome({"text": "a\nb"}, Outcome.DONE)),
+        ({"result": {"content": content("x"), "structuredContent": {"id": 7}}}, CallOutcome({"id": 7}, Outcome.DONE)),
+        ({"result": {"content": [{"type": "image", "data": "x"}]}}, CallOutcome({"text": ""}, Outcome.DONE)),
+        ({"result": {"content": "odd"}}, CallOutcome({"text": ""}, Outcome.DONE)),
+        ({"result": {}}, CallOutcome(None, Outcome.DONE)),
+        ({"result": {"content": content("x" * MAX_RESULT)}}, CallOutcome({"length": MAX_RESULT + 27}, Outcome.DONE)),
+        ({"result": {"content": content("no"), "isError": True}}, CallOutcome({"error": "no"})),
+        ({"result": {"isError": True}}, CallOutcome({"error": "the tool failed"})),
+        ({"result": {"isError": "true", "content": []}}, CallOutcome({"text": ""}, Outcome.DONE)),
+        ({"error": {"code": -32603, "message": "timed out"}}, CallOutcome({"error": "timed out"})),
+        ({"error": "odd"}, CallOutcome({"error": "an error of the protocol"})),
+        ({"result": {"resultType": "input_required", "inputRequests": {}}}, CallOutcome(input=b"")),
+        ({"result": {"resultType": "input_required", "requestState": "s"}}, CallOutcome(input=b'"s"')),
+        ({"result": {"resultType": "complete", "content": []}}, CallOutcome({"text": ""}, Outcome.DONE)),
+        ({"result": {"task": {"taskId": "t1", "status": "working"}}}, CallOutcome(task="t1")),
+        ({"result": {"resultType": "task", "taskId": "t2"}}, CallOutcome(task="t2")),
+    ],
+)
+def test_call_outcome_is_read(parts: dict[str, Any], ended: CallOutcome) -> None:
+    assert read_outcome(answered(**parts)) == ended
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ("completed", CallOutcome(None, Outcome.DONE)),
+        ("failed", CallOutcome(None, Outcome.FAILED)),
+        ("cancelled", CallOutcome(None, Outcome.UNKNOWN)),
+        ("working", None),
+        ("input_required", None),
+        (5, None),
+    ],
+)
+@pytest.mark.parametrize("form", [lambda task: task, lambda task: {"task": task}])
+def test_task_outcome_is_read(form: Any, status: Any, ended: CallOutcome | None) -> None:
+    told = msgspec.Raw(msgspec.json.encode(form({"taskId": "t", "status": status})))
+    assert read_status(told) == ("t", ended)
+
+
+def page(*tools: Any, cursor: str | None = None) -> bytes:
+    return json.dumps({"tools": tools, **({"nextCursor": cursor} if cursor else {})}).encode()
+
+
+def test_pages_are_collected_until_the_last() -> None:
+    catalogue = ToolCatalogue()
+    assert catalogue.learn(page({"name": "a", "annotations": {"readOnlyHint": True}}, cursor="2")) == "2"
+    assert not catalogue.fresh
+    assert catalogue.learn(page({"name": "b", "description": "B", "inputSchema": {"type": "object"}})) is None
+    assert catalogue.fresh
+    assert catalogue.find("a") == CatalogueTool("a", None, None, {"readOnlyHint": True})
+    assert catalogue.find("b") == CatalogueTool("b", "B", {"type": "object"})
+    assert catalogue.find("c") is None
+
+
+def test_changed_list_is_kept_until_it_is_read_again() -> None:
+    catalogue = ToolCatalogue()
+    catalogue.learn(page({"name": "a", "description": "old"}))
+    catalogue.changed()
+    assert not catalogue.fresh
+    assert catalogue.find("a") == CatalogueTool("a", "old")
+    catalogue.learn(page({"name": "a", "description": "new"}))
+    assert catalogue.find("a") == CatalogueTool("a", "new")
+
+
+def test_malformed_tool_does_not_spoil_the_others() -> None:
+    catalogue = ToolCatalogue()
+    odd = [5, {}, {"name": 7}, {"name": "x", "annotations": "all"}, None]
+    catalogue.learn(page(*odd, {"name": "a"}))
+    catalogue.learn(b'{"tools":[{"name":"\xff"},{"name":"b","x":"\xff"}]}')
+    assert catalogue.find("a") == CatalogueTool("a")
+    assert catalogue.find("x") is None
+
+
+def test_malformed_page_changes_nothing() -> None:
+    catalogue = ToolCatalogue()
+    for text in (
+        b"",
+        b"7",
+        b'{"tools":5}',
+        b'{"tools":' + b"[" * 50_000,
+        b"\xff",
+        b'{"\xff":1}',
+        b'{"tools":[],"nextCursor":"\xff"}',
+    ):
+        assert catalogue.learn(text) is None
+    assert not catalogue.fresh
+
+
+def test_schema_too_long_for_every_call_is_left_out() -> None:
+    catalogue = ToolCatalogue()
+    catalogue.learn(page({"name": "a", "description": "A", "inputSchema": {"x": "y" * MAX_SCHEMA}}))
+    assert catalogue.find("a") == CatalogueTool("a", "A")
