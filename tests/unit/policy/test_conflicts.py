@@ -295,13 +295,6 @@ def test_own_equal_content_counts_for_ten_minutes(world: World, tier: int, secon
     assert all(conflict.own for conflict in decision.conflicts)
 
 
-@pytest.mark.parametrize("text", ["ok", "yes", "thank you"])
-def test_short_repeated_phrases_pass(world: World, text: str) -> None:
-    world.do("doug", "post2", ON, params={"text": text})
-    world.after(5)
-    assert world.ask("mira", "post2", ON, params={"text": text}).verdict is ALLOW
-
-
 def test_states_are_shown_with_conflicts(world: World) -> None:
     world.ask("doug", "send3", ON, params=TEXT)
     world.after(400)

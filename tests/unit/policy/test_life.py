@@ -430,12 +430,6 @@ def test_complete_never_closes_a_lock(world: World) -> None:
     assert len(world.gate.status().locks) == 1
 
 
-def test_released_lock_is_no_conflict(world: World) -> None:
-    world.gate.lock("doug", f"doc:{ON}", 4)
-    world.gate.release("doug", f"doc:{ON}")
-    assert world.ask("mira", "act4", ON).verdict is ALLOW
-
-
 def test_renewing_moves_the_end(world: World) -> None:
     opened = world.ask("doug", "act4", ON)
     for _ in range(10):
