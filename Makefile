@@ -34,7 +34,7 @@ demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (un
 .PHONY: test
 test: ## everything that must pass: style, types, direction of imports, tests, a minute of fuzzing, a minute of faults
 	@# the faults wait more than they compute, so the others run beside them
-	@$(MAKE) --no-print-directory --jobs=3 lint fuzz-minute chaos-minute
+	@$(MAKE) --no-print-directory --jobs=4 lint fuzz-minute chaos-minute rewritten
 	@$(MAKE) --no-print-directory unit
 
 .PHONY: lint
@@ -48,6 +48,10 @@ lint: $(VENV)/.test ## style, spelling, types and direction of imports
 .PHONY: unit
 unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: rewritten
+rewritten: $(VENV)/.test # the asserts of all tests, once: each worker of pytest would rewrite them by itself
+	-@$(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
 
 .PHONY: budget
 budget: $(VENV)/.test ## measure what budget.toml limits, lower the figures that fell, print the table; ARGS=--add adds rows for what is new

@@ -24,6 +24,12 @@ from callosum.settings import Settings
 pytest_plugins = ["tests.support.postgres", "tests.support.previous", "tests.support.redis_server"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Search for no garbage before the tests run; the process that distributes them to workers makes none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Loads all of the product, where tests will run.
 
@@ -34,8 +40,9 @@ def pytest_collection_finish() -> None:
         if not found.name.endswith("__main__"):
             with suppress(ImportError, ConfigError, Warning):  # what it needs is not installed, or warns by itself
                 importlib.import_module(found.name)
+    gc.enable()
     gc.collect()
-    gc.freeze()  # thousands of collected tests live to the end: no search for garbage looks at them again
+    gc.freeze()  # no search for garbage looks at the collected tests again
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """Requests that cost as much as the limits of the wire allow."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 FULL: Final = 3_900_000
@@ -78,28 +78,23 @@ def _object(**members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
-def _texts(text: str) -> Iterator[tuple[str, bytes, bytes]]:
+def _texts(text: str) -> Iterator[tuple[str, bytes, Callable[[], bytes]]]:
     intercept = b"POST /intercept"
-    yield "command", intercept, _call("Bash", _object(command=text))
-    yield "message", intercept, _call("send_email", _object(to="a@b.co", body=text))
-    yield "file", intercept, _call("write", _object(path="/a", content=text))
-    yield "query", intercept, _call("run_query", _object(sql=text, id=text[:99]))
-    yield "id", intercept, _call("delete_order", _object(order_id=text, url="", data={"a": [""]}))
-    yield "address", intercept, _call("fetch", _object(url=text, to=text[:9999], path=text))
-    yield "patch", intercept, _call("apply_patch", _object(input=text))
-    yield "result", b"POST /complete", _object(instance="mira", id=1, result={"content": [{"text": text}]})
-    yield "error", b"POST /complete", _object(instance="mira", id=1, result={"error": text})
-    yield "description", intercept, _call("frob", b"{}", b',"description":' + json.dumps(text).encode())
+    yield "command", intercept, lambda: _call("Bash", _object(command=text))
+    yield "message", intercept, lambda: _call("send_email", _object(to="a@b.co", body=text))
+    yield "file", intercept, lambda: _call("write", _object(path="/a", content=text))
+    yield "query", intercept, lambda: _call("run_query", _object(sql=text, id=text[:99]))
+    yield "id", intercept, lambda: _call("delete_order", _object(order_id=text, url="", data={"a": [""]}))
+    yield "address", intercept, lambda: _call("fetch", _object(url=text, to=text[:9999], path=text))
+    yield "patch", intercept, lambda: _call("apply_patch", _object(input=text))
+    yield "result", b"POST /complete", lambda: _object(instance="mira", id=1, result={"content": [{"text": text}]})
+    yield "error", b"POST /complete", lambda: _object(instance="mira", id=1, result={"error": text})
+    yield "description", intercept, lambda: _call("frob", b"{}", b',"description":' + json.dumps(text).encode())
     hook = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_use_id": "t"}
-    yield "hook", b"POST /hooks/claude-code", _object(**hook, tool_input={"command": text})
+    yield "hook", b"POST /hooks/claude-code", lambda: _object(**hook, tool_input={"command": text})
     prompt = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": text}
-    yield "prompt", b"POST /hooks/claude-code", _object(**prompt)
-    yield "event", b"POST /events", _object(type="llm.response", content=text)
-
-
-def _short_texts(name: str, piece: str) -> Iterator[tuple[str, bytes, bytes]]:
-    for kind, head, body in _texts("x " + filled(piece, INLINE - 400)):
-        yield f"short {kind} of {name}", head, body
+    yield "prompt", b"POST /hooks/claude-code", lambda: _object(**prompt)
+    yield "event", b"POST /events", lambda: _object(type="llm.response", content=text)
 
 
 def _short_values(name: str, value: bytes) -> Iterator[tuple[str, bytes, bytes]]:
@@ -119,19 +114,21 @@ def _short_names() -> Iterator[tuple[str, bytes, bytes]]:
 def short_requests() -> Iterator[tuple[str, bytes, bytes]]:
     """Yield those of ``requests`` with short texts and values; the long ones, gigabytes together, are not made."""
     for name, piece in TEXTS.items():
-        yield from _short_texts(name, piece)
+        for kind, head, make in _texts("x " + filled(piece, INLINE - 400)):
+            yield f"short {kind} of {name}", head, make()
     for name, value in VALUES.items():
         yield from _short_values(name, value)
     yield from _short_names()
 
 
-def requests() -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield names, request lines and bodies."""
+def requests(chosen: Callable[[str], bool]) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield names, request lines and bodies. Of the requests made of a text, only those with a chosen name are made."""
     intercept = b"POST /intercept"
     for name, piece in TEXTS.items():
-        for kind, head, body in _texts(filled(piece)):
-            yield f"{kind} of {name}", head, body
-        yield from _short_texts(name, piece)
+        for size, text in (("", filled(piece)), ("short ", "x " + filled(piece, INLINE - 400))):
+            for kind, head, make in _texts(text):
+                if chosen(what := f"{size}{kind} of {name}"):
+                    yield what, head, make()
         for kind, length in (("middle line", BESIDE), ("line", LINE)):
             yield f"{kind} of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, length)))
     for name, value in VALUES.items():
@@ -167,6 +164,8 @@ def requests() -> Iterator[tuple[str, bytes, bytes]]:
     yield "command line params of many names", intercept, _call("Bash", names)
     yield "long key", b"POST /lock", _object(instance="mira", contextKey="a" * FULL)
     late = {"call": {"instance": "mira", "tool": "Bash", "params": {"command": "rm -rf /x; " * 300}}}
+    yield "a hundred long late calls", b"POST /late", _object(calls=[late] * 100)
+    late["call"] = {"instance": "mira", "tool": "write", "params": {"path": "/a", "content": "rm -rf /x; " * 300}}
     yield "a thousand late calls", b"POST /late", _object(calls=[late] * 1000)
     event = {"type": "tool.parsed", "name": "x", "args": {f"a{number}": "b" * 30 for number in range(30)}}
     yield "a thousand events", b"POST /events", json.dumps([event] * 1000).encode()

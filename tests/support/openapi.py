@@ -1,20 +1,21 @@
 """Requests that schemathesis sends to a real server, for some operations of the OpenAPI document.
 
-``pytest tests/support/openapi.py`` tests the operations whose ids are in ``OPERATIONS``, or all. The requests are
-generated while the tests are collected, which takes half a minute for all operations. So ``test_openapi.py`` collects
-them in separate processes, and the workers of the suite do not.
+``pytest tests/support/openapi.py`` tests the operations whose ids are in ``OPERATIONS``, or all. Requests are generated
+at collection, in half a minute for all. So ``test_openapi.py`` collects them in processes that are no workers of the suite.
 """
 
 import copy
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 import schemathesis
+from hypothesis.strategies._internal import regex as patterns
 from schemathesis.checks import CheckFunction
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -43,6 +44,11 @@ OPERATIONS = [
 ]
 MOST_WAIT = 0.01
 """Seconds: what is asked to wait longer is sent with this, or the run would take hours."""
+
+
+_made = cache(patterns.base_regex_strategy)
+patterns.base_regex_strategy = lambda regex, *, alphabet, **_parsed: _made(regex, alphabet=alphabet)
+"""Make each pattern's characters once: those of a name take half a second, and every schema made them again."""
 
 
 @pytest.fixture(scope="module")

@@ -163,14 +163,13 @@ def serving(
 
 
 def until(true: Any, seconds: float = SECONDS) -> Any:
-    """Repeat the check until it is true, for results that another process produces in its own time."""
-    ends = time.monotonic() + seconds
-    while True:
-        found = true()
-        if found:
-            return found
-        assert time.monotonic() < ends, "it did not come true in time"
-        select.select([], [], [], 0.01)
+    """Repeat the check, ever more slowly, until it is true: for results that another process produces in its own time."""
+    began = time.monotonic()
+    while not (found := true()):
+        waited = time.monotonic() - began
+        assert waited < seconds, "it did not come true in time"
+        select.select([], [], [], min(0.01 + waited / 20, 0.1))
+    return found
 
 
 def end_gates(state: Path) -> None:

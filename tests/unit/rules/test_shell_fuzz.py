@@ -102,7 +102,7 @@ HUGE = {
     "shells": "sh -c '" * (M // 7),
     "removals": "rm -rf " + "a/* " * (M // 4),
     "commands": "rm -rf a && " * (M // 12) + "b",
-    "signs": "".join(_RANDOM.choice("|&;<>()$`\\\"' \n*?[#~=%!{}ab") for _ in range(M)),
+    "signs": "".join(_RANDOM.choices("|&;<>()$`\\\"' \n*?[#~=%!{}ab", k=M)),
     "binary": _RANDOM.randbytes(M).decode("latin-1"),
     "document": "cat > f <<'E'\n" + "abc $(x)\n" * (M // 9) + "E\n",
     "code": "python <<'E'\n" + "os.remove('x')\n" * (M // 15) + "E\n",
