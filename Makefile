@@ -73,7 +73,7 @@ release: $(VENV)/.native ## build what would be published, check versions, metad
 	@$(BIN)/python -m release.check $(ARGS)
 
 .PHONY: e2e
-e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
+e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models, and the wheels; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
 	$(BIN)/python -m pytest -m e2e -n $(HOSTS) --dist loadfile $(or $(ARGS),tests/e2e)
 
 .PHONY: adapters

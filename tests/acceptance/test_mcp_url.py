@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cpu import HANG
 from tests.support.mcpwrap import ROOT, Start, Wrapped, text_of
 from tests.support.peer import Close, Hang, Peer, Request
 from tests.support.serving import Server, until
@@ -254,13 +256,16 @@ def test_unreachable_server_is_reported(start: Start, server: Server, tmp_path: 
     assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["failed"]
 
 
-def test_cancelled_request_closes_its_stream(start: Start) -> None:
+@pytest.mark.parametrize("begun", [True, False], ids=["a stream", "no answer yet"])
+def test_cancelled_request_closes_its_stream(start: Start, *, begun: bool) -> None:
     closed: list[float] = []
+    cancelled = threading.Event()
 
     def act(request: Request) -> None:
         if rpc(request)["method"] != "tools/call":
             answer(request, {"tools": []})
             return
+        assert begun or cancelled.wait(HANG)
         stream(request)
         assert request.connection.recv(1) == b""
         closed.append(time.monotonic())
@@ -271,9 +276,10 @@ def test_cancelled_request_closes_its_stream(start: Start) -> None:
         call = client.send("tools/call", client.params("read_note"))
         until(lambda: any(each.headers.get("mcp-method") == "tools/call" for each in peer.seen))
         client.notify("notifications/cancelled", requestId=call)
+        client.ask("tools/list")  # its answer shows that the line before it was read
+        cancelled.set()
         until(lambda: closed)
         assert all(each.json.get("method") != "notifications/cancelled" for each in peer.seen)
-        client.ask("tools/list")
         assert client.kept == []
 
 

@@ -125,7 +125,7 @@ class HttpUpstream:
         key = message.key if message is not None and not isinstance(message.method, UnsetType) else None
         if isinstance(parsed, Message) and self._cancels(parsed):
             return
-        exchange = _Exchange(body, key, answers=key is not None)
+        exchange = _Exchange(body, key, answers=key is not None, modern=_is_modern(message))
         if key is None:
             self._guarded(exchange, None, message)
             if message is not None and message.method == "notifications/initialized":
@@ -175,9 +175,9 @@ class HttpUpstream:
         headers = {"Accept": _ACCEPT, **self._given}
         if message is not None:
             headers["Content-Type"] = "application/json"
-        params = messages.fields_of(message.params) if message is not None else {}
-        meta = messages.fields_of(params.get("_meta", UNSET))
-        if message is not None and messages.is_modern(meta):
+        if message is not None and _is_modern(message):
+            params = messages.fields_of(message.params)
+            meta = messages.fields_of(params["_meta"])
             method = str(message.method)
             headers[VERSION] = _written(messages.text_of(meta.get(messages.VERSION)))
             headers["Mcp-Method"] = _written(method)
@@ -206,13 +206,15 @@ class HttpUpstream:
 
     def _exchange(self, exchange: _Exchange, message: Message | None) -> None:
         headers = self._headers(message if message is not None else Message())
-        exchange.modern = "Mcp-Method" in headers
         try:
             response = self._post(exchange.body, headers)
         except urllib3.exceptions.HTTPError as error:
             self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
             return
         exchange.response = response
+        if exchange.key is not None and not exchange.answers:  # cancelled while the server had not begun to answer
+            exchange.close()
+            return
         try:
             self._take(exchange, response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, BadResponse, AttributeError) as error:
@@ -306,7 +308,7 @@ class HttpUpstream:
         """Open the stream on which an older server sends messages of its own accord."""
         if self._session is None or self._closing.is_set():
             return
-        exchange = _Exchange(b"", None, answers=False)
+        exchange = _Exchange(b"", None, answers=False, modern=False)
         exchange.thread = threading.Thread(target=self._hear, args=(exchange,), name="callosum-get", daemon=True)
         with self._lock:
             self._open[b"GET"] = exchange
@@ -361,16 +363,21 @@ class HttpUpstream:
         return urlsplit(self._url).netloc
 
 
+def _is_modern(message: Message | None) -> bool:
+    params = messages.fields_of(message.params) if message is not None else {}
+    return messages.is_modern(messages.fields_of(params.get("_meta", UNSET)))
+
+
 class _Exchange:
     """Hold one pending request. ``answers`` is True while the client waits for its answer."""
 
     __slots__ = ("answers", "body", "key", "modern", "response", "thread")
 
-    def __init__(self, body: bytes, key: Id | None, *, answers: bool) -> None:
+    def __init__(self, body: bytes, key: Id | None, *, answers: bool, modern: bool) -> None:
         self.body = body
         self.key = key
         self.answers = answers
-        self.modern = False
+        self.modern = modern
         self.response: urllib3.BaseHTTPResponse | None = None
         self.thread = threading.current_thread()
 

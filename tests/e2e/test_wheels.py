@@ -21,6 +21,7 @@ from callosum.hosts import native
 from tests.support.serving import end_gates
 
 pytestmark = [
+    pytest.mark.e2e,  # on a fresh machine, the compiler needs minutes
     pytest.mark.skipif(
         not all(map(importlib.util.find_spec, ("hatchling", "ziglang"))),
         reason="the wheels are NOT tested: there is no pinned compiler (`make native` sets it up)",
