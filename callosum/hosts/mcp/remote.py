@@ -212,11 +212,9 @@ class HttpUpstream:
             self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
             return
         exchange.response = response
-        if exchange.key is not None and not exchange.answers:  # cancelled while the server had not begun to answer
-            exchange.close()
-            return
         try:
-            self._take(exchange, response)
+            if exchange.key is None or exchange.answers:  # else it was cancelled before the server began to answer
+                self._take(exchange, response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, BadResponse, AttributeError) as error:
             if exchange.answers:
                 self._failed(exchange, f"the answer of {self._place()} was cut off: {_reason(error)}")
