@@ -447,12 +447,13 @@ async def _no() -> bool:
     return False
 
 
-async def test_abandoned_call_is_cancelled_eventually() -> None:
-    lost: Lost[str] = Lost(len, seconds=0.05)
+async def interrupted(lost: Lost[str], cut: Any, *, begins: bool = True) -> asyncio.Event:
+    """Interrupt a call whose tool never returns; return the event that its tool sets when it is cancelled."""
     started, over = asyncio.Event(), asyncio.Event()
 
     async def tool(began: Callable[[], None]) -> str:
-        began()
+        if begins:
+            began()
         started.set()
         try:
             await asyncio.Event().wait()
@@ -460,11 +461,16 @@ async def test_abandoned_call_is_cancelled_eventually() -> None:
             over.set()
         return ""
 
-    running = asyncio.create_task(lost.run("same", tool, _yes))
+    running = asyncio.create_task(lost.run("same", tool, cut))
     await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    return over
+
+
+async def test_abandoned_call_is_cancelled_eventually() -> None:
+    over = await interrupted(Lost(len, seconds=0.05), _yes)
     assert not over.is_set()
     await asyncio.wait_for(over.wait(), LIMIT)
 
@@ -495,22 +501,6 @@ async def test_two_equal_interrupted_calls_are_both_kept_and_resumed_once_each()
 @pytest.mark.parametrize(("begins", "cut"), [(True, _no), (False, _yes)], ids=["a client that cancels", "undecided"])
 async def test_cancelled_or_undecided_call_ends_at_once(begins: bool, cut: Any) -> None:
     lost: Lost[str] = Lost(len)
-    started, over = asyncio.Event(), asyncio.Event()
-
-    async def tool(began: Callable[[], None]) -> str:
-        if begins:
-            began()
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            over.set()
-        return ""
-
-    running = asyncio.create_task(lost.run("same", tool, cut))
-    await started.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    over = await interrupted(lost, cut, begins=begins)
     await asyncio.wait_for(over.wait(), LIMIT)
     assert not lost._lost
