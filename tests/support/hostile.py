@@ -164,8 +164,6 @@ def requests(chosen: Callable[[str], bool]) -> Iterator[tuple[str, bytes, bytes]
     yield "command line params of many names", intercept, _call("Bash", names)
     yield "long key", b"POST /lock", _object(instance="mira", contextKey="a" * FULL)
     late = {"call": {"instance": "mira", "tool": "Bash", "params": {"command": "rm -rf /x; " * 300}}}
-    yield "a hundred long late calls", b"POST /late", _object(calls=[late] * 100)
-    late["call"] = {"instance": "mira", "tool": "write", "params": {"path": "/a", "content": "rm -rf /x; " * 300}}
     yield "a thousand late calls", b"POST /late", _object(calls=[late] * 1000)
     event = {"type": "tool.parsed", "name": "x", "args": {f"a{number}": "b" * 30 for number in range(30)}}
     yield "a thousand events", b"POST /events", json.dumps([event] * 1000).encode()
