@@ -14,7 +14,7 @@ _MOST: Final = 1024
 _SHORT: Final = 1024
 """Longest params of a call that is remembered, in bytes as JSON."""
 _SAME_AS_JSON: Final = frozenset((str, int, bool, type(None)))
-"""Types of values that are equal whenever their JSON is."""
+"""Types whose values are equal if their JSON is equal."""
 _NAMES: Final = frozenset((str,))
 _judged_by_more: Final = attrgetter(
     "action", "description", "schema", "annotations", "origin", "commits", "home", "homes", "worktrees"

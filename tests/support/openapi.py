@@ -48,7 +48,7 @@ MOST_WAIT = 0.01
 
 _made = cache(patterns.base_regex_strategy)
 patterns.base_regex_strategy = lambda regex, *, alphabet, **_parsed: _made(regex, alphabet=alphabet)
-"""Make each pattern's characters once: those of a name take half a second, and every schema made them again."""
+"""The characters of a pattern are made once. Those of a name take half a second, and each schema asks for them."""
 
 
 @pytest.fixture(scope="module")

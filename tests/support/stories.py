@@ -26,11 +26,13 @@ _CALL = re.compile(
 def tell(world: World, story: str) -> None:
     """Play the steps of a story, which ``; `` separates.
 
-    ``5 s`` passes time. ``mira act3`` is a call on the key "plan" that stays open, ``mira did act3`` one that is
-    reported at once; ``?`` behind the tool is a host that pauses. Then may follow ``on`` a key (or ``nothing``),
-    ``says`` one of ``TEXTS`` (``Read`` and ``Write`` have one file), ``in`` a run, ``as`` a call id, and the answer: ``->``, a verdict, the kinds of all
-    conflicts. ``mira ends``, ``fails`` and ``cancels`` report her last call (``late``); a person can say that it is
-    ``approved`` or ``denied``.
+    - ``5 s``: time passes.
+    - ``mira act3``: a call on the key "plan", which stays open; ``mira did act3``: one that is reported at once.
+      ``act3?`` comes from a host that pauses. Then may follow ``on`` a key or ``nothing``, ``says`` one of ``TEXTS``,
+      ``in`` a run, ``as`` a call id, and ``->`` with the verdict and the kinds of all conflicts. ``Read`` and ``Write``
+      have a file of their own.
+    - ``mira ends``, ``mira fails``, ``mira cancels``: she reports her last call; ``late`` says that it must be late.
+    - ``mira approved``, ``mira denied``: a person answers her last call.
     """
     last: dict[str, Decision] = {}
     for step in story.split("; "):
