@@ -1,4 +1,4 @@
-"""Compile the native hook client with the pinned compiler (the package ``ziglang``), which cross-compiles.
+"""Compile the native hook client, with the pinned compiler (the package ``ziglang``), which cross-compiles, or ``cc``.
 
 ::
 
@@ -11,8 +11,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,7 +44,7 @@ PLATFORMS: Final = {
     "windows-aarch64": Platform("aarch64-windows-gnu", "win_arm64", *_WINDOWS),
 }
 """Platforms by the names of ``callosum.hosts.native.platform``. A Linux program is static and needs no libc."""
-_FLAGS: Final = ("-std=gnu11", "-Os", "-s", "-g0", "-Wall", "-Wextra", "-Werror")
+_FLAGS: Final = ("-std=gnu11", "-Os", "-s", "-g0", "-Wall", "-Wextra")
 
 
 def build(name: str, folder: Path = FOLDER) -> Path:
@@ -49,24 +52,38 @@ def build(name: str, folder: Path = FOLDER) -> Path:
 
     The same source produces the same bytes. Raises ``subprocess.CalledProcessError`` with the compiler's messages.
     """
+    platform = PLATFORMS[name]
+    compiler = (sys.executable, "-m", "ziglang", "cc", "-target", platform.target, "-Werror")
+    return _compile(compiler, name, platform.source, platform.options, folder)
+
+
+def build_here(folder: Path) -> Path | None:
+    """Compile the client for this machine with its own C compiler: ``CC``, else ``cc``. Return the path.
+
+    Return None, and print why, if there is no client for this system, no compiler, or the compiler fails. On Linux the
+    program is static if the compiler can link it so: it starts sooner and loads no library of ``LD_PRELOAD``.
+    """
+    name = native.platform()
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    if not name.startswith(("linux", "macos")) or shutil.which(compiler[0]) is None:
+        print(f"The native hook client was not compiled: there is no {compiler[0]!r}. Hooks use the script.")  # noqa: T201
+        return None
+    for options in (("-static",), ()) if name.startswith("linux") else ((),):
+        try:
+            return _compile(compiler, name, "hook.c", options, folder)
+        except subprocess.CalledProcessError:
+            continue
+    print(f"The native hook client was not compiled: {compiler[0]!r} failed. Hooks use the script.")  # noqa: T201
+    return None
+
+
+def _compile(compiler: Sequence[str], name: str, source: str, options: Sequence[str], folder: Path) -> Path:
     program = folder / name / native.program_of(name)
     program.parent.mkdir(parents=True, exist_ok=True)
     new_program = program.with_name(f".{os.getpid()}.{program.name}")
-    platform = PLATFORMS[name]
-    words = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        platform.target,
-        *_FLAGS,
-        *native.definitions(),
-        platform.source,
-        *platform.options,
-    ]
+    words = [*compiler, *_FLAGS, *native.definitions(), source, *options, "-o", str(new_program.absolute())]
     # Compile in the source folder, so that the program contains no path of this machine.
-    subprocess.run([*words, "-o", str(new_program.absolute())], cwd=FOLDER, check=True)  # noqa: S603
+    subprocess.run(words, cwd=FOLDER, check=True)  # noqa: S603
     new_program.replace(program)
     return program
 

@@ -34,8 +34,8 @@ def make(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="callosum-wheels-") as temporary:
         folder = Path(temporary)
         clients, built = folder / "clients", folder / "dist"
-        _built("sdist", built, environ)
-        _built("wheel", built, environ)
+        build_archive("sdist", built, environ)
+        build_archive("wheel", built, {**environ, "CALLOSUM_WHEEL": "pure"})
         for name, platform in PLATFORMS.items():
             build(name, clients)
             variables = {
@@ -43,14 +43,15 @@ def make(into: Path) -> list[Path]:
                 "CALLOSUM_WHEEL_TAG": platform.tag,
                 "CALLOSUM_WHEEL_CLIENTS": str(clients),
             }
-            _built("wheel", built, {**environ, **variables})
+            build_archive("wheel", built, {**environ, **variables})
         paths = [Path(shutil.copy(path, into / path.name)) for path in sorted(built.iterdir()) if path.is_file()]
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
     (into / SUMS).write_text(sums)
     return paths
 
 
-def _built(target: str, into: Path, environ: Mapping[str, str]) -> None:
+def build_archive(target: str, into: Path, environ: Mapping[str, str]) -> None:
+    """Build a wheel or an sdist of the repository. ``release.hatch_build`` lists its variables."""
     words = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(into)]
     subprocess.run(words, cwd=ROOT, env=dict(environ), check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 

@@ -104,12 +104,19 @@ def home(tmp_path: Path) -> Iterator[Path]:
     end_gates(folder / "state")
 
 
-@pytest.mark.parametrize("kind", ["platform", "pure"])
+@pytest.mark.parametrize("kind", ["platform", "pure", "clone"])
 def test_installed_wheel_gates_a_host_without_a_compiler(built: Path, home: Path, tmp_path: Path, kind: str) -> None:
-    """A fresh environment with only the wheel and its dependencies, and a PATH without a compiler."""
-    from release.client import PLATFORMS  # noqa: PLC0415
+    """A fresh environment with only the wheel and its dependencies, and a PATH without a compiler.
 
-    tag = PLATFORMS[native.platform()].tag if kind == "platform" else "any"
+    The wheel of the kind ``clone`` is what ``pip install .`` makes from a clone, with the machine's own compiler.
+    """
+    from release.client import PLATFORMS  # noqa: PLC0415
+    from release.wheels import build_archive  # noqa: PLC0415
+
+    if kind == "clone":
+        built = tmp_path / "built"
+        build_archive("wheel", built, os.environ)
+    tag = {"platform": PLATFORMS[native.platform()].tag, "pure": "any", "clone": "*"}[kind]
     (wheel,) = built.glob(f"*-{tag}.whl")
     fresh = tmp_path / "venv"
     venv.create(fresh, with_pip=False, symlinks=True)
@@ -148,8 +155,9 @@ def test_installed_wheel_gates_a_host_without_a_compiler(built: Path, home: Path
         return done.stdout
 
     said = callosum("install", "claude-code", "--yes")
-    assert ("(the native client)" if kind == "platform" else "(the script)") in said
+    expected = "the script" if kind == "pure" else "the native client"
+    assert f"({expected})" in said
     found = {one["check"]: one for one in json.loads(callosum("doctor", "--json"))["findings"]}
     assert found["claude-code canary"] == {**found["claude-code canary"], "level": "ok"}
-    assert found["claude-code script"]["says"].endswith("the native client" if kind == "platform" else "the script")
+    assert found["claude-code script"]["says"].endswith(expected)
     assert found["claude-code script"]["level"] == "ok"

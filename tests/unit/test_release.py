@@ -1,11 +1,17 @@
 """What a release needs agrees: versions, release notes, the JavaScript package's files."""
 
 import json
+import os
 import shutil
+import subprocess
+import zipfile
 from pathlib import Path
 
+import pytest
+
+from callosum.hosts import native
 from release.check import TESTS, faults, versions
-from release.wheels import ROOT
+from release.wheels import ROOT, build_archive
 
 
 def copied(into: Path) -> Path:
@@ -40,3 +46,23 @@ def test_javascript_package_holds_the_files_it_names() -> None:
     for name in [*package["files"], package["main"], package["types"]]:
         assert (folder / name).exists(), name
     assert {"name", "version", "description", "keywords", "license", "author", "engines", "exports"} <= set(package)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the client is NOT compiled: there is no C compiler")
+def test_wheel_from_a_clone_holds_the_client_that_the_own_compiler_made(tmp_path: Path) -> None:
+    build_archive("wheel", tmp_path, os.environ)
+    (wheel,) = tmp_path.glob("*.whl")
+    program = f"{native.platform()}/{native.PROGRAM}"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract(f"callosum/hosts/native/{program}", tmp_path)
+    client = tmp_path / "callosum/hosts/native" / program
+    client.chmod(0o700)
+    ran = subprocess.run([client, "codex"], input="{}", capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr.partition(":")[0]) == (2, "Callosum"), ran.stderr
+    assert "none-any" not in wheel.name
+
+
+@pytest.mark.parametrize("compiler", ["/does/not/exist", "false"])
+def test_wheel_from_a_clone_without_a_compiler_that_works_is_pure(tmp_path: Path, compiler: str) -> None:
+    build_archive("wheel", tmp_path, {**os.environ, "CC": compiler})
+    assert [path.name.partition("-none-")[2] for path in tmp_path.glob("*.whl")] == ["any.whl"]

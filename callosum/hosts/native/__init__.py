@@ -1,8 +1,8 @@
 """Locate and configure the native hook client, a small program that replaces ``hook.sh``, a shell and curl.
 
 Its source is ``hook.c``, and on Windows ``windows.c``, which asks a server for several machines. A platform wheel
-contains the program for its platform. The pure wheel and the source distribution contain none, and hooks use the
-script. ``make native`` builds the program for this machine.
+contains the program; ``pip install .`` from a clone compiles it if the machine has a C compiler. Without the program
+hooks use the script. ``make native`` builds it for this machine with the pinned compiler.
 """
 
 from __future__ import annotations
