@@ -40,8 +40,7 @@ def explain(  # noqa: PLR0917  typer names them all
     ] = None,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Working folder of the call.")] = None,
     pause: Annotated[
-        bool,
-        typer.Option("--pause", help="Ask as installed hosts do: a warning pauses the call until it is repeated."),
+        bool, typer.Option("--pause", help="Ask as installed hosts do: a warning pauses the call until it is repeated.")
     ] = False,
     state: State = None,
     namespace: Namespace = None,

@@ -116,11 +116,7 @@ def _report(without: DemoResult, gated: DemoResult, took: float, *, right: bool)
         return show.cell(text, "red" if half.notes_lost else "green")
 
     rows = [
-        (
-            show.cell("Two sessions reply to one thread"),
-            mails(without.thread_mails),
-            mails(gated.thread_mails),
-        ),
+        (show.cell("Two sessions reply to one thread"), mails(without.thread_mails), mails(gated.thread_mails)),
         (show.cell("One accepts a meeting, one declines"), answers(without), answers(gated)),
         (show.cell("Two edit a file from what they read before"), notes(without), notes(gated)),
         (

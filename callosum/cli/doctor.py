@@ -23,12 +23,7 @@ _MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": (
 _WIDTH: Final = 24
 
 
-def doctor(
-    state: State = None,
-    namespace: Namespace = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def doctor(state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
     """Check everything without changing it; exit code 1 if something is wrong.
 
     A call that must be refused is sent through each host's entry, so the

@@ -35,8 +35,7 @@ def events(  # noqa: PLR0917  typer names them all
         bool, typer.Option("--quiet", "-q", help="Leave out the regular ones: scheduler.tick and health.ok.")
     ] = False,
     since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").'),
+        str | None, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").')
     ] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")
@@ -45,8 +44,7 @@ def events(  # noqa: PLR0917  typer names them all
         str | None, typer.Option("--session", metavar="NAME", help="Only this session (* matches anything).")
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="URL", help="Address of a server to use instead of the state folder."),
+        str | None, typer.Option("--url", metavar="URL", help="Address of a server to use instead of the state folder.")
     ] = None,
     token_file: Annotated[
         Path | None,

@@ -29,10 +29,7 @@ def _begun(begun: str) -> list[str]:
     return [host for host in _HOSTS if host.startswith(begun)]
 
 
-Host = Annotated[
-    str,
-    typer.Argument(metavar="HOST", help=f"{one_of(_HOSTS)}.", autocompletion=_begun),
-]
+Host = Annotated[str, typer.Argument(metavar="HOST", help=f"{one_of(_HOSTS)}.", autocompletion=_begun)]
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Settings file, if it is not the usual one.")]
 Project = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="Use this project's settings instead of the user's.")
@@ -55,8 +52,7 @@ TokenFile = Annotated[
     typer.Option("--token-file", metavar="FILE", help="File with the token for --url; only you may read it."),
 ]
 CaCert = Annotated[
-    Path | None,
-    typer.Option("--cacert", metavar="FILE", help="Certificates to trust instead of the system's."),
+    Path | None, typer.Option("--cacert", metavar="FILE", help="Certificates to trust instead of the system's.")
 ]
 
 

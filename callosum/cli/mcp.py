@@ -48,8 +48,7 @@ def mcp(  # noqa: PLR0917  typer names them all
         str | None, typer.Option("--instance", metavar="NAME", help="Instance that acts (default: CALLOSUM_INSTANCE).")
     ] = None,
     session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="NAME", help="Session that acts (default: the host's process)."),
+        str | None, typer.Option("--session", metavar="NAME", help="Session that acts (default: the host's process).")
     ] = None,
     gate: Annotated[
         str | None,

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from callosum.stores.base import Store
 
 State = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="DIR", help="State folder (or CALLOSUM_STATE).", show_default=False),
+    Path | None, typer.Option("--state", metavar="DIR", help="State folder (or CALLOSUM_STATE).", show_default=False)
 ]
 Namespace = Annotated[
     str | None,
@@ -35,12 +34,7 @@ def one_of(names: Iterable[str]) -> str:
 
 
 def settings_of(
-    state: Path | None,
-    namespace: str | None = None,
-    config: Path | None = None,
-    *,
-    project: bool = True,
-    **flags: Any,
+    state: Path | None, namespace: str | None = None, config: Path | None = None, *, project: bool = True, **flags: Any
 ) -> Settings:
     """Return the settings in force: flags, then ``CALLOSUM_*``, then ``callosum.toml``, then defaults.
 

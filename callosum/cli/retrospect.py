@@ -123,8 +123,7 @@ def show_trial(found: Trial) -> None:
         )
     if found.as_recorded is not None and found.as_recorded < 1:
         show.line(
-            f"The rules in force answer {100 * found.as_recorded:.1f} % of the played calls as they were then.",
-            "dim",
+            f"The rules in force answer {100 * found.as_recorded:.1f} % of the played calls as they were then.", "dim"
         )
 
 

@@ -201,11 +201,7 @@ def revoke(
 
 @app.command(epilog=EPILOG)
 def gaps(
-    since: Since = "30d",
-    namespace: Only = None,
-    state: State = None,
-    config: Config = None,
-    json: Json = False,
+    since: Since = "30d", namespace: Only = None, state: State = None, config: Config = None, json: Json = False
 ) -> None:
     """Show where the rules see little: calls without keys, unnamed tools, unshared keys; exit code 1 if nowhere.
 

@@ -59,8 +59,7 @@ def search(
         ),
     ],
     session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="NAME", help="Only this session's entries (* matches anything)."),
+        str | None, typer.Option("--session", metavar="NAME", help="Only this session's entries (* matches anything).")
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").')

@@ -24,8 +24,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, as
 def add(
     name: Name,
     role: Annotated[
-        str,
-        typer.Option("--role", metavar="ROLE", help="actor (for a host), approver or reader (for a person)."),
+        str, typer.Option("--role", metavar="ROLE", help="actor (for a host), approver or reader (for a person).")
     ] = "actor",
     instance: Annotated[
         str | None,

@@ -76,12 +76,10 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
         default_factory=time.time
     )
     instance: Annotated[
-        str | None,
-        Meta(description="the session that acts: `instance` or `instance/session`", examples=["mira"]),
+        str | None, Meta(description="the session that acts: `instance` or `instance/session`", examples=["mira"])
     ] = None
     namespace: Annotated[
-        str | None,
-        Meta(description="the namespace it belongs to; absent: no single namespace", examples=["default"]),
+        str | None, Meta(description="the namespace it belongs to; absent: no single namespace", examples=["default"])
     ] = None
     call_id: Annotated[str | None, Meta(description="the host's id of the tool call", examples=["call-7"])] = None
     id: Annotated[
@@ -237,8 +235,7 @@ class LlmToken(CorpusEvent, frozen=True):
     delta: Annotated[
         str,
         Meta(
-            description="the piece of text; a secret split across two pieces is not recognised",
-            examples=["Three PRs "],
+            description="the piece of text; a secret split across two pieces is not recognised", examples=["Three PRs "]
         ),
     ]
 
@@ -547,8 +544,7 @@ class HealthOk(CorpusEvent, frozen=True):
     remote: ClassVar[bool] = True
 
     metrics: Annotated[
-        Mapping[str, Metric],
-        Meta(description="the measured values, by name", examples=[{"storeMilliseconds": 0.4}]),
+        Mapping[str, Metric], Meta(description="the measured values, by name", examples=[{"storeMilliseconds": 0.4}])
     ]
 
 

@@ -20,9 +20,7 @@ logger = logging.getLogger("callosum")
 
 REMEMBERED: Final = 10_000
 """Number of actions whose calls are remembered."""
-_LATER: Final = frozenset(
-    (Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE, Event.APPROVE, Event.DENY),
-)
+_LATER: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE, Event.APPROVE, Event.DENY))
 
 Find = Callable[[int], Entry | None]
 """Return the journal entry with this ``seq``, or None if it no longer exists."""

@@ -25,14 +25,7 @@ PARSING: Final = 0.2
 _MERGING: Final = 2.0
 """Seconds that git may take."""
 _MARKER: Final = re.compile(r"(?:<{7} mine|\|{7} base|={7}|>{7} theirs)\r?\n?\Z")
-_KINDS: Final = {
-    ".py": "py",
-    ".pyi": "py",
-    ".json": "json",
-    ".toml": "toml",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
+_KINDS: Final = {".py": "py", ".pyi": "py", ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _PARSER: Final = """
 import sys
 kind, text = sys.argv[1], sys.stdin.buffer.read().decode()

@@ -26,14 +26,7 @@ from msgspec.structs import replace
 from callosum.brief import Brief, Section, brief_of
 from callosum.characters import escaped
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import (
-    ContextBuilt,
-    CorpusEvent,
-    InputClassified,
-    InputReceived,
-    InputRouted,
-    LlmResponse,
-)
+from callosum.corpus.events import ContextBuilt, CorpusEvent, InputClassified, InputReceived, InputRouted, LlmResponse
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.merging.merge_store import MergeRecord, merge_sentence
@@ -154,9 +147,7 @@ class Prefrontal:
         actor = f"{instance}/{session}" if session else instance
         view = _BriefView(self._store, namespace, actor, shares=self._shares, merges=self._merges)
         brief = view.brief(named, folder, forgot=forgot)
-        self._corpus.emit(
-            ContextBuilt(brief.tokens, len(brief.sections), instance=actor, namespace=namespace),
-        )
+        self._corpus.emit(ContextBuilt(brief.tokens, len(brief.sections), instance=actor, namespace=namespace))
         return brief
 
     # --- inputs ----------------------------------------------------------------------------------

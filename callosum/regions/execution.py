@@ -25,13 +25,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (

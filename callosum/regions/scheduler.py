@@ -19,13 +19,7 @@ from msgspec import Struct
 from tzlocal import get_localzone
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import (
-    HealthWarning,
-    MemoryConsolidated,
-    MemoryPromoted,
-    SchedulerTick,
-    WatcherChanged,
-)
+from callosum.corpus.events import HealthWarning, MemoryConsolidated, MemoryPromoted, SchedulerTick, WatcherChanged
 from callosum.corpus.fault_reports import report_failed_job
 from callosum.errors import CallosumError, ConfigError
 from callosum.gate import LocalGate

@@ -452,10 +452,7 @@ def _add(db: sqlite3.Connection, rows: Sequence[_Row]) -> int:
 
 
 def _add_words(db: sqlite3.Connection, rows: Sequence[_Row]) -> None:
-    db.executemany(
-        f"insert into words(rowid, {COLUMNS}) values(?, ?, ?, ?, ?, ?, ?)",
-        [row.words for row in rows],
-    )
+    db.executemany(f"insert into words(rowid, {COLUMNS}) values(?, ?, ?, ?, ?, ?, ?)", [row.words for row in rows])
 
 
 def _put(db: sqlite3.Connection, path: str, file: _File, text: str) -> str:

@@ -242,9 +242,7 @@ _VERDICTS: Final = [str(one) for one in Verdict]
 
 FIELDS: Final[dict[str, Field]] = {
     "name": Field(
-        _string("a name"),
-        {**_TEXT, "maxLength": MAX_NAME},
-        "What the rule is called in answers and in the journal.",
+        _string("a name"), {**_TEXT, "maxLength": MAX_NAME}, "What the rule is called in answers and in the journal."
     ),
     "description": Field(
         _string("a text", 4096, empty=True), {"type": "string", "maxLength": 4096}, "For readers; no effect."
@@ -255,9 +253,7 @@ FIELDS: Final[dict[str, Field]] = {
         "The risk of the call, 0 (none) to 4 (critical).",
     ),
     "tool": Field(
-        _tool,
-        _NAMES,
-        "The tools it is for: a name, a list of names, * for all; * and ? in a name match any part.",
+        _tool, _NAMES, "The tools it is for: a name, a list of names, * for all; * and ? in a name match any part."
     ),
     "params": Field(
         _params,
@@ -285,13 +281,7 @@ FIELDS: Final[dict[str, Field]] = {
     ),
     "contextKey": Field(
         _context_key,
-        {
-            "anyOf": [
-                {"type": "null"},
-                *_ANY_KEY["anyOf"],
-                {"type": "array", "items": _ANY_KEY, "maxItems": 16},
-            ]
-        },
+        {"anyOf": [{"type": "null"}, *_ANY_KEY["anyOf"], {"type": "array", "items": _ANY_KEY, "maxItems": 16}]},
         "What the call affects: channel:{params.target|params.channel}. A key without a value is absent.",
     ),
     "recentWindowMs": Field(

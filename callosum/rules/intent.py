@@ -10,19 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callosum.rules.lexicon import (
-    COMMITMENTS,
-    DESTROYS,
-    FOLD,
-    HEAVY,
-    LOOSE,
-    MAILS,
-    REMOVES,
-    SENDS,
-    STRONG,
-    TALK,
-    VERBS,
-)
+from callosum.rules.lexicon import COMMITMENTS, DESTROYS, FOLD, HEAVY, LOOSE, MAILS, REMOVES, SENDS, STRONG, TALK, VERBS
 
 INTENTS: Final = ("inform", "read", "write", "communicate", "commit", "destroy")
 """What an input can ask for, in rising gravity."""

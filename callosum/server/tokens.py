@@ -110,11 +110,7 @@ class Tokens:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        self, path: str | Path, *, clock: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic
     ) -> None:
         self.path = Path(path)
         self.error: ConfigError | None = None

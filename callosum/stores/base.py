@@ -347,13 +347,7 @@ class Store(Protocol):
         ...
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         """Return or delete the oldest entries up to ``until`` that may leave the store.
 

@@ -287,13 +287,7 @@ class MemoryStore:
         return self._held.sessions.get((namespace, session), _Session()).seen
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         with self._lock:
             last = max(self._held.entries, default=0)  # the newest entry stays, so that time does not run backwards

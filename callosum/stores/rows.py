@@ -9,20 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import (
-    NO_MARK,
-    Action,
-    Content,
-    Entry,
-    Event,
-    Host,
-    Key,
-    Mark,
-    Mode,
-    Outcome,
-    State,
-    Verdict,
-)
+from callosum.model import NO_MARK, Action, Content, Entry, Event, Host, Key, Mark, Mode, Outcome, State, Verdict
 from callosum.stores.base import Probe
 from callosum.stores.statements import SHARED, load
 from callosum.stores.view import waiting

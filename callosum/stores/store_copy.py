@@ -128,8 +128,7 @@ def _stamp_of(source: StoreExport, target: StoreExport) -> Stamp:
         raise ConfigError(f"the target is a copy of another store, of {found.source}", at="TO")
     if target.newest() > found.newest:
         raise ConfigError(
-            f"a gate has written to the target since, which copying again would take away: {target.name}",
-            at="TO",
+            f"a gate has written to the target since, which copying again would take away: {target.name}", at="TO"
         )
     return found
 

@@ -247,10 +247,7 @@ class OpenTelemetry:
 
     def _attributes(self, event: CorpusEvent, tool: str, call: _Call | None, decision: str) -> dict[str, Any]:
         """Return a span's attributes of its call, as far as they are known."""
-        attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": line(tool),
-        }
+        attributes: dict[str, Any] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": line(tool)}
         if event.id is not None:  # otherwise the gate was unreachable and decided nothing
             attributes["callosum.action.id"] = event.id
             attributes["callosum.decision"] = decision

@@ -114,13 +114,7 @@ class _Sending(OpenTelemetry):
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        tracers: TracerProvider,
-        exporter: _SpanExporter,
-        meters: MeterProvider,
-        *,
-        content: bool,
+        self, corpus: Corpus, tracers: TracerProvider, exporter: _SpanExporter, meters: MeterProvider, *, content: bool
     ) -> None:
         super().__init__(corpus, tracer_provider=tracers, meter_provider=meters, content=content)
         self._tracers = tracers

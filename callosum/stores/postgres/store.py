@@ -657,13 +657,7 @@ class PostgresStore:
             self._read(SQL["forget_turns"], ([row[0] for row in rows],))
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         rows = self._leaving(until, horizon, limit, only if delete else None)
         if not delete:

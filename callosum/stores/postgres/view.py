@@ -15,18 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import (
-    HOUR,
-    MINUTE,
-    Action,
-    Applied,
-    Key,
-    KeyView,
-    Mode,
-    Scope,
-    State,
-    View,
-)
+from callosum.model import HOUR, MINUTE, Action, Applied, Key, KeyView, Mode, Scope, State, View
 from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Probe
 from callosum.stores.crowd import BOUND, AskingCall, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
@@ -35,16 +24,7 @@ from callosum.stores.postgres.neighbours import PostgresNeighbours
 from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
-from callosum.stores.rows import (
-    ACTION_WIDTH,
-    MARK_WIDTH,
-    OPENERS,
-    action_of,
-    answered,
-    before_of,
-    mark_of,
-    wanted,
-)
+from callosum.stores.rows import ACTION_WIDTH, MARK_WIDTH, OPENERS, action_of, answered, before_of, mark_of, wanted
 from callosum.stores.view import Fetched, counts, meant, related, views
 from callosum.stores.writes import opened
 

@@ -438,23 +438,10 @@ def _action_record(record: Record, id: int, remembered: Mapping[str, float | Non
 def _record(written: EntryRecord, before: Record | None) -> Record:
     entry, stored = written.entry, written.act or ActionRecord(opened=False, state=State.ASKED)
     opening = Opening(
-        stored.state,
-        stored.expires,
-        stored.limit,
-        stored.host,
-        stored.lock,
-        stored.content,
-        (),
-        stored.supersedes,
+        stored.state, stored.expires, stored.limit, stored.host, stored.lock, stored.content, (), stored.supersedes
     )
     action = replace(opened(entry.seq, entry, opening), ended=stored.ended, approved=stored.approved)
-    return Record(
-        action,
-        stored.opened,
-        stored.call,
-        before.prints if before is not None else (),
-        stored.params,
-    )
+    return Record(action, stored.opened, stored.call, before.prints if before is not None else (), stored.params)
 
 
 def _trace(id: int, mode: str, records: Mapping[int, Record]) -> PastAction | None:

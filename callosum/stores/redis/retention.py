@@ -101,13 +101,7 @@ class RedisRetention:
         return deleted
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         with self._link.explained():
             free: list[tuple[NamespaceKeys, Entry, Record | None]] = []

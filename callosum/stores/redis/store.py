@@ -11,15 +11,7 @@ from pathlib import Path
 from callosum.model import SECOND, Action, Applied, Entry
 from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
-from callosum.stores.base import (
-    KEY_IN_USE,
-    REGISTRATION_INTERVAL,
-    Clock,
-    Pool,
-    Probe,
-    Request,
-    StoreCheck,
-)
+from callosum.stores.base import KEY_IN_USE, REGISTRATION_INTERVAL, Clock, Pool, Probe, Request, StoreCheck
 from callosum.stores.receipt import LEFT, HeldByStore, Receipt, WatchedStore, receipt_of, refusal
 from callosum.stores.redis.bodies import fetch
 from callosum.stores.redis.connection import SCHEMA, RedisConnection
@@ -145,13 +137,7 @@ class RedisStore:
     # --- upkeep ---
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         entries = self._retention.take(until, horizon, limit, delete=delete, only=only)
         if delete and entries:

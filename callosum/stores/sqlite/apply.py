@@ -276,8 +276,7 @@ class SqliteWriter(Struct, gc=False):
             self.execute(_SETTLE, (state._value_, settle.ended, action.id))
         else:
             self.execute(
-                SQL["settle_with_more"],
-                (state._value_, settle.ended, settle.expires, settle.approved, action.id),
+                SQL["settle_with_more"], (state._value_, settle.ended, settle.expires, settle.approved, action.id)
             )
         was_live = action.state not in _ENDED
         stays_live = state not in _ENDED

@@ -378,13 +378,7 @@ class SqliteStore:
         return [(*row, before) for row in found if row is not None]
 
     def take(
-        self,
-        until: int,
-        horizon: int,
-        limit: int = 5000,
-        *,
-        delete: bool = False,
-        only: Collection[int] | None = None,
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: Collection[int] | None = None
     ) -> list[Entry]:
         with self._explained():
             if not delete:

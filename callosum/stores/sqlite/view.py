@@ -17,21 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import (
-    HOUR,
-    LATEST,
-    MINUTE,
-    NO_MARK,
-    SECOND,
-    Action,
-    Find,
-    Key,
-    KeyView,
-    Mark,
-    Mode,
-    Scope,
-    View,
-)
+from callosum.model import HOUR, LATEST, MINUTE, NO_MARK, SECOND, Action, Find, Key, KeyView, Mark, Mode, Scope, View
 from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, Clock, Probe
 from callosum.stores.crowd import AskingCall, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
