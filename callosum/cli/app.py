@@ -34,6 +34,7 @@ from callosum.cli import (
     watch,
 )
 from callosum.cli.codes import EPILOG
+from callosum.cli.options import flag
 from callosum.programs import HOSTS
 
 app = typer.Typer(
@@ -113,8 +114,6 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def callosum(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
-    ] = False,
+    version: Annotated[bool, flag("--version", "Show the version and exit.", callback=_version, is_eager=True)] = False,
 ) -> None:
     """The gate between an AI agent's tool call and its execution."""  # noqa: D401 - the first line of the help

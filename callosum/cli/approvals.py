@@ -8,7 +8,7 @@ import typer
 
 from callosum.characters import escaped
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, flag, open_gate, option, settings_of
 from callosum.cli.shortid import full_id, is_short, read_id
 from callosum.errors import ConfigError
 
@@ -20,15 +20,7 @@ Id = Annotated[
     str,
     typer.Argument(metavar="ID", help="Id of the call, long or short, as status and watch show it.", parser=read_id),
 ]
-As = Annotated[
-    str | None,
-    typer.Option(
-        "--as",
-        metavar="NAME",
-        help="Speak for this session, which has checked, instead of as a person.",
-        show_default=False,
-    ),
-]
+As = Annotated[str | None, option("--as", "NAME", "Speak for this session, which has checked, instead of as a person.")]
 _CHANNEL = "terminal"
 
 
@@ -42,8 +34,7 @@ def approve(
 def deny(
     id: Id,
     note: Annotated[
-        str,
-        typer.Option("--note", metavar="TEXT", help="Note to the agent, also kept in the journal.", show_default=False),
+        str, option("--note", "TEXT", "Note to the agent, also kept in the journal.", show_default=False)
     ] = "",
     state: State = None,
     namespace: Namespace = None,
@@ -72,13 +63,8 @@ def _answer(
 
 def resolve(
     id: Id,
-    happened: Annotated[
-        bool | None,
-        typer.Option("--happened/--not", help="After checking: it happened, or it did not.", show_default=False),
-    ] = None,
-    note: Annotated[
-        str, typer.Option("--note", metavar="TEXT", help="What the check found, for the journal.", show_default=False)
-    ] = "",
+    happened: Annotated[bool | None, flag("--happened/--not", "After checking: it happened, or it did not.")] = None,
+    note: Annotated[str, option("--note", "TEXT", "What the check found, for the journal.", show_default=False)] = "",
     as_: As = None,
     state: State = None,
     namespace: Namespace = None,
@@ -136,7 +122,7 @@ def _of_id(gate: LocalGate, id: int, namespace: str, as_: str | None) -> tuple[s
 
 
 def off(
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help='Duration, such as "30m", "1h", "2d".')] = "1h",
+    for_: Annotated[str, option("--for", "TIME", 'Duration, such as "30m", "1h", "2d".')] = "1h",
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
-from callosum.cli.options import Config, Json, Namespace, State, exists, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, exists, option, settings_of
 
 _FLAGS: Final = frozenset({"instance", "session", "namespace", "key", "cwd", "prompt", "budget"})
 
 
 def brief(  # noqa: PLR0917  typer names them all
     instance: Annotated[
-        str | None,
-        typer.Option(
-            "--instance", metavar="NAME", help="Instance that gets the brief (default: the settings' instance)."
-        ),
+        str | None, option("--instance", "NAME", "Instance that gets the brief (default: the settings' instance).")
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="Session of the instance.")] = None,
+    session: Annotated[str | None, option("--session", "NAME", "Session of the instance.")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(
-            "--key",
-            metavar="KEY",
-            help="Context key that matters in addition to those the session touched; may be repeated.",
-        ),
+        option("--key", "KEY", "Context key that matters in addition to those the session touched; may be repeated."),
     ] = None,
-    cwd: Annotated[
-        str | None, typer.Option("--cwd", metavar="DIR", help="The session's folder; files in it matter.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TEXT", help="The prompt; addresses and paths in it matter.")
-    ] = None,
+    cwd: Annotated[str | None, option("--cwd", "DIR", "The session's folder; files in it matter.")] = None,
+    prompt: Annotated[str | None, option("--prompt", "TEXT", "The prompt; addresses and paths in it matter.")] = None,
     budget: Annotated[
-        int | None,
-        typer.Option("--budget", min=0, max=100_000, metavar="N", help="Maximum number of tokens (default: 600)."),
+        int | None, option("--budget", "N", "Maximum number of tokens (default: 600).", min=0, max=100_000)
     ] = None,
     state: State = None,
     namespace: Namespace = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, Namespace, State, exists, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, exists, option, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 Key = Annotated[
     str | None, typer.Argument(metavar="[KEY]", help="Only commitments on this context key.", show_default=False)
 ]
-Session = Annotated[
-    str | None, typer.Option("--session", metavar="NAME", help="Only commitments of this session (instance/session).")
-]
+Session = Annotated[str | None, option("--session", "NAME", "Only commitments of this session (instance/session).")]
 _SHOWN_KEYS: Final = 2
 
 

@@ -11,9 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-import typer
-
-from callosum.cli.options import Config, State, open_gate, settings_of
+from callosum.cli.options import Config, State, flag, open_gate, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,8 +28,7 @@ _HOURS = 13 * 3600.0
 
 def console(
     browser: Annotated[
-        bool,
-        typer.Option("--browser/--no-browser", help="Open it in the browser, or only print the file that opens it."),
+        bool, flag("--browser/--no-browser", "Open it in the browser, or only print the file that opens it.")
     ] = True,
     state: State = None,
     config: Config = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callosum.cli.options import Config, Json, Namespace, State, exists, rulebook_of, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, exists, flag, option, rulebook_of, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,24 +23,13 @@ def explain(  # noqa: PLR0917  typer names them all
         str | None, typer.Argument(metavar="[PARAMS]", help="Params as a JSON object.", show_default=False)
     ] = None,
     param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param",
-            "-p",
-            metavar="NAME=VALUE",
-            help="One param; a value that is valid JSON is read as JSON.",
-            show_default=False,
-        ),
+        list[str] | None, option("--param -p", "NAME=VALUE", "One param; a value that is valid JSON is read as JSON.")
     ] = None,
-    instance: Annotated[
-        str | None, typer.Option("--instance", metavar="NAME", help="Instance that would make the call.")
-    ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Session that would make the call.")
-    ] = None,
-    cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Working folder of the call.")] = None,
+    instance: Annotated[str | None, option("--instance", "NAME", "Instance that would make the call.")] = None,
+    session: Annotated[str | None, option("--session", "NAME", "Session that would make the call.")] = None,
+    cwd: Annotated[str | None, option("--cwd", "DIR", "Working folder of the call.")] = None,
     pause: Annotated[
-        bool, typer.Option("--pause", help="Ask as installed hosts do: a warning pauses the call until it is repeated.")
+        bool, flag("--pause", "Ask as installed hosts do: a warning pauses the call until it is repeated.")
     ] = False,
     state: State = None,
     namespace: Namespace = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Json
+from callosum.cli.options import Json, flag, option
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,13 +20,8 @@ _KINDS = {"thread": "recent", "meeting": "opposed", "file": "stale", "crash": "u
 
 
 def demo(
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="DIR", help="Keep the gate's state in this new folder.", show_default=False),
-    ] = None,
-    console: Annotated[
-        bool, typer.Option("--console", help="Afterwards open the console on what happened, until Ctrl-C.")
-    ] = False,
+    state: Annotated[Path | None, option("--state", "DIR", "Keep the gate's state in this new folder.")] = None,
+    console: Annotated[bool, flag("--console", "Afterwards open the console on what happened, until Ctrl-C.")] = False,
     json: Json = False,
 ) -> None:
     """Run one agent's sessions as real processes, without the gate and with it (some seconds).

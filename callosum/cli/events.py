@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+from callosum.cli.options import Config, Json, Only, State, exists, flag, open_gate, option, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,28 +27,17 @@ def events(  # noqa: PLR0917  typer names them all
             metavar="PATTERN", help="Only these events: tool.completed, 'safety.*', ...", show_default=False
         ),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue with new entries until interrupted.")
-    ] = False,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="Show the newest N; 0 shows all.")] = 50,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Leave out the regular ones: scheduler.tick and health.ok.")
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").')
-    ] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")
-    ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Only this session (* matches anything).")
-    ] = None,
+    follow: Annotated[bool, flag("--follow -f", "Continue with new entries until interrupted.")] = False,
+    last: Annotated[int, option("--last -n", "N", "Show the newest N; 0 shows all.", min=0)] = 50,
+    quiet: Annotated[bool, flag("--quiet -q", "Leave out the regular ones: scheduler.tick and health.ok.")] = False,
+    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
+    namespace: Only = None,
+    session: Annotated[str | None, option("--session", "NAME", "Only this session (* matches anything).")] = None,
     url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Address of a server to use instead of the state folder.")
+        str | None, option("--url", "URL", "Address of a server to use instead of the state folder.")
     ] = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File with the server's token (or CALLOSUM_TOKEN)."),
+        Path | None, option("--token-file", "FILE", "File with the server's token (or CALLOSUM_TOKEN).")
     ] = None,
     state: State = None,
     config: Config = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Namespace, State, one_of, settings_of
+from callosum.cli.options import Config, Namespace, State, flag, one_of, option, settings_of
 from callosum.programs import NAMED, WITH_HOOKS
 
 if TYPE_CHECKING:
@@ -31,29 +31,18 @@ def _begun(begun: str) -> list[str]:
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help=f"{one_of(_HOSTS)}.", autocompletion=_begun)]
 File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Settings file, if it is not the usual one.")]
-Project = Annotated[
-    Path | None, typer.Option("--project", metavar="DIR", help="Use this project's settings instead of the user's.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change without changing anything.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Project = Annotated[Path | None, option("--project", "DIR", "Use this project's settings instead of the user's.")]
+DryRun = Annotated[bool, flag("--dry-run", "Show what would change without changing anything.")]
+Yes = Annotated[bool, flag("--yes -y", "Do not ask for confirmation.")]
 Http = Annotated[
     str | None,
-    typer.Option(
-        "--http",
-        metavar="URL",
-        help=f"{one_of(_BY_URL)}: ask this machine's server itself. While it is down, no tool runs.",
-    ),
+    option("--http", "URL", f"{one_of(_BY_URL)}: ask this machine's server itself. While it is down, no tool runs."),
 ]
-Url = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="Ask this server instead of a gate on this machine.")
-]
+Url = Annotated[str | None, option("--url", "URL", "Ask this server instead of a gate on this machine.")]
 TokenFile = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with the token for --url; only you may read it."),
+    Path | None, option("--token-file", "FILE", "File with the token for --url; only you may read it.")
 ]
-CaCert = Annotated[
-    Path | None, typer.Option("--cacert", metavar="FILE", help="Certificates to trust instead of the system's.")
-]
+CaCert = Annotated[Path | None, option("--cacert", "FILE", "Certificates to trust instead of the system's.")]
 
 
 def install(  # noqa: PLR0917  typer names them all
@@ -65,10 +54,7 @@ def install(  # noqa: PLR0917  typer names them all
     token_file: TokenFile = None,
     cacert: CaCert = None,
     observe: Annotated[
-        bool,
-        typer.Option(
-            "--observe", help="Stop nothing for 30 days; callosum report then shows what would have been stopped."
-        ),
+        bool, flag("--observe", "Stop nothing for 30 days; callosum report then shows what would have been stopped.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
+from callosum.cli.options import Config, Json, Only, State, exists, flag, open_gate, option, rulebook_of, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,41 +22,28 @@ if TYPE_CHECKING:
     from callosum.model import Entry
 
 
-def _words(name: str, help: str, metavar: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=help, show_default=False)
-    return option
-
-
 def journal(  # noqa: PLR0917  typer names them all
-    session: Annotated[str | None, _words("--session", "Only this session (* matches anything).", "NAME")] = None,
-    tool: Annotated[str | None, _words("--tool", "Only this tool (* stands for anything).", "NAME")] = None,
-    key: Annotated[str | None, _words("--key", "Only what touches this key (* stands for anything).", "KEY")] = None,
-    event: Annotated[str | None, _words("--event", "Only this event: intercept, complete, lapse, ...", "NAME")] = None,
+    session: Annotated[str | None, option("--session", "NAME", "Only this session (* matches anything).")] = None,
+    tool: Annotated[str | None, option("--tool", "NAME", "Only this tool (* stands for anything).")] = None,
+    key: Annotated[str | None, option("--key", "KEY", "Only what touches this key (* stands for anything).")] = None,
+    event: Annotated[str | None, option("--event", "NAME", "Only this event: intercept, complete, lapse, ...")] = None,
     verdict: Annotated[
-        str | None, _words("--verdict", "Only this verdict: allow, warn, confirm, ask, block.", "NAME")
+        str | None, option("--verdict", "NAME", "Only this verdict: allow, warn, confirm, ask, block.")
     ] = None,
-    tier: Annotated[
-        int | None,
-        typer.Option("--tier", min=0, max=4, metavar="N", help="Only this tier or higher.", show_default=False),
-    ] = None,
-    since: Annotated[str | None, _words("--since", 'Start here: a time, or how long ago ("2h").', "TIME")] = None,
-    until: Annotated[str | None, _words("--until", "Up to then.", "TIME")] = None,
-    namespace: Annotated[str | None, _words("--namespace", "Only this namespace (default: all).", "NAME")] = None,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="Show the newest N; 0 shows all.")] = 50,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue with new entries until interrupted.")
-    ] = False,
+    tier: Annotated[int | None, option("--tier", "N", "Only this tier or higher.", min=0, max=4)] = None,
+    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
+    until: Annotated[str | None, option("--until", "TIME", "Up to then.")] = None,
+    namespace: Only = None,
+    last: Annotated[int, option("--last -n", "N", "Show the newest N; 0 shows all.", min=0)] = 50,
+    follow: Annotated[bool, flag("--follow -f", "Continue with new entries until interrupted.")] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export", metavar="FILE", help="Write all matching entries as JSONL to a new file (.gz compresses)."
-        ),
+        Path | None, option("--export", "FILE", "Write all matching entries as JSONL to a new file (.gz compresses).")
     ] = None,
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Move all entries that no decision needs into compressed segments now.")
+        bool, flag("--rotate", "Move all entries that no decision needs into compressed segments now.")
     ] = False,
     entries: Annotated[
-        bool, typer.Option("--entries", help="One line per entry: decisions, reports and renewals separately.")
+        bool, flag("--entries", "One line per entry: decisions, reports and renewals separately.")
     ] = False,
     state: State = None,
     config: Config = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli.options import Config, Namespace, State, settings_of
+from callosum.cli.options import Config, Namespace, State, option, settings_of
 
 
 def mcp(  # noqa: PLR0917  typer names them all
@@ -15,44 +15,30 @@ def mcp(  # noqa: PLR0917  typer names them all
         list[str] | None,
         typer.Argument(metavar="-- COMMAND ARGS...", help="Command of the server to wrap, as its host would start it."),
     ] = None,
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Address of the server to wrap (Streamable HTTP).")
-    ] = None,
+    url: Annotated[str | None, option("--url", "URL", "Address of the server to wrap (Streamable HTTP).")] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(
-            "--header",
-            metavar="'NAME: VALUE'",
-            help="Header for each request to --url; ${VAR} is read from the environment.",
-        ),
+        option("--header", "'NAME: VALUE'", "Header for each request to --url; ${VAR} is read from the environment."),
     ] = None,
     header_env: Annotated[
         list[str] | None,
-        typer.Option(
-            "--header-env", metavar="NAME=VARIABLE", help="Header whose value comes from an environment variable."
-        ),
+        option("--header-env", "NAME=VARIABLE", "Header whose value comes from an environment variable."),
     ] = None,
     transport: Annotated[
         str | None,
-        typer.Option(
-            "--transport",
-            metavar="TYPE",
-            help="Transport of --url: Streamable HTTP, by one of its names in hosts' settings.",
-        ),
+        option("--transport", "TYPE", "Transport of --url: Streamable HTTP, by one of its names in hosts' settings."),
     ] = None,
     name: Annotated[
-        str,
-        typer.Option("--name", metavar="NAME", help="Server name in its tools' names (default: the name it reports)."),
+        str, option("--name", "NAME", "Server name in its tools' names (default: the name it reports).")
     ] = "",
     instance: Annotated[
-        str | None, typer.Option("--instance", metavar="NAME", help="Instance that acts (default: CALLOSUM_INSTANCE).")
+        str | None, option("--instance", "NAME", "Instance that acts (default: CALLOSUM_INSTANCE).")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Session that acts (default: the host's process).")
+        str | None, option("--session", "NAME", "Session that acts (default: the host's process).")
     ] = None,
     gate: Annotated[
-        str | None,
-        typer.Option("--gate", metavar="URL", help="Gate to ask (default: CALLOSUM_URL, otherwise a local one)."),
+        str | None, option("--gate", "URL", "Gate to ask (default: CALLOSUM_URL, otherwise a local one).")
     ] = None,
     state: State = None,
     namespace: Namespace = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, open_gate, settings_of
+from callosum.cli.options import Config, Json, State, flag, open_gate, option, settings_of
 
 if TYPE_CHECKING:
     from callosum.merging.merge_store import MergeRecord, MergeStore
@@ -82,12 +82,9 @@ def show_(id: Id, state: State = None, config: Config = None, json: Json = False
 def undo(
     id: Id,
     to: Annotated[
-        str,
-        typer.Option("--to", metavar="WHICH", help="Which text to restore: before (the merge), proposal, or merge."),
+        str, option("--to", "WHICH", "Which text to restore: before (the merge), proposal, or merge.")
     ] = "before",
-    force: Annotated[
-        bool, typer.Option("--force", help="Restore even if the file has changed since; that change is lost.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "Restore even if the file has changed since; that change is lost.")] = False,
     state: State = None,
     config: Config = None,
     json: Json = False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from callosum.settings import Settings, load
 
@@ -16,15 +17,26 @@ if TYPE_CHECKING:
     from callosum.rulebook import Rulebook
     from callosum.stores.base import Store
 
-State = Annotated[
-    Path | None, typer.Option("--state", metavar="DIR", help="State folder (or CALLOSUM_STATE).", show_default=False)
-]
+
+def option(names: str, metavar: str, help: str, **more: Any) -> OptionInfo:
+    """Return an option that takes a value. ``names`` are its spellings, separated by spaces: ``--last -n``."""
+    found: OptionInfo = typer.Option(*names.split(), metavar=metavar, help=help, **more)
+    return found
+
+
+def flag(names: str, help: str, **more: Any) -> OptionInfo:
+    """Return an option that takes no value. ``names`` are its spellings, separated by spaces."""
+    found: OptionInfo = typer.Option(*names.split(), help=help, **more)
+    return found
+
+
+State = Annotated[Path | None, option("--state", "DIR", "State folder (or CALLOSUM_STATE).")]
 Namespace = Annotated[
-    str | None,
-    typer.Option("--namespace", metavar="NAME", help="Namespace: the group of sessions that see each other."),
+    str | None, option("--namespace", "NAME", "Namespace: the group of sessions that see each other.")
 ]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (callosum.toml) to read.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Only = Annotated[str | None, option("--namespace", "NAME", "Only this namespace (default: all).")]
+Config = Annotated[Path | None, option("--config", "FILE", "Settings file (callosum.toml) to read.")]
+Json = Annotated[bool, flag("--json", "Print JSON for programs.")]
 
 
 def one_of(names: Iterable[str]) -> str:

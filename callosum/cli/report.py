@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+from callosum.cli.options import Config, Json, Only, State, exists, open_gate, option, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +25,9 @@ _NAMES: Final = {"confirm": "pause", "ask": "ask", "block": "block"}
 
 
 def report(
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("7d").')
-    ] = "30d",
-    last: Annotated[
-        int, typer.Option("--last", "-n", min=0, metavar="N", help="List the newest N; 0 lists 2,000.")
-    ] = 50,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")
-    ] = None,
+    since: Annotated[str, option("--since", "TIME", 'Start here: a time, or how long ago ("7d").')] = "30d",
+    last: Annotated[int, option("--last -n", "N", "List the newest N; 0 lists 2,000.", min=0)] = 50,
+    namespace: Only = None,
     state: State = None,
     config: Config = None,
     json: Json = False,

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, Namespace, State, exists, open_gate, rulebook_of, settings_of
+from callosum.cli.options import (
+    Config,
+    Json,
+    Namespace,
+    Only,
+    State,
+    exists,
+    open_gate,
+    option,
+    rulebook_of,
+    settings_of,
+)
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,16 +82,13 @@ def check(
         show.put(show.table("In this order, first match wins", (">#", "name", ">tier", "tools", "keys"), rows))
 
 
-Since = Annotated[str, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("30d").')]
-Only = Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace (default: all).")]
+Since = Annotated[str, option("--since", "TIME", 'Start here: a time, or how long ago ("30d").')]
 
 
 @app.command(epilog=EPILOG)
 def suggest(
     since: Since = "30d",
-    least: Annotated[
-        int, typer.Option("--min", min=2, metavar="N", help="Number of times a pause must have been confirmed.")
-    ] = 5,
+    least: Annotated[int, option("--min", "N", "Number of times a pause must have been confirmed.", min=2)] = 5,
     namespace: Only = None,
     state: State = None,
     config: Config = None,
@@ -231,9 +239,7 @@ def gaps(
 def try_(
     file: Annotated[Path, typer.Argument(help="Rules file to try instead of the one in force.")],
     since: Since = "7d",
-    most: Annotated[
-        int, typer.Option("--most", min=1, max=1_000_000, metavar="N", help="Replay at most the newest N calls.")
-    ] = 20_000,
+    most: Annotated[int, option("--most", "N", "Replay at most the newest N calls.", min=1, max=1_000_000)] = 20_000,
     namespace: Only = None,
     state: State = None,
     config: Config = None,

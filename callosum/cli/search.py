@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from callosum.characters import escaped
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+from callosum.cli.options import Config, Json, State, exists, open_gate, option, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,15 +59,13 @@ def search(
         ),
     ],
     session: Annotated[
-        str | None, typer.Option("--session", metavar="NAME", help="Only this session's entries (* matches anything).")
+        str | None, option("--session", "NAME", "Only this session's entries (* matches anything).")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help='Start here: a time, or how long ago ("2h").')
-    ] = None,
+    since: Annotated[str | None, option("--since", "TIME", 'Start here: a time, or how long ago ("2h").')] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's entries (default: all).")
+        str | None, option("--namespace", "NAME", "Only this namespace's entries (default: all).")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Show the best N.")] = 20,
+    limit: Annotated[int, option("--limit", "N", "Show the best N.", min=1, max=1000)] = 20,
     state: State = None,
     config: Config = None,
     json: Json = False,

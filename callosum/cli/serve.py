@@ -13,7 +13,7 @@ import typer
 
 from callosum import launch
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Json, State, settings_of
+from callosum.cli.options import Config, Json, State, flag, option, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,71 +29,46 @@ STOP_SECONDS = 30.0
 
 
 def serve(  # noqa: PLR0917  typer names them all
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="Port to listen on (default 7700; 0 takes a free one).")
-    ] = None,
-    socket: Annotated[
-        Path | None, typer.Option("--socket", metavar="PATH", help="Unix socket instead of host and port.")
-    ] = None,
-    background: Annotated[
-        bool, typer.Option("--background", help="Start it and return; `callosum stop` stops it.")
-    ] = False,
+    host: Annotated[str | None, option("--host", "ADDRESS", "Address to listen on (default 127.0.0.1).")] = None,
+    port: Annotated[int | None, option("--port", "N", "Port to listen on (default 7700; 0 takes a free one).")] = None,
+    socket: Annotated[Path | None, option("--socket", "PATH", "Unix socket instead of host and port.")] = None,
+    background: Annotated[bool, flag("--background", "Start it and return; `callosum stop` stops it.")] = False,
     idle: Annotated[
         float | None,
-        typer.Option(
-            "--idle",
-            metavar="SECONDS",
-            min=1,
-            help="Seconds without a request, and with nothing open, after which it stops.",
-        ),
+        option("--idle", "SECONDS", "Seconds without a request, and with nothing open, after which it stops.", min=1),
     ] = None,
     drain: Annotated[
         float,
-        typer.Option(
+        option(
             "--drain",
-            metavar="SECONDS",
+            "SECONDS",
+            "Seconds to keep answering with a failing /health after a stop request, so that a balancer notices.",
             min=0,
             max=600,
-            help="Seconds to keep answering with a failing /health after a stop request, so that a balancer notices.",
         ),
     ] = 0.0,
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
-    ] = None,
+    tls_cert: Annotated[Path | None, option("--tls-cert", "FILE", "Certificate chain (PEM).")] = None,
+    tls_key: Annotated[Path | None, option("--tls-key", "FILE", "Private key of the certificate (PEM).")] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines connect without TLS (a proxy in front encrypts).")
+        bool, flag("--insecure", "Let other machines connect without TLS (a proxy in front encrypts).")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Additional host name that clients use.")
+        list[str] | None, option("--allow-host", "NAME", "Additional host name that clients use.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None,
-        typer.Option("--allow-origin", metavar="ORIGIN", help="Additional origin of web pages that may use it."),
+        list[str] | None, option("--allow-origin", "ORIGIN", "Additional origin of web pages that may use it.")
     ] = None,
     console: Annotated[
-        str | None,
-        typer.Option(
-            "--console",
-            metavar="URL",
-            help="Serve the console at this address to people with a token.",
-            show_default=False,
-        ),
+        str | None, option("--console", "URL", "Serve the console at this address to people with a token.")
     ] = None,
     store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="URL", help="Store that servers share, such as postgresql://db/agents."),
+        str | None, option("--store", "URL", "Store that servers share, such as postgresql://db/agents.")
     ] = None,
     state: State = None,
     config: Config = None,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
     recorded: Annotated[
-        bool, typer.Option("--recorded", hidden=True, help="Read the callosum.toml that `callosum install` recorded.")
+        bool, flag("--recorded", "Read the callosum.toml that `callosum install` recorded.", hidden=True)
     ] = False,
 ) -> None:
     """Serve the gate to sessions of other processes and machines, until SIGTERM or Ctrl-C."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from callosum.cli.options import Config, Namespace, State, settings_of
+from callosum.cli.options import Config, Namespace, State, flag, settings_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -14,8 +12,7 @@ if TYPE_CHECKING:
 
 def stdio(
     approver: Annotated[
-        bool,
-        typer.Option("--approver", help="For a person's own program: also accept approve, deny and forced release."),
+        bool, flag("--approver", "For a person's own program: also accept approve, deny and forced release.")
     ] = False,
     state: State = None,
     namespace: Namespace = None,

@@ -16,7 +16,7 @@ import typer
 from msgspec.structs import asdict
 
 from callosum.cli.codes import EPILOG, NO, code_of
-from callosum.cli.options import Config, Json, State, settings_of
+from callosum.cli.options import Config, Json, State, flag, settings_of
 from callosum.errors import CallosumError, ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
 @app.command(epilog=EPILOG)
 def migrate(
     url: Url = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only print what would be done.")] = False,
     state: State = None,
     config: Config = None,
     json: Json = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, open_gate, settings_of
+from callosum.cli.options import Config, Json, State, open_gate, option, settings_of
 
 if TYPE_CHECKING:
     from callosum.server.tokens import Token, Tokens
@@ -23,23 +23,12 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, as
 @app.command(epilog=EPILOG)
 def add(
     name: Name,
-    role: Annotated[
-        str, typer.Option("--role", metavar="ROLE", help="actor (for a host), approver or reader (for a person).")
-    ] = "actor",
-    instance: Annotated[
-        str | None,
-        typer.Option("--instance", metavar="NAME", help="The only instance the token may act for.", show_default=False),
-    ] = None,
+    role: Annotated[str, option("--role", "ROLE", "actor (for a host), approver or reader (for a person).")] = "actor",
+    instance: Annotated[str | None, option("--instance", "NAME", "The only instance the token may act for.")] = None,
     namespace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--namespace", metavar="NAME", help="The only namespaces the token is valid in.", show_default=False
-        ),
+        list[str] | None, option("--namespace", "NAME", "The only namespaces the token is valid in.")
     ] = None,
-    expires: Annotated[
-        str | None,
-        typer.Option("--expires", metavar="TIME", help='Lifetime, such as "12h", "30d".', show_default=False),
-    ] = None,
+    expires: Annotated[str | None, option("--expires", "TIME", 'Lifetime, such as "12h", "30d".')] = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
@@ -109,9 +98,7 @@ def remove(name: Name, state: State = None, config: Config = None, json: Json = 
 @app.command(epilog=EPILOG)
 def rotate(
     name: Name,
-    grace: Annotated[
-        str, typer.Option("--grace", metavar="TIME", help='How long the old secret stays valid, such as "10m", "1h".')
-    ] = "0",
+    grace: Annotated[str, option("--grace", "TIME", 'How long the old secret stays valid, such as "10m", "1h".')] = "0",
     state: State = None,
     config: Config = None,
     json: Json = False,

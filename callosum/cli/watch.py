@@ -6,10 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from callosum.characters import escaped
-from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
+from callosum.cli.options import Config, Json, Namespace, State, flag, open_gate, option, settings_of
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -25,17 +23,14 @@ _ROWS = 12
 def watch(
     notify: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--notify",
-            metavar="CMD",
-            help="Run for each new question or block, without a shell; gets JSON on its input and CALLOSUM_CALL_*.",
-            show_default=False,
+            "CMD",
+            "Run for each new question or block, without a shell; gets JSON on its input and CALLOSUM_CALL_*.",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
-    every: Annotated[
-        float, typer.Option("--every", min=0.05, max=60, metavar="SECONDS", help="Seconds between two updates.")
-    ] = 0.5,
+    once: Annotated[bool, flag("--once", "Show it once and exit.")] = False,
+    every: Annotated[float, option("--every", "SECONDS", "Seconds between two updates.", min=0.05, max=60)] = 0.5,
     state: State = None,
     namespace: Namespace = None,
     config: Config = None,
