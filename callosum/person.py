@@ -23,7 +23,7 @@ from callosum.process import ancestors, command_of
 from callosum.programs import host_of_command, is_set_by_host
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from callosum.model import Host
     from callosum.stores.base import Store
@@ -52,7 +52,7 @@ def refuse_agents(store: Store | None, refusal: str) -> tuple[str, ...]:
 
     Without a store, open actions of the ancestors are not checked.
     """
-    variable = variable_of_host(os.environ)
+    variable = next((name for name in sorted(os.environ) if is_set_by_host(name)), None)
     if variable is not None:
         raise NotAPerson(f"{refusal}: {variable} is set, so an agent's host started this process")
     above = ancestors(os.getpid())
@@ -64,11 +64,6 @@ def refuse_agents(store: Store | None, refusal: str) -> tuple[str, ...]:
     if holder is not None:
         raise NotAPerson(f"{refusal}: this process descends from process {holder}, which runs gated calls")
     return tuple(_shown(command) for command in commands[:_MAX_SHOWN])
-
-
-def variable_of_host(environ: Mapping[str, str]) -> str | None:
-    """Return the name of a variable that a host has set, or None if there is none."""
-    return next((name for name in sorted(environ) if is_set_by_host(name)), None)
 
 
 def holder_of(above: Sequence[Host], store: Store) -> int | None:

@@ -92,14 +92,10 @@ def line(type: str, payload: Mapping[str, Any]) -> Text:
     """Return the line. Nothing in the payload can have an effect on the terminal."""
     at = payload.get("at")
     text = Text().append(clock(at) if isinstance(at, int | float) and 0 <= at < 2**33 else "--:--:--", "dim")
-    for part, width in ((show.cell(type, style_of(type)), 20), (show.cell(payload.get("instance"), limit=40), 16)):
+    style = next(style for start, style in STYLES.items() if type.startswith(start))
+    for part, width in ((show.cell(type, style), 20), (show.cell(payload.get("instance"), limit=40), 16)):
         text.append("  ").append_text(part).append(" " * max(0, width - part.cell_len))
     return text.append(f"  {words(type, payload)}")
-
-
-def style_of(type: str) -> str:
-    """Return the colour of an event's name."""
-    return next(style for start, style in STYLES.items() if type.startswith(start))
 
 
 def words(type: str, payload: Mapping[str, Any]) -> str:

@@ -33,7 +33,8 @@ def show_gaps(found: Gaps) -> None:
         note = f"{found.keyless_calls} calls: only the same content can be told, and nothing at tier 1"
         _print_tools("Calls that change something and have no key", note, found.keyless)
         show.line("Give the tool a rule with a contextKey that names what is changed:")
-        _print_rule(found.keyless[0])
+        rule = json.dumps(harmless(dict(found.keyless[0].rule)), indent=2)
+        show.line(indent(rule, "    "), "cyan")
     if found.judged:
         show.line()
         note = f"{found.judged_calls} calls, by 'callosum explain TOOL' you see why"
@@ -77,12 +78,6 @@ def _print_tools(title: str, note: str, tools: tuple[BlindTool, ...]) -> None:
 
 def _more(found: tuple[Any, ...]) -> str:
     return f"; {len(found) - _SHOWN} more with --json" if len(found) > _SHOWN else ""
-
-
-def _print_rule(tool: BlindTool) -> None:
-    from callosum.cli import show
-
-    show.line(indent(json.dumps(harmless(dict(tool.rule)), indent=2), "    "), "cyan")
 
 
 _PARTED = {

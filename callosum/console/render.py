@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -82,10 +82,6 @@ def _short(text: str, limit: int = 160) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _lines(text: str) -> Markup:
-    return Markup("\n").join(Markup.escape(escaped(line)) for line in text.splitlines())
-
-
 def _time(unix: float) -> Markup:
     """Return a moment as a time that the page keeps current; without JavaScript it is the time of day."""
     moment = datetime.fromtimestamp(unix, UTC)
@@ -101,26 +97,12 @@ def _words(text: str) -> str:
     return " ".join(_VERDICTS.get(word) or _EVENTS.get(word, word) for word in words[words[0] == "intercept" :])
 
 
-def _mark(text: str) -> str:
-    """Return a name as part of an element's id."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
 def _long(seconds: float) -> str:
     """Return a duration in words."""
     for unit, name, most in ((0.001, "ms", 1), (1, "s", 120), (60, "min", 7200)):
         if seconds < most:
             return f"{seconds / unit:.0f} {name}"
     return f"{seconds / 3600:.1f} h"
-
-
-def _rules(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return rules as text for a rules file."""
-    return ",\n".join(msgspec.json.format(msgspec.json.encode(one), indent=2).decode() for one in found)
-
-
-def _moment(microseconds: int) -> Markup:
-    return _time(microseconds / SECOND)
 
 
 _ENVIRONMENT: Final = Environment(
@@ -134,13 +116,15 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.filters |= {
     "short": _short,
-    "lines": _lines,
+    "lines": lambda text: Markup("\n").join(Markup.escape(escaped(line)) for line in text.splitlines()),
     "time": _time,
-    "moment": _moment,
-    "mark": _mark,
+    "moment": lambda microseconds: _time(microseconds / SECOND),
+    "mark": lambda text: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12],
     "ago": ago,
     "long": _long,
-    "rules": _rules,
+    "rules": lambda found: ",\n".join(
+        msgspec.json.format(msgspec.json.encode(one), indent=2).decode() for one in found
+    ),
     "would": lambda verdict: _WOULD.get(str(verdict), str(verdict)),
     "bare": without_spellings,
     "tier": lambda tier: _TIERS[tier],

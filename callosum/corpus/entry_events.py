@@ -218,10 +218,6 @@ def _lapsed(entry: Entry, names: CallNames) -> Events:
 # --- leases ---
 
 
-def _locked(entry: Entry, _: CallNames) -> Events:
-    return _taken(entry, None, None)
-
-
 def _taken(entry: Entry, cause: str | None, call: str | None) -> Events:
     """Return the lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
     if not _is_leased(entry) or entry.action != entry.seq or entry.verdict in _STOPPED:
@@ -290,14 +286,6 @@ def _late(entry: Entry, names: CallNames) -> Events:
     return (called,)  # a separate entry records its outcome
 
 
-def _approved(entry: Entry, names: CallNames) -> Events:
-    return (_answered(entry, names, SafetyApproved),)
-
-
-def _denied(entry: Entry, names: CallNames) -> Events:
-    return (_answered(entry, names, SafetyDenied),)
-
-
 def _answered(entry: Entry, names: CallNames, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
     cause = f"{entry.action}.1" if entry.action else None
     return kind(
@@ -315,11 +303,11 @@ def _answered(entry: Entry, names: CallNames, kind: type[SafetyApproved | Safety
 _MAKERS: Final[Mapping[Event, Callable[[Entry, CallNames], Events]]] = {
     Event.INTERCEPT: _intercept,
     Event.COMPLETE: _ended,
-    Event.LOCK: _locked,
+    Event.LOCK: lambda entry, _: _taken(entry, None, None),
     Event.RELEASE: _released,
     Event.LAPSE: _lapsed,
     Event.RESOLVE: _resolved,
     Event.LATE: _late,
-    Event.APPROVE: _approved,
-    Event.DENY: _denied,
+    Event.APPROVE: lambda entry, names: (_answered(entry, names, SafetyApproved),),
+    Event.DENY: lambda entry, names: (_answered(entry, names, SafetyDenied),),
 }

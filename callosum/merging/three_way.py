@@ -70,7 +70,7 @@ def merge(mine: str, base: str, theirs: str, *, scratch: Path, state: str | Path
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=scratch, prefix="merge-") as folder:
             for name, text in (("mine", mine), ("base", base), ("theirs", theirs)):
-                with open(f"{folder}/{name}", "wb", opener=_private) as file:
+                with open(f"{folder}/{name}", "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                     file.write(text.encode())
             done = subprocess.run(  # noqa: S603 - a program of the system
                 [git, "merge-file", "-p", "-q", "--diff3", "mine", "base", "theirs"],
@@ -96,10 +96,6 @@ def _is_wrong(result: MergeResult, base: list[str], mine: list[str], theirs: lis
     texts = {line.rstrip("\n") for line in (*base, *mine, *theirs)}
     strange = [line for line in merged if line.rstrip("\n") not in texts]
     return not strange or not all(map(_MARKER.match, strange))
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _environment(folder: str) -> dict[str, str]:

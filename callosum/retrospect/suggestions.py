@@ -42,7 +42,7 @@ from callosum.redact import MARKER
 from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, EndingCount, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Ending, EndingTracker, StoppedCall
 from callosum.retrospect.recorded_calls import CallGroups
-from callosum.rules import KeyTemplate, Rule, RuleSet
+from callosum.rules import Rule, RuleSet
 from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
 
@@ -206,7 +206,7 @@ class _Tally:
             for place, rule in enumerate(self._rules)
             if rule.name == case.rule and (place in named or "*" in rule.tools)
         ]
-        if not places or len({_matching(self._rules[place]) for place in places}) > 1:
+        if not places or len({replace(self._rules[place], tools=(), cells=None) for place in places}) > 1:
             return None
         return None if self._rules[places[0]].names_no_tool and self._rules[places[0]].judge else places[0]
 
@@ -351,11 +351,6 @@ class _Tally:
         )
 
 
-def _matching(rule: Rule) -> Rule:
-    """Return the rule without its tools: of two equal rules with one name, the first decides."""
-    return replace(rule, tools=(), cells=None)
-
-
 # --- values ---------------------------------------------------------------------------------------------
 
 
@@ -401,7 +396,9 @@ def written(rule: Rule) -> dict[str, Any]:
     if rule.pattern is not None:
         made["commandPattern"] = rule.pattern
     if rule.keys:
-        made["contextKey"] = _one_or_all([_template(one) for one in rule.keys])
+        made["contextKey"] = _one_or_all(
+            [(one.key if one.mode is None else {"key": one.key, "mode": one.mode.value}) for one in rule.keys]
+        )
     if rule.window != HOUR:
         made["recentWindowMs"] = rule.window // 1000
     if rule.verdict is not None:
@@ -417,10 +414,6 @@ def written(rule: Rule) -> dict[str, Any]:
     if not rule.judge:
         made["judge"] = False
     return made
-
-
-def _template(key: KeyTemplate) -> Any:
-    return key.key if key.mode is None else {"key": key.key, "mode": key.mode.value}
 
 
 def _one_or_all(values: Any) -> Any:

@@ -29,7 +29,7 @@ from callosum.gate.operations import SERVED, UNKNOWN, Caller
 from callosum.gate.spool_records import check_record, check_seconds
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher, brief_for
-from callosum.hosts.events import BriefRequested, HostIdentity
+from callosum.hosts.events import HostIdentity
 from callosum.hosts.last_seen import LastSeen
 from callosum.hosts.refusal import BEFORE
 from callosum.hosts.settings_guard import fault_of
@@ -129,7 +129,7 @@ class Service:
         self.store = served.gate.store
         self.dispatcher = Dispatcher(
             served.operations,
-            brief=self._brief_of,
+            brief=lambda told: brief_for(self.brain, told),
             emit=brain.corpus.emit,
             parsed=brain.parsed,
             tell=brain.tell,
@@ -255,9 +255,6 @@ class Service:
             self.transcripts.look(adapter, payload, place, host)
         self.stream.wake()
         return _json(answer)
-
-    def _brief_of(self, told: BriefRequested) -> wire.Brief:
-        return brief_for(self.brain, told)
 
     async def take_events(self, request: Request) -> HttpAnswer:
         """Record events that a client sends. Raises ``Stopping`` if the server is stopping."""

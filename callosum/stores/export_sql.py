@@ -159,7 +159,7 @@ class SqlExport:
             many(self.shared["put_entry"], [rows.row_of(record, about) for record in records])
             many(self.shared["put_live"], rows.lives_in(records, self.openness))
             many(self.shared["put_cover"], [(name,) for name in rows.covers_in(records)])
-            params = [(_params(r), r.act.params) for r in records if r.act is not None and r.act.params]
+            params = [(f"params:{r.entry.seq}", r.act.params) for r in records if r.act is not None and r.act.params]
             many(self.shared["put_fact"], params)
 
     def _unlive(self, many: Many, ids: Sequence[int]) -> None:
@@ -203,11 +203,6 @@ class SqlExport:
         """Write the stamp (``StoreExport.put_stamp``)."""
         with self.writing() as many:
             many(self.shared["put_fact"], [(_STAMP, msgspec.json.encode(stamp))])
-
-
-def _params(record: EntryRecord) -> str:
-    """Return the name of the fact that holds the params of an action that waits for a person."""
-    return f"params:{record.entry.seq}"
 
 
 def _print_row(record: DigestRecord) -> tuple[str, bytes, int]:

@@ -135,8 +135,8 @@ class OpenTelemetry:
             corpus.on(ToolCalled, self._called),
             corpus.on(SafetyAllowed, self._allowed),
             corpus.on(SafetyBlocked, self._blocked),
-            corpus.on(ToolCompleted, self._completed),
-            corpus.on(ToolFailed, self._failed),
+            corpus.on(ToolCompleted, lambda event: self._over_call(event, event.duration, None)),
+            corpus.on(ToolFailed, lambda event: self._over_call(event, None, event.error)),
             corpus.on(TaskCreated, self._planned),
             corpus.on(TaskStarted, self._attempted),
             corpus.on(TaskCompleted, lambda event: self._over(event, "done" if event.success else "failed")),
@@ -197,12 +197,6 @@ class OpenTelemetry:
         if self._content:
             attributes["callosum.reason"] = _short(event.reason)
         self._span(event, event.tool_name, call, end, end, attributes)
-
-    def _completed(self, event: ToolCompleted) -> None:
-        self._over_call(event, event.duration, None)
-
-    def _failed(self, event: ToolFailed) -> None:
-        self._over_call(event, None, event.error)
 
     def _over_call(self, event: ToolCompleted | ToolFailed, duration: float | None, error: str | None) -> None:
         """End the call, now or (in another process) some milliseconds after it began."""

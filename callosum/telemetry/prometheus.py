@@ -93,10 +93,10 @@ class Prometheus:
         self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
         self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
         self._offs = (
-            corpus.on(CorpusEvent, self._count),
+            corpus.on(CorpusEvent, lambda event: self._events.labels(event.dotted).inc()),
             corpus.on(ToolCompleted, self._completed),
             corpus.on(ToolFailed, self._failed),
-            corpus.on(SafetyAllowed, self._allowed),
+            corpus.on(SafetyAllowed, lambda event: self._safety.labels("allowed", event.classification).inc()),
             corpus.on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc()),
             corpus.on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc()),
             corpus.on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc()),
@@ -137,18 +137,12 @@ class Prometheus:
                 raise
             self._registered.append(metric)
 
-    def _count(self, event: CorpusEvent) -> None:
-        self._events.labels(event.dotted).inc()
-
     def _completed(self, event: ToolCompleted) -> None:
         if event.duration is not None:
             self._seconds.labels(self._tool(event.name)).observe(event.duration / 1000)
 
     def _failed(self, event: ToolFailed) -> None:
         self._failures.labels(self._tool(event.name), self._error(error_type(event.error))).inc()
-
-    def _allowed(self, event: SafetyAllowed) -> None:
-        self._safety.labels("allowed", event.classification).inc()
 
     def _answered(self, event: LlmResponse) -> None:
         self._tokens.labels(self._provider(event.provider), self._model(event.model)).inc(event.tokens)

@@ -312,23 +312,11 @@ def _text(value: str) -> bytes:
     return _LENGTH(len(encoded)) + encoded
 
 
-def _big(value: int) -> bytes:
-    return _BIG(8, value)
-
-
-def _small(value: int) -> bytes:
-    return _SMALL(4, value)
-
-
-def _bytes(value: bytes) -> bytes:
-    return _LENGTH(len(value)) + value
-
-
 _ARRAYS: Final = {
     "text[]": _array(25, _text),
-    "bigint[]": _array(20, _big),
-    "int[]": _array(23, _small),
-    "bytea[]": _array(17, _bytes),
+    "bigint[]": _array(20, lambda value: _BIG(8, value)),
+    "int[]": _array(23, lambda value: _SMALL(4, value)),
+    "bytea[]": _array(17, lambda value: _LENGTH(len(value)) + value),
 }
 _KINDS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
 """Array type of a list if the statement does not state one."""

@@ -41,7 +41,7 @@ class RedisRetention:
         with self._link.explained():
             now = self._journal.now()
             for space in self._spaces.all():
-                deleted += self._delete_calls(space, now, budget)
+                deleted += len(self._trim(space.key("calls"), now - REMEMBERED, budget))
                 deleted += self._delete_prints(space, horizon, budget)
                 deleted += self._delete_marks(space, horizon, budget)
                 # Moments so old that every running transaction read its view after them.
@@ -54,9 +54,6 @@ class RedisRetention:
         if old:
             self._link.client.zrem(name, *old)
         return old
-
-    def _delete_calls(self, space: NamespaceKeys, now: int, budget: int) -> int:
-        return len(self._trim(space.key("calls"), now - REMEMBERED, budget))
 
     def _delete_prints(self, space: NamespaceKeys, horizon: int, budget: int) -> int:
         """Delete fingerprints of actions that no window reaches; an action without an outcome keeps its own.
