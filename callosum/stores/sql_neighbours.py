@@ -6,8 +6,8 @@ are found by their keys, a session's own calls in the newest journal entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from callosum.model import Action
 from callosum.stores.base import SEARCHED_ENTRIES, NearbyAction, Probe
@@ -18,26 +18,25 @@ BELOW: Final = 500
 """Number of marks, or of live actions, below a tree above which they are not examined one by one."""
 
 
-class SqlNeighbours:
-    """One lookup around a session. ``sessions`` are the session and those it continues. A store does the reading."""
+Read = Callable[[str, Any], list[Any]]
+"""Returns the rows of a statement with its params, among which a list is one value."""
 
-    def __init__(self, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
+
+class SqlNeighbours:
+    """One lookup around a session. ``sessions`` are the session and those it continues; ``read`` runs a statement."""
+
+    sql: ClassVar[Mapping[str, str]]
+
+    def __init__(self, read: Read, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
+        self._read = read
         self._namespace = namespace
         self._mine = list(sessions)
         self._probe = probe
         self._found: dict[int, Action] = {}
 
-    # --- Implemented by a store ---
-
-    def read(self, query: str, params: dict[str, Any]) -> list[Any]:
-        """Return the rows of the statement with this name."""
-        raise NotImplementedError
-
     def on(self, names: list[str]) -> Iterable[Sequence[Any]]:
         """Return key and action of other sessions' newest and live actions on these keys."""
         raise NotImplementedError
-
-    # --- The lookups ---
 
     def touched(self, limit: int, within: int = SEARCHED_ENTRIES) -> list[Action]:
         """Return the sessions' newest calls."""
@@ -98,7 +97,7 @@ class SqlNeighbours:
         return (name, *above(name))
 
     def _rows(self, query: str, **params: object) -> list[Any]:
-        return self.read(query, {"space": self._namespace, "mine": self._mine, **params})
+        return self._read(self.sql[query], {"space": self._namespace, "mine": self._mine, **params})
 
     def _action(self, row: Sequence[Any], key: str) -> Action:
         return action_of(row, 0, key, self._probe, row[ACTION_WIDTH] if len(row) == ACTION_WIDTH + 1 else None)

@@ -310,7 +310,7 @@ select {action} from journal j where j.seq in (select p.id from print p where p.
 -- name: entries_now
 select {entry}, array(select (x::text::numeric %% 4294967296)::bigint from pg_snapshot_xip(s) x)
 from pg_current_snapshot() s, {from_entry} where j.seq > %(after)s {{}}
--- name: entries_then
+-- name: entries_where
 {entries} where j.seq > %(after)s {{}}
 -- name: oldest_first
 order by j.seq asc limit %(limit)s
@@ -326,7 +326,7 @@ and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock' and t.granted
 
 -- Candidates for farewells: records.is_farewell decides which are.
 -- name: farewells
-{entries} where {within} and j.event = 'host' and strpos(j.body, '"summary":') > 0 and j.namespace = %(space)s
+{entries} where {within} and j.event = 'host' and strpos(j.body, '"summary":') > 0 and j.namespace = %(namespace)s
 order by j.seq desc
 -- name: kin
 select parent, continues from session where namespace = %s and name = %s

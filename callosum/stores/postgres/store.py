@@ -25,25 +25,22 @@ from msgspec import Struct
 from psycopg.errors import DivisionByZero
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
-from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
+from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry
 from callosum.person import ACCEPTING, require_person
-from callosum.policy.commitments import COMMITTED, is_in_force
+from callosum.policy.commitments import COMMITTED
 from callosum.process import alive
 from callosum.stores.base import (
     GATE_PREFIX,
     KEY_IN_USE,
     REGISTRATION_INTERVAL,
-    SEARCHED_ENTRIES,
     Ancestry,
     Clock,
-    NearbyAction,
     Pool,
     Probe,
     Request,
     StoreCheck,
     run_separately,
 )
-from callosum.stores.keys import bare, scoped
 from callosum.stores.postgres.apply import PostgresWriter, keys_of
 from callosum.stores.postgres.connections import (
     PostgresConnections,
@@ -71,9 +68,10 @@ from callosum.stores.receipt import (
     receipt_of,
     refusal,
 )
-from callosum.stores.records import REMEMBERED, is_farewell
+from callosum.stores.records import REMEMBERED
 from callosum.stores.retention import LEAVES, NewestAction, RetentionPass, Rows, counting, leaving, places
-from callosum.stores.rows import OPENERS, action_of, answered, entry_of
+from callosum.stores.rows import entry_of
+from callosum.stores.sql_reads import SqlReads
 
 _COMMITTED: Final = SQL["committed"]
 _RERUNS: Final = 200
@@ -128,13 +126,14 @@ class _RunResult(Struct):
     wrote: bool = False
 
 
-class PostgresStore:
+class PostgresStore(SqlReads):
     """A store in the schema of a PostgreSQL database that ``url`` names. Missing tables are created.
 
     Time comes from the database's clock; ``clock`` and ``probe`` are for tests.
     """
 
     lanes = 4
+    sql, neighbours = SQL, PostgresNeighbours
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
@@ -433,74 +432,10 @@ class PostgresStore:
     # --- reading ---
 
     def _read(self, query: str, params: Any = None) -> list[Any]:
-        return self._with_retries(lambda: self._connections.read(query, params))
+        rows: list[Any] = self._with_retries(lambda: self._connections.read(query, params))
+        return rows
 
-    def action(self, namespace: str, id: int) -> Action | None:
-        if not -(2**63) <= id < 2**63:
-            return None
-        rows = self._read(SQL["action_by_id"], (id,))
-        if not rows or rows[0][1] != namespace or rows[0][14] not in OPENERS:
-            return None
-        row = rows[0]
-        return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
-
-    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        params = {
-            "states": [state.value for state in states],
-            "namespace": namespace,
-            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
-        }
-        actions: dict[int, Action] = {}
-        for row in self._read_where("live_actions", {"in_namespace": namespace, "live_on_key": key}, params):
-            if row[1] not in actions:
-                action = action_of(row, 1, bare(row[0], row[2]) if key is not None else "", self._probe, row[15])
-                actions[action.id] = answered(action, row[16])
-        return [actions[id] for id in sorted(actions)]
-
-    def recent(
-        self,
-        namespace: str,
-        key: str | None = None,
-        limit: int = 20,
-        *,
-        floor: int = 0,
-        besides: Sequence[str] = (),
-        within: int = 20_000,
-    ) -> list[Action]:
-        params = {
-            "within": within,
-            "namespace": namespace,
-            "key": scoped(namespace, key) if key is not None else None,
-            "floor": floor,
-            "besides": list(besides),
-            "limit": limit,
-        }
-        rows = self._read_where("recent", {"on_first_key": key}, params)
-        return [action_of(row, 0, key or "", self._probe) for row in rows]
-
-    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        return PostgresNeighbours(self._read, namespace, sessions, self._probe).touched(limit)
-
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
-        return PostgresNeighbours(self._read, namespace, sessions, self._probe).nearby(keys)
-
-    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        return PostgresNeighbours(self._read, namespace, sessions, self._probe).underway(floor, limit)
-
-    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        names = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys or ()]
-        params = {"print": COMMITTED, "keys": names}
-        rows, now = self._read_where("commitments", {"found_on_keys": keys}, params), self.now()
-        actions = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
-        return [action for action in actions if is_in_force(action, now)]
-
-    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
-        rows = self._read(SQL["bodies_of_namespace"], (list(ids), namespace))
-        return {id: body.encode() for id, body in rows}
-
-    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        rows = self._read(SQL["farewells"], {"within": SEARCHED_ENTRIES, "space": namespace})
-        return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
+    read = _read
 
     def kin(self, namespace: str, session: str) -> Ancestry:
         rows = self._read(SQL["kin"], (namespace, session))
@@ -514,44 +449,14 @@ class PostgresStore:
     def now(self) -> int:
         return max(self._moments())
 
-    def observing(self) -> int:
-        rows = self._read(SQL["fact"], ("observe",))
-        return int(rows[0][0]) if rows else 0
-
-    def entries(
-        self,
-        *,
-        after: int = 0,
-        limit: int = 500,
-        namespace: str | None = None,
-        session: str | None = None,
-        key: str | None = None,
-        newest: bool = False,
-    ) -> list[Entry]:
-        params: dict[str, Any] = {
-            "after": after,
-            "namespace": namespace,
-            "session": session,
-            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
-            "limit": limit,
-        }
-        conditions = {"in_namespace": namespace, "of_session": session, "on_key": key}
-        order = "newest_first" if newest else "oldest_first"
-        rows = self._read_where("entries_now", conditions, params, order)
+    def _entry_rows(self, conditions: Mapping[str, object], params: dict[str, Any], order: str) -> list[Any]:
+        rows = self._select("entries_now", conditions, params, order)
         if rows and rows[0][-1]:
             # Only a transaction that was running at this read may still add an entry before the last of these.
             self._wait_for(set(rows[0][-1]))
             params["last"] = last = max(row[0] for row in rows)
-            rows = self._read_where("entries_then", {**conditions, "up_to_last": last}, params, order)
-        entries = [entry_of(row) for row in rows]
-        return entries[::-1] if newest else entries
-
-    def _read_where(
-        self, query: str, conditions: Mapping[str, object], params: Mapping[str, Any], order: str = ""
-    ) -> list[Any]:
-        """Return the rows of a statement with the conditions whose values in ``conditions`` are not None."""
-        where = " ".join([SQL[name] for name, value in conditions.items() if value is not None])
-        return self._read(f"{SQL[query].format(where)} {SQL[order] if order else ''}", params)
+            rows = super()._entry_rows({**conditions, "up_to_last": last}, params, order)
+        return rows
 
     def _wait_for(self, transactions: set[int]) -> None:
         """Wait until those of these transactions that run steps have ended."""

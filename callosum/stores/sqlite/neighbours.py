@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from callosum.stores import sql_neighbours
-from callosum.stores.base import Probe
 from callosum.stores.rows import as_json
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.statements import SQL
 
 
+def rows_of(execute: Execute, query: str, params: Any) -> list[Any]:
+    """Return the rows of a statement. SQLite takes a list among the params as JSON."""
+    if isinstance(params, dict):
+        return execute(query, {name: as_json(v) if isinstance(v, list) else v for name, v in params.items()}).fetchall()
+    return execute(query, [as_json(v) if isinstance(v, list) else v for v in params]).fetchall()
+
+
 class SqliteNeighbours(sql_neighbours.SqlNeighbours):
     """One lookup around a session."""
 
-    def __init__(self, execute: Execute, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
-        super().__init__(namespace, sessions, probe)
-        self._execute = execute
-
-    def read(self, query: str, params: dict[str, Any]) -> list[Any]:
-        given = {name: as_json(value) if isinstance(value, list) else value for name, value in params.items()}
-        return self._execute(SQL[query], given).fetchall()
+    sql = SQL
 
     def on(self, names: list[str]) -> Iterable[Sequence[Any]]:
         """Use one statement for each sort of rows: mostly there are few."""

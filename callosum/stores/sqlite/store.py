@@ -12,33 +12,33 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
-from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
+from callosum.model import HOUR, SECOND, Applied, Entry
 from callosum.person import ACCEPTING, require_person
-from callosum.policy.commitments import COMMITTED, is_in_force
+from callosum.policy.commitments import COMMITTED
 from callosum.process import alive
 from callosum.stores.base import (
     GATE_PREFIX,
     KEY_IN_USE,
     REGISTRATION_INTERVAL,
-    SEARCHED_ENTRIES,
     Ancestry,
     Clock,
-    NearbyAction,
     Probe,
     Request,
     StoreCheck,
     run_separately,
 )
-from callosum.stores.keys import bare, scoped
+from callosum.stores.keys import scoped
 from callosum.stores.receipt import LEFT, refusal
-from callosum.stores.records import REMEMBERED, is_farewell
+from callosum.stores.records import REMEMBERED
 from callosum.stores.retention import LEAVES, NewestAction, RetentionPass, Rows, counting, leaving, places
-from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
+from callosum.stores.rows import as_json, entry_of
+from callosum.stores.sql_reads import SqlReads
 from callosum.stores.sqlite.apply import SqliteWriter
 from callosum.stores.sqlite.connection import Execute, FileBusy, SqliteConnections, explain, is_damage, is_readonly
-from callosum.stores.sqlite.neighbours import SqliteNeighbours
+from callosum.stores.sqlite.neighbours import SqliteNeighbours, rows_of
 from callosum.stores.sqlite.statements import SQL
 from callosum.stores.sqlite.view import SqliteCache, SqliteView
 
@@ -65,12 +65,14 @@ class _Swept:
         self.mark: tuple[str, str] = ("", "")
 
 
-class SqliteStore:
+class SqliteStore(SqlReads):
     """A store in one SQLite file.
 
     ``path`` is created (with its folder, private to the user) if it is absent. A file of another program or with
     another schema is refused and left unchanged. ``clock`` and ``probe`` are for tests.
     """
+
+    sql, neighbours = SQL, SqliteNeighbours
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None, probe: Probe = alive) -> None:
         self.path = Path(path)
@@ -205,118 +207,17 @@ class SqliteStore:
         with self._explained():
             yield self._connections.get().execute
 
-    def action(self, namespace: str, id: int) -> Action | None:
-        if not -(2**63) <= id < 2**63:
-            return None
+    def read(self, query: str, params: Any = ()) -> list[Any]:
         with self._reading() as execute:
-            row = execute(SQL["action_by_id"], (id,)).fetchone()
-        if row is None or row[1] != namespace or row[14] not in OPENERS:
-            return None
-        return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
-
-    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        params = {"states": as_json([state.value for state in states])}
-        if key is not None:
-            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
-        with self._reading() as execute:
-            rows = execute(SQL["live_actions" if key is None else "live_actions_on_key"], params).fetchall()
-        found: dict[int, Action] = {}
-        for row in rows:
-            if (namespace is None or row[2] == namespace) and row[1] not in found:
-                action = action_of(row, 1, bare(row[0], row[2]), self._probe, row[15])
-                found[action.id] = answered(action, row[16])
-        return [found[id] for id in sorted(found)]
-
-    def recent(
-        self,
-        namespace: str,
-        key: str | None = None,
-        limit: int = 20,
-        *,
-        floor: int = 0,
-        besides: Sequence[str] = (),
-        within: int = 20_000,
-    ) -> list[Action]:
-        params = {
-            "within": within,
-            "space": namespace,
-            "key": scoped(namespace, key) if key is not None else None,
-            "floor": floor,
-            "besides": as_json(list(besides)),
-            "limit": limit,
-        }
-        with self._reading() as execute:
-            rows = execute(SQL["recent"], params).fetchall()
-        return [action_of(row, 0, key or "", self._probe) for row in rows]
-
-    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        with self._reading() as execute:
-            return SqliteNeighbours(execute, namespace, sessions, self._probe).touched(limit)
-
-    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
-        with self._reading() as execute:
-            return SqliteNeighbours(execute, namespace, sessions, self._probe).nearby(keys)
-
-    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        with self._reading() as execute:
-            return SqliteNeighbours(execute, namespace, sessions, self._probe).underway(floor, limit)
-
-    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        params: dict[str, bytes | str] = {"print": COMMITTED}
-        if keys is not None:
-            params["keys"] = as_json([scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys])
-        with self._reading() as execute:
-            rows = execute(SQL["commitments" if keys is None else "commitments_on_keys"], params).fetchall()
-        now = self.now()
-        found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
-        return [action for action in found if is_in_force(action, now)]
-
-    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
-        with self._reading() as execute:
-            rows = execute(SQL["bodies_of_namespace"], (as_json(ids), namespace)).fetchall()
-        return {id: body.encode() for id, body in rows}
-
-    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        with self._reading() as execute:
-            rows = execute(SQL["farewells"], {"within": SEARCHED_ENTRIES, "space": namespace}).fetchall()
-        return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
+            return rows_of(execute, query, params)
 
     def kin(self, namespace: str, session: str) -> Ancestry:
-        with self._reading() as execute:
-            row = execute(SQL["kin"], (scoped(namespace, session),)).fetchone()
-        return Ancestry(row[0] or "", row[1] or "") if row else Ancestry()
+        rows = self.read(SQL["kin"], (scoped(namespace, session),))
+        return Ancestry(rows[0][0] or "", rows[0][1] or "") if rows else Ancestry()
 
     def now(self) -> int:
-        with self._reading() as execute:
-            (last,) = execute(SQL["newest"]).fetchone()
+        ((last,),) = self.read(SQL["newest"])
         return max(self._clock(), last or 0)
-
-    def observing(self) -> int:
-        with self._reading() as execute:
-            row = execute(SQL["fact"], ("observe",)).fetchone()
-        return int(row[0]) if row else 0
-
-    def entries(
-        self,
-        *,
-        after: int = 0,
-        limit: int = 500,
-        namespace: str | None = None,
-        session: str | None = None,
-        key: str | None = None,
-        newest: bool = False,
-    ) -> list[Entry]:
-        params = {
-            "after": after,
-            "space": namespace,
-            "session": session,
-            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
-            "limit": limit,
-        }
-        with self._reading() as execute:
-            rows = execute(SQL["newest_entries" if newest else "oldest_entries"], params).fetchall()
-        found = [entry_of(row) for row in rows]
-        return found[::-1] if newest else found
 
     # --- Upkeep: each part continues where it stopped, so a round costs its budget, not the size of the table ---
 
@@ -416,8 +317,7 @@ class SqliteStore:
         return self._content_keys(now)
 
     def _content_keys(self, now: int) -> int:
-        with self._reading() as execute:
-            (count,) = execute(SQL["count_gates"], (now - KEY_IN_USE,)).fetchone()
+        ((count,),) = self.read(SQL["count_gates"], (now - KEY_IN_USE,))
         return int(count)
 
     def _leaving(
@@ -478,8 +378,7 @@ class SqliteStore:
             return self._connections.accept(self.now())
 
     def size(self) -> int:
-        with self._reading() as execute:
-            ((pages, free, page),) = execute(SQL["pages"]).fetchall()
+        ((pages, free, page),) = self.read(SQL["pages"])
         return int((pages - free) * page)
 
     def check(self) -> StoreCheck:

@@ -10,6 +10,7 @@ actions: all are read, but of very many on a key most only as numbers (``crowd``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from callosum.stores.rows import (
 )
 from callosum.stores.sqlite.cache import ConnectionCache, SoleUse
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.neighbours import SqliteNeighbours
+from callosum.stores.sqlite.neighbours import SqliteNeighbours, rows_of
 from callosum.stores.sqlite.statements import CROWD, SQL
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
@@ -170,7 +171,7 @@ class SqliteView(Struct, gc=False):
         return {id: body.encode() for id, body in self.execute(SQL["bodies"], (as_json(ids),)).fetchall()}
 
     def _lately(self, session: str) -> list[Action]:
-        return SqliteNeighbours(self.execute, self.scope.namespace, (session,), self.probe).touched(
+        return SqliteNeighbours(partial(rows_of, self.execute), self.scope.namespace, (session,), self.probe).touched(
             MAX_LATELY, LATELY_SEARCHED
         )
 

@@ -21,12 +21,13 @@ GAPS = {
     "values {}": "values (?, ?, ?)",
     "({})": "(?)",
     "({prints})": "(?4)",
+    " {}": "",
 }
 
 
 def _code(folder: Path) -> str:
     """Return the code of a folder's modules and of those that the SQL stores share."""
-    return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), FOLDER / "sql_neighbours.py"))
+    return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), *FOLDER.glob("sql_*.py")))
 
 
 def _said(folder: Path) -> set[str]:
@@ -53,8 +54,8 @@ def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("folder", "found", "how"),
     [
-        (FOLDER / "sqlite", SQLITE, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"'),
-        (FOLDER / "postgres", POSTGRES, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"|_where\(\s*"(\w+)"'),
+        (FOLDER / "sqlite", SQLITE, r'(?i)SQL\["(\w+)"|_rows\(\s*"(\w+)"|_select\("(\w+)"'),
+        (FOLDER / "postgres", POSTGRES, r'(?i)SQL\["(\w+)"|_rows\(\s*"(\w+)"|_select\("(\w+)"'),
         (FOLDER, SqliteExport.shared, r'shared\["(\w+)"|_among\(\s*"(\w+)"'),
     ],
 )
