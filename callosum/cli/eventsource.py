@@ -191,13 +191,13 @@ def past_elsewhere(url: str, token: str | None, wanted: EventSelection, count: i
         with CallosumClient(url, token=token, deadline=_PATIENCE) as client:
             entries = client.journal(newest=True, limit=PAGE, namespace=wanted.namespace).entries
     except ConfigError as error:
-        raise refusal(error, url) from None
+        raise _refusal(error, url) from None
     calls = OpeningCalls({entry.seq: entry for entry in entries}.get)
     found = [seen for entry in entries for seen in wanted.of(entry, calls)]
     return found[-count:] if count else found, entries[-1].seq if entries else 0
 
 
-def refusal(fault: ConfigError, url: str) -> ConfigError:
+def _refusal(fault: ConfigError, url: str) -> ConfigError:
     """Return a server's refusal as an error that names the server and says where its token belongs."""
     if fault.at == "Authorization":
         return ConfigError(f"{fault.message} (--token-file, or CALLOSUM_TOKEN)", at=url)
@@ -346,7 +346,7 @@ class _Source:
             fault = fault_of(stream.read_all(deadline))
             stream.close()
             if isinstance(fault, ConfigError):
-                raise refusal(fault, self._url)
+                raise _refusal(fault, self._url)
             raise fault if isinstance(fault, TransportError) else BadResponse(str(fault))
         if self._lost:
             self._lost = False

@@ -29,3 +29,23 @@ select {action}, j.event, j.verdict, j.body from journal j
 w.state = 'done' and w.ended > 0 and w.ended <= w.expires
 -- name: looked
 j.state = 'done' and j.ended > 0 and j.ended <= j.expires
+
+-- What both stores read outside of decisions: see sql_reads.py. PostgreSQL's driver writes :name as %(name)s.
+-- name: in_namespace
+and j.namespace = :namespace
+-- name: of_session
+and j.session = :session
+-- name: on_key
+and coalesce(j.key, a.key) = :key
+-- name: on_first_key
+and j.key = :key
+-- name: live_on_key
+and l.key = :key
+-- name: oldest_first
+order by j.seq limit :limit
+-- name: newest_first
+order by j.seq desc limit :limit
+-- name: entries_where
+{entries} where j.seq > :after {{}}
+-- name: commitments
+select {action} from journal j where j.seq in (select p.id from print p where p.print = :print {{}}) order by j.seq

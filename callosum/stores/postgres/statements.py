@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from callosum.model import LATEST, MAX_KEPT
@@ -13,11 +14,13 @@ from callosum.stores.sql_neighbours import BELOW
 from callosum.stores.statements import load
 from callosum.stores.view import GENERATIONS
 
+SHARED: Final = {name: re.sub(r"(?<!:):([a-z]+)", r"%(\1)s", text) for name, text in PARTS.items()}
+"""The parts of both SQL stores, with params as the driver writes them."""
 SQL: Final = load(
     "callosum.stores.postgres",
     "statements.sql",
     {
-        **PARTS,
+        **SHARED,
         "asks": ASKS,
         "at_once": AT_ONCE,
         "below": BELOW,

@@ -282,16 +282,6 @@ or (j.tier >= %(floor)s and j.state in ('open', 'queued'))) order by j.seq desc 
 -- ======== Reading: store.py ==========================================================================
 
 -- Conditions are added only if they are needed, because a statement is planned once and must use the index.
--- name: in_namespace
-and j.namespace = %(namespace)s
--- name: of_session
-and j.session = %(session)s
--- name: on_key
-and coalesce(j.key, a.key) = %(key)s
--- name: on_first_key
-and j.key = %(key)s
--- name: live_on_key
-and l.key = %(key)s
 -- name: found_on_keys
 and p.key = any(%(keys)s::text[])
 -- name: up_to_last
@@ -304,18 +294,10 @@ where j.state = any(%(states)s::text[]) {{}} order by l.id, l.key
 select {action} from journal j where {within} and j.state in ('open', 'done', 'failed', 'cancelled', 'unknown')
 and j.namespace = %(namespace)s and j.tier >= %(floor)s and not (j.session = any(%(besides)s::text[])) {{}}
 order by j.seq desc limit %(limit)s
--- name: commitments
-select {action} from journal j where j.seq in (select p.id from print p where p.print = %(print)s {{}}) order by j.seq
 -- With the running transactions: any of them may still add an entry before the last of these.
 -- name: entries_now
 select {entry}, array(select (x::text::numeric %% 4294967296)::bigint from pg_snapshot_xip(s) x)
 from pg_current_snapshot() s, {from_entry} where j.seq > %(after)s {{}}
--- name: entries_where
-{entries} where j.seq > %(after)s {{}}
--- name: oldest_first
-order by j.seq asc limit %(limit)s
--- name: newest_first
-order by j.seq desc limit %(limit)s
 -- name: entries_by_ids
 {entries} where j.seq = any(%s::bigint[]) order by j.seq
 -- name: under_way

@@ -56,7 +56,7 @@ from callosum.stores.postgres.notifications import PostgresNotifier
 from callosum.stores.postgres.partitions import drop, empty, extend, next_end, partitions_of
 from callosum.stores.postgres.pipeline import PendingResult, Pipeline
 from callosum.stores.postgres.report import is_report, predict
-from callosum.stores.postgres.statements import SQL
+from callosum.stores.postgres.statements import SHARED, SQL
 from callosum.stores.postgres.view import PostgresCache, PostgresView, RunAgain
 from callosum.stores.receipt import (
     IDENTITY,
@@ -133,7 +133,7 @@ class PostgresStore(SqlReads):
     """
 
     lanes = 4
-    sql, neighbours = SQL, PostgresNeighbours
+    sql, neighbours = {**SHARED, **SQL}, PostgresNeighbours
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None

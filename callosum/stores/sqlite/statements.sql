@@ -248,20 +248,8 @@ or (j.tier >= :floor and j.state in ('open', 'queued'))) order by j.seq desc lim
 
 -- name: action_by_id
 {answered_action} where j.seq = ?
--- Conditions of the reads below.
--- name: in_namespace
-and j.namespace = :namespace
--- name: of_session
-and j.session = :session
--- name: on_key
-and coalesce(j.key, a.key) = :key
--- name: on_first_key
-and j.key = :key
--- name: live_on_key
-and l.key = :key
 -- name: found_on_keys
 and p.key in (select value from json_each(:keys))
-
 -- name: live_actions
 select l.key, {action}, j.verdict, j.body from live l join journal j on j.seq = l.id
 where j.state in (select value from json_each(:states)) {{}}
@@ -269,14 +257,6 @@ where j.state in (select value from json_each(:states)) {{}}
 select {action} from journal j where {within} and j.state in ('open', 'done', 'failed', 'cancelled', 'unknown')
 and j.namespace = :namespace and (:floor = 0 or j.tier >= :floor)
 and j.session not in (select value from json_each(:besides)) {{}} order by j.seq desc limit :limit
--- name: commitments
-select {action} from journal j where j.seq in (select p.id from print p where p.print = :print {{}}) order by j.seq
--- name: entries_where
-{entries} where j.seq > :after {{}}
--- name: oldest_first
-order by j.seq limit :limit
--- name: newest_first
-order by j.seq desc limit :limit
 -- name: entries_by_ids
 {entries} where j.seq in (select value from json_each(?)) order by j.seq
 -- Entries that may be farewells; records.is_farewell decides.

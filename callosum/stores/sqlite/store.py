@@ -34,7 +34,7 @@ from callosum.stores.keys import scoped
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.records import REMEMBERED
 from callosum.stores.retention import LEAVES, NewestAction, RetentionPass, Rows, counting, leaving, places
-from callosum.stores.rows import as_json, entry_of
+from callosum.stores.rows import PARTS, as_json, entry_of
 from callosum.stores.sql_reads import SqlReads
 from callosum.stores.sqlite.apply import SqliteWriter
 from callosum.stores.sqlite.connection import Execute, FileBusy, SqliteConnections, explain, is_damage, is_readonly
@@ -72,7 +72,7 @@ class SqliteStore(SqlReads):
     another schema is refused and left unchanged. ``clock`` and ``probe`` are for tests.
     """
 
-    sql, neighbours = SQL, SqliteNeighbours
+    sql, neighbours = {**PARTS, **SQL}, SqliteNeighbours
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None, probe: Probe = alive) -> None:
         self.path = Path(path)
