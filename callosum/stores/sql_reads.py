@@ -24,7 +24,7 @@ class SqlReads:
     neighbours: ClassVar[type[SqlNeighbours]]
     _probe: Probe
 
-    def read(self, query: str, params: Any = ()) -> list[Any]:
+    def _read(self, query: str, params: Any = ()) -> list[Any]:
         """Return the rows of one statement. Raises what ``Store`` raises."""
         raise NotImplementedError
 
@@ -34,10 +34,9 @@ class SqlReads:
     def action(self, namespace: str, id: int) -> Action | None:
         if not -(2**63) <= id < 2**63:
             return None
-        rows = self.read(self.sql["action_by_id"], (id,))
-        if not rows or rows[0][1] != namespace or rows[0][14] not in OPENERS:
+        rows = self._read(self.sql["action_by_id"], (id,))
+        if not rows or (row := rows[0])[1] != namespace or row[14] not in OPENERS:
             return None
-        row = rows[0]
         return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
@@ -75,13 +74,13 @@ class SqlReads:
         return [action_of(row, 0, key or "", self._probe) for row in rows]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
-        return self.neighbours(self.read, namespace, sessions, self._probe).touched(limit)
+        return self.neighbours(self._read, namespace, sessions, self._probe).touched(limit)
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[NearbyAction]:
-        return self.neighbours(self.read, namespace, sessions, self._probe).nearby(keys)
+        return self.neighbours(self._read, namespace, sessions, self._probe).nearby(keys)
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
-        return self.neighbours(self.read, namespace, sessions, self._probe).underway(floor, limit)
+        return self.neighbours(self._read, namespace, sessions, self._probe).underway(floor, limit)
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         names = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys or ()]
@@ -91,15 +90,15 @@ class SqlReads:
         return [action for action in actions if is_in_force(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
-        rows = self.read(self.sql["bodies_of_namespace"], (list(ids), namespace))
+        rows = self._read(self.sql["bodies_of_namespace"], (list(ids), namespace))
         return {id: body.encode() for id, body in rows}
 
     def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
-        rows = self.read(self.sql["farewells"], {"within": SEARCHED_ENTRIES, "namespace": namespace})
+        rows = self._read(self.sql["farewells"], {"within": SEARCHED_ENTRIES, "namespace": namespace})
         return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
 
     def observing(self) -> int:
-        rows = self.read(self.sql["fact"], ("observe",))
+        rows = self._read(self.sql["fact"], ("observe",))
         return int(rows[0][0]) if rows else 0
 
     def entries(
@@ -119,17 +118,15 @@ class SqlReads:
             "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
             "limit": limit,
         }
-        conditions = {"in_namespace": namespace, "of_session": session, "on_key": key}
-        rows = self._entry_rows(conditions, params, "newest_first" if newest else "oldest_first")
-        entries = [entry_of(row) for row in rows]
+        order = "newest_first" if newest else "oldest_first"
+        conditions = {"in_namespace": namespace, "of_session": session, "on_key": key, order: True}
+        entries = [entry_of(row) for row in self._entry_rows(conditions, params)]
         return entries[::-1] if newest else entries
 
-    def _entry_rows(self, conditions: Mapping[str, object], params: dict[str, Any], order: str) -> list[Any]:
-        return self._select("entries_where", conditions, params, order)
+    def _entry_rows(self, conditions: Mapping[str, object], params: dict[str, Any]) -> list[Any]:
+        return self._select("entries_where", conditions, params)
 
-    def _select(
-        self, query: str, conditions: Mapping[str, object], params: Mapping[str, Any], order: str = ""
-    ) -> list[Any]:
-        """Return the rows of a statement with the conditions whose values in ``conditions`` are not None."""
+    def _select(self, query: str, conditions: Mapping[str, object], params: Mapping[str, Any]) -> list[Any]:
+        """Return the rows of a statement with the conditions, and the order, whose values in ``conditions`` are set."""
         where = " ".join([self.sql[name] for name, value in conditions.items() if value is not None])
-        return self.read(f"{self.sql[query].format(where)} {self.sql[order] if order else ''}", params)
+        return self._read(self.sql[query].format(where), params)

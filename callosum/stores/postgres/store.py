@@ -435,8 +435,6 @@ class PostgresStore(SqlReads):
         rows: list[Any] = self._with_retries(lambda: self._connections.read(query, params))
         return rows
 
-    read = _read
-
     def kin(self, namespace: str, session: str) -> Ancestry:
         rows = self._read(SQL["kin"], (namespace, session))
         return Ancestry(rows[0][0] or "", rows[0][1] or "") if rows else Ancestry()
@@ -449,13 +447,13 @@ class PostgresStore(SqlReads):
     def now(self) -> int:
         return max(self._moments())
 
-    def _entry_rows(self, conditions: Mapping[str, object], params: dict[str, Any], order: str) -> list[Any]:
-        rows = self._select("entries_now", conditions, params, order)
+    def _entry_rows(self, conditions: Mapping[str, object], params: dict[str, Any]) -> list[Any]:
+        rows = self._select("entries_now", conditions, params)
         if rows and rows[0][-1]:
             # Only a transaction that was running at this read may still add an entry before the last of these.
             self._wait_for(set(rows[0][-1]))
             params["last"] = last = max(row[0] for row in rows)
-            rows = super()._entry_rows({**conditions, "up_to_last": last}, params, order)
+            rows = super()._entry_rows({"up_to_last": last, **conditions}, params)
         return rows
 
     def _wait_for(self, transactions: set[int]) -> None:

@@ -207,16 +207,16 @@ class SqliteStore(SqlReads):
         with self._explained():
             yield self._connections.get().execute
 
-    def read(self, query: str, params: Any = ()) -> list[Any]:
+    def _read(self, query: str, params: Any = ()) -> list[Any]:
         with self._reading() as execute:
             return rows_of(execute, query, params)
 
     def kin(self, namespace: str, session: str) -> Ancestry:
-        rows = self.read(SQL["kin"], (scoped(namespace, session),))
+        rows = self._read(SQL["kin"], (scoped(namespace, session),))
         return Ancestry(rows[0][0] or "", rows[0][1] or "") if rows else Ancestry()
 
     def now(self) -> int:
-        ((last,),) = self.read(SQL["newest"])
+        ((last,),) = self._read(SQL["newest"])
         return max(self._clock(), last or 0)
 
     # --- Upkeep: each part continues where it stopped, so a round costs its budget, not the size of the table ---
@@ -317,7 +317,7 @@ class SqliteStore(SqlReads):
         return self._content_keys(now)
 
     def _content_keys(self, now: int) -> int:
-        ((count,),) = self.read(SQL["count_gates"], (now - KEY_IN_USE,))
+        ((count,),) = self._read(SQL["count_gates"], (now - KEY_IN_USE,))
         return int(count)
 
     def _leaving(
@@ -378,7 +378,7 @@ class SqliteStore(SqlReads):
             return self._connections.accept(self.now())
 
     def size(self) -> int:
-        ((pages, free, page),) = self.read(SQL["pages"])
+        ((pages, free, page),) = self._read(SQL["pages"])
         return int((pages - free) * page)
 
     def check(self) -> StoreCheck:

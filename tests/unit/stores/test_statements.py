@@ -13,6 +13,7 @@ from callosum.stores.rows import PARTS
 from callosum.stores.sqlite.apply import _MARK_ROW
 from callosum.stores.sqlite.export import SqliteExport
 from callosum.stores.sqlite.statements import SQL as SQLITE
+from callosum.stores.sqlite.store import SqliteStore
 from callosum.stores.statements import load
 
 FOLDER = Path(callosum.stores.__file__).parent
@@ -71,24 +72,18 @@ def test_statements_of_sqlite_can_be_run() -> None:
     connection = sqlite3.connect(":memory:")
     connection.executescript((FOLDER / "sqlite" / "schema.sql").read_text("utf-8"))
     ran = 0
-    for text in [*SQLITE.values(), *SqliteExport.shared.values()]:
+    for text in [*SqliteStore.sql.values(), *SqliteExport.shared.values()]:
         if text.partition(" ")[0] in ("select", "insert", "update", "delete"):
             for gap, filled in GAPS.items():
                 text = text.replace(gap, filled)  # noqa: PLW2901
-            _prepared(connection, text)
+            names = re.findall(r"(?<!:):([a-z]\w*)", text)
+            count = 0
+            for number in re.findall(r"\?(\d*)", text):
+                count = max(count, int(number)) if number else count + 1
+            connection.execute(f"explain {text}", dict.fromkeys(names) if names else [None] * count)
             ran += 1
     assert ran > 100
     connection.close()
-
-
-def _prepared(connection: sqlite3.Connection, text: str) -> None:
-    """Have SQLite compile a statement with any parameters."""
-    names = re.findall(r"(?<!:):([a-z]\w*)", text)
-    count = 0
-    for number in re.findall(r"\?(\d*)", text):
-        count = max(count, int(number)) if number else count + 1
-    params = dict.fromkeys(names) if names else [None] * count
-    connection.execute(f"explain {text}", params)
 
 
 def test_unknown_part_of_a_statement_is_an_error() -> None:
