@@ -93,7 +93,8 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
 
 class _Call(Attempt[Result]):
     def __init__(self, call: FunctionCall) -> None:
-        self._call, self._noted = call, Noted()
+        self._call = call
+        self.noted: Noted = Noted()
 
     def seen(self) -> FrameworkCall:
         call, function = self._call, self._call.function
@@ -127,7 +128,7 @@ class _Call(Attempt[Result]):
         return bool(_result.status != "success")
 
     def raised(self) -> BaseException | None:
-        return None if self._noted.error is None else _known(self._noted.error)
+        return None if self.noted.error is None else _known(self.noted.error)
 
     def answered(self, begun: Refused | KeptResult[Result]) -> Result:
         """Return what the model reads if the tool does not run."""
@@ -149,7 +150,7 @@ class _Call(Attempt[Result]):
         run = function.entrypoint
         if run is not None and not inspect.isgeneratorfunction(run) and not inspect.isasyncgenfunction(run):
             call.function = copy.copy(function)  # concurrent calls share the function
-            call.function.entrypoint = _noting(run, self._noted)
+            call.function.entrypoint = _noting(run, self.noted)
         try:
             yield
         finally:

@@ -108,6 +108,11 @@ def _around() -> _Acting | None:
     return acting
 
 
+def is_within_a_call() -> bool:
+    """Return True if this code runs inside a gated call, as a nested agent does."""
+    return _around() is not None
+
+
 class FrameworkCall(Struct, frozen=True, kw_only=True):
     """A call as its framework describes it.
 
@@ -206,25 +211,27 @@ class Noted:
     """Records what a tool raises at the place where it is raised.
 
     Some frameworks turn an exception into text before an adapter sees it. Used as a context manager, it surrounds each
-    run of the tool. If a framework runs the tool several times within one call, a successful run counts; otherwise the
-    error counts that leaves it open whether the tool has acted.
+    run of the tool. A framework that runs the tool again within one call gets the earlier error instead of a second
+    run: above tier 0, if that error leaves it open whether the tool has acted. With ``once`` any error does.
     """
 
-    __slots__ = ("error", "ran")
-
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool = False) -> None:
         self.error: BaseException | None = None
         self.ran = False
+        self.tier = 1
+        self._once, self._depth = once, 0
 
     def __enter__(self) -> Self:
+        error = None if self._depth or self.tier == 0 else self.error
+        if error is not None and (self._once or outcome_of_error(error) is Outcome.UNKNOWN):
+            raise error
         self.ran = True
+        self._depth += 1  # a tool's own ``run`` may call that of its base class
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if error is None:
-            self.error = None
-        elif self.error is None or outcome_of_error(self.error) is not Outcome.UNKNOWN:
-            self.error = error
+        self._depth -= 1
+        self.error = error
 
 
 class Attempt(Generic[R]):
@@ -237,6 +244,8 @@ class Attempt(Generic[R]):
     """Exceptions that the framework raises out of a tool that it will run again from the beginning."""
     handoffs: ClassVar[tuple[type[BaseException], ...]] = ()
     """Exceptions that the framework raises out of a tool whose work continues elsewhere, with an unreported end."""
+    noted: Noted | None = None
+    """What the tool raises, if the framework turns that into its result."""
 
     def seen(self) -> FrameworkCall:
         """Return the call as the gate should see it."""
@@ -259,8 +268,8 @@ class Attempt(Generic[R]):
         return False
 
     def raised(self) -> BaseException | None:
-        """Return what the tool raised, if the framework has turned that into its result (``Noted``)."""
-        return None
+        """Return what the tool raised, if the framework has turned that into its result."""
+        return None if self.noted is None else self.noted.error
 
     def asked(self, _no: Refused) -> bool | None:
         """Ask a person by the framework's own means; None if it has none or must not use them."""
@@ -436,7 +445,11 @@ class RunningCall(Generic[R]):
 
     def __init__(self, adapter: Adapter, attempt: Attempt[R], running: guard, call: Call) -> None:
         self._adapter, self._attempt, self._guard = adapter, attempt, running
-        self.params = running.decision.params if running.decision is not None else None
+        self.params = None
+        if running.decision is not None:
+            self.params = running.decision.params
+            if attempt.noted is not None:
+                attempt.noted.tier = running.decision.tier
         self._acting = _Acting(call, _around())
         _acting.set(self._acting)
 

@@ -7,6 +7,9 @@
 CrewAI turns what a tool raises into text before a hook sees it, so this also replaces the functions that run tools.
 They are not official extension points; each version is tested.
 
+For an agent that writes its calls as text, CrewAI runs a tool that raises up to six times a call. Under the gate a tool
+above tier 0 runs once: CrewAI gets the first error again.
+
 CrewAI has no conversation: pass ``session=``, otherwise the process is the session. A refusal is the tool's result:
 only the sentence. CrewAI runs the tool if a hook raises, so this hook refuses then.
 """
@@ -51,21 +54,24 @@ class _Hooks:
     def __init__(self, gate: Gate, options: Options, *, host_approvals: bool) -> None:
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
-        self._calls: dict[int, tuple[Mapping[str, Any], RunningCall[str] | str]] = {}
+        self._calls: dict[int, tuple[Mapping[str, Any], RunningCall[str] | str, Noted | None]] = {}
+        """The calls that were begun: their arguments, the answer, and what the surrounding call's tool raised."""
 
     def before(self, context: ToolCallHookContext) -> bool | None:
         """Ask the gate about a call; False keeps it from running."""
+        around = _noted.get()
         try:
             begun: RunningCall[str] | str = self._begun(context)
         except Exception as error:  # otherwise CrewAI would run the tool
             logger.exception("%s is refused: the gate failed", context.tool_name)
             begun = f"[Callosum] The call was not run: the gate failed ({type(error).__name__})."
-        self._calls[id(context.tool_input)] = context.tool_input, begun
+        self._calls[id(context.tool_input)] = context.tool_input, begun, around
         return False if isinstance(begun, str) else None
 
     def after(self, context: ToolCallHookContext) -> str | None:
         """Report how a call ended; return the refusal, or the result with a warning behind it."""
-        _, begun = self._calls.pop(id(context.tool_input), (None, None))
+        _, begun, around = self._calls.pop(id(context.tool_input), (None, None, None))
+        _noted.set(around)
         if begun is None or isinstance(begun, str):
             return begun
         result = context.tool_result or ""
@@ -94,7 +100,8 @@ class _Hooks:
 
 class _ToolCall(Attempt[str]):
     def __init__(self, context: ToolCallHookContext, *, asks: bool) -> None:
-        self._context, self._asks, self.noted = context, asks, Noted()
+        self._context, self._asks = context, asks
+        self.noted: Noted = Noted(once=True)
 
     def seen(self) -> FrameworkCall:
         context, tool = self._context, self._context.tool
@@ -117,9 +124,6 @@ class _ToolCall(Attempt[str]):
 
     def failed(self, _result: str) -> bool:
         return _result.strip().startswith(_FAILED)
-
-    def raised(self) -> BaseException | None:
-        return self.noted.error
 
     def asked(self, _no: Refused) -> bool | None:
         if not self._asks:

@@ -169,7 +169,7 @@ class _ToolCall(Attempt[Result]):
     def __init__(self, middleware: CallosumMiddleware, request: ToolCallRequest) -> None:
         self._middleware, self._request = middleware, request
         self._turn, self._read = _turns(request.state, request.tool_call["id"])
-        self._noted = Noted()
+        self.noted: Noted = Noted()
 
     @property
     def identity(self) -> str | None:
@@ -218,9 +218,6 @@ class _ToolCall(Attempt[Result]):
     def failed(self, _result: Result) -> bool:
         return isinstance(_result, ToolMessage) and _result.status == "error"
 
-    def raised(self) -> BaseException | None:
-        return self._noted.error
-
     def runs(self, params: Mapping[str, Any] | None) -> ToolCallRequest:
         """Return the request to run, with the gate's params in place of its arguments and a tool that records errors.
 
@@ -232,7 +229,7 @@ class _ToolCall(Attempt[Result]):
         if request.tool is None:
             return request
         copied: ToolCallRequest = object.__new__(type(request))  # ``override`` takes a tenth of the time of a decision
-        vars(copied).update(vars(request), tool=_noting(request.tool, self._noted))
+        vars(copied).update(vars(request), tool=_noting(request.tool, self.noted))
         return copied
 
     def asked(self, _no: Refused) -> bool | None:

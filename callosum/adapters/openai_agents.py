@@ -8,13 +8,15 @@
 The gate decides on function tools, MCP tools, agents used as tools, and the shell and patch tools of this process
 (``ShellTool``, ``LocalShellTool``, ``ApplyPatchTool``). It does not see hosted tools, which run at OpenAI.
 
-The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: only the sentence.
+The session is ``RunConfig(group_id=...)``, or the group of the surrounding ``trace``. Without a group each trace is a
+session, or each run if tracing is disabled. A refusal is the tool's output: only the sentence.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,8 +26,19 @@ from weakref import WeakKeyDictionary
 
 from agents import Agent, ApplyPatchTool, FunctionTool, Handoff, LocalShellTool, ShellTool, default_tool_error_function
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
+from agents.tracing import get_current_trace
+from agents.tracing.traces import NoOpTrace
 
-from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, identity_of
+from callosum.adapters.core import (
+    Adapter,
+    Attempt,
+    FrameworkCall,
+    Noted,
+    Options,
+    Refused,
+    identity_of,
+    is_within_a_call,
+)
 from callosum.errors import ConfigError
 from callosum.gate import Gate
 from callosum.model import Verdict
@@ -91,11 +104,18 @@ def _tools_of(
 ) -> Callable[[Any], Awaitable[list[Any]]]:
     async def get_all_tools(run_context: Any) -> list[Any]:
         """Return the tools of one turn of a run. The model has by now read the results of earlier turns."""
-        made = _made.setdefault(run_context, [])
-        turn = _Turn(adapter, asks, tuple(made), made)
+        run = _runs.setdefault(run_context, _Run(f"run-{os.urandom(6).hex()}", []))
+        turn = _Turn(adapter, asks, tuple(run.made), run)
         return [_gated(tool, turn) for tool in await own(run_context)]
 
     return get_all_tools
+
+
+class _Run(NamedTuple):
+    """One run: a name that no other run has, and the identities of its calls."""
+
+    name: str
+    made: list[str]
 
 
 class _Turn(NamedTuple):
@@ -104,29 +124,42 @@ class _Turn(NamedTuple):
     adapter: Adapter
     asks: bool = False
     read: tuple[str, ...] | None = None
-    made: list[str] | None = None
+    run: _Run | None = None
 
     def seen(
         self, name: str, params: Mapping[str, Any], call_id: str | None, context: Any, tool: Any = None
     ) -> FrameworkCall:
-        """Return a call of this turn. With ``made`` the call is recorded."""
+        """Return a call of this turn. With ``run`` the call is recorded."""
         config = getattr(context, "run_config", None)
         turn = _turn_of(context, params)
         identity = identity_of(turn, call_id)
-        if self.made is not None and identity is not None:
-            self.made.append(identity)
-            del self.made[:-_LOOKED_BACK]
+        if self.run is not None and identity is not None:
+            self.run.made.append(identity)
+            del self.run.made[:-_LOOKED_BACK]
         return FrameworkCall(
             tool=name,
             params=params,
             call_id=call_id,
             turn=turn,
             read=self.read,
-            thread=getattr(config, "group_id", None),
+            thread=getattr(config, "group_id", None) or self._conversation(),
             run=getattr(config, "trace_id", None),
             description=tool.description if tool is not None else None,
             schema=tool.params_json_schema if tool is not None else None,
         )
+
+    def _conversation(self) -> str | None:
+        """Return the name of the surrounding trace's group, of the trace, or of the run if nothing is traced.
+
+        None for an agent that a call of another agent runs: it acts in that call's session.
+        """
+        if is_within_a_call():
+            return None
+        trace = get_current_trace()
+        if trace is None or isinstance(trace, NoOpTrace):
+            return None if self.run is None else self.run.name
+        group: str | None = getattr(trace, "group_id", None)
+        return group or trace.trace_id
 
 
 _questions: dict[str, None] = {}
@@ -134,8 +167,8 @@ _questions: dict[str, None] = {}
 _MOST_QUESTIONS = 1000
 _NONE = "callosum: no call"
 """An id that no call has: a tool that is approved for it is approved permanently."""
-_made: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
-"""Identities of a run's calls."""
+_runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+"""The runs by the contexts that the SDK makes for them."""
 
 
 def _gated(tool: Any, turn: _Turn) -> Any:
@@ -219,10 +252,7 @@ class _FunctionCall(_Call):
     def __init__(self, what: FrameworkCall, *, approved: bool | None) -> None:
         super().__init__(what)
         self._approved = approved
-        self.noted = Noted()
-
-    def raised(self) -> BaseException | None:
-        return self.noted.error
+        self.noted: Noted = Noted()
 
     def failed(self, _result: Any) -> bool:
         return isinstance(_result, str) and _result.startswith(_FAILED)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callosum import LocalGate
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Refused, turn_of
@@ -54,34 +55,38 @@ def test_read_of_one_conversation_confirms_no_call_of_another(gate: LocalGate) -
 
 
 @pytest.mark.parametrize(
-    ("runs", "outcome"),
+    ("tool", "once", "raised", "ran", "outcome"),
     [
-        ([None], Outcome.DONE),
-        ([ValueError()], Outcome.FAILED),
-        ([TimeoutError()], Outcome.UNKNOWN),
-        ([TimeoutError(), None], Outcome.DONE),
-        ([TimeoutError(), ValueError()], Outcome.UNKNOWN),
-        ([ValueError(), ConnectionResetError()], Outcome.UNKNOWN),
+        ("send_email", False, [None], 1, Outcome.DONE),
+        ("send_email", False, [ValueError()], 1, Outcome.FAILED),
+        ("send_email", False, [TimeoutError(), None], 1, Outcome.UNKNOWN),
+        ("send_email", False, [ValueError(), None], 2, Outcome.DONE),
+        ("send_email", False, [ValueError(), ConnectionResetError(), None], 2, Outcome.UNKNOWN),
+        ("send_email", True, [ValueError(), None], 1, Outcome.FAILED),
+        ("read", True, [TimeoutError(), None], 2, Outcome.DONE),
     ],
 )
-def test_success_counts_among_several_runs_of_a_call_else_the_open_error(
-    gate: LocalGate, runs: list[Exception | None], outcome: Outcome
+def test_tool_that_may_have_acted_is_not_run_again_within_a_call(
+    gate: LocalGate, tool: str, once: bool, raised: list[Exception | None], ran: int, outcome: Outcome
 ) -> None:
     class Noting(Mail):
-        noted = Noted()
+        def seen(self) -> FrameworkCall:
+            return replace(super().seen(), tool=tool)
 
-        def raised(self) -> BaseException | None:
-            return self.noted.error
-
-    def tool(_params: object) -> str:
-        """Run as a framework does that turns errors into text."""
-        for error in runs:
-            with suppress(Exception), Noting.noted:
+    def runs(_params: object) -> str:
+        """Run as a framework does that tries again and turns errors into text."""
+        for error in raised:
+            with suppress(Exception), noted, noted:  # the inner one is the base class's ``run``
+                started.append(error)
                 if error is not None:
                     raise error
         return "text"
 
-    assert Adapter(gate).run(Noting("chat", "c1"), tool) == "text"
+    started: list[Exception | None] = []
+    attempt = Noting("chat", "c1")
+    attempt.noted = noted = Noted(once=once)
+    assert Adapter(gate).run(attempt, runs) == "text"
+    assert len(started) == ran
     assert [entry.outcome for entry in gate.entries() if entry.outcome is not None] == [outcome]
 
 

@@ -15,6 +15,7 @@ from crewai.tools import BaseTool, tool
 
 from callosum import Call
 from callosum.adapters.crewai import install
+from callosum.guards import outcome_of_error
 from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.crewai import FRAMEWORK, _model
@@ -73,8 +74,29 @@ def test_a_question_is_asked_at_the_terminal(
 
 
 def test_an_agent_that_writes_its_calls_as_text_is_gated(bench: Bench) -> None:
+    bench.gate.intercept(_other())
+    read = _read_by_text(bench, bench.mail().function, turns=2)
+    assert "other/chat has an active action" in read
+    assert "sent no" in read
+    assert bench.did == ["no"]
+
+
+@pytest.mark.parametrize("error", [TimeoutError("no answer"), RuntimeError("boom")])
+def test_an_agent_that_writes_its_calls_as_text_runs_a_tool_that_raises_once(bench: Bench, error: Exception) -> None:
+    def send_email(to: str, body: str) -> str:
+        """Send an e-mail."""
+        bench.did.append(body)
+        raise error
+
+    assert str(error) in _read_by_text(bench, send_email)
+    assert bench.did == ["no"]
+    assert bench.outcomes() == [outcome_of_error(error)]
+
+
+def _read_by_text(bench: Bench, function: Callable[..., str], turns: int = 1) -> str:
+    """Let an agent without tool calls of its own write the same call in each turn. Return what its model read."""
     call = 'Thought: mail\nAction: send_email\nAction Input: {"to": "a@example.com", "body": "no"}'
-    said = iter([call, call, "Thought: ok\nFinal Answer: done"])
+    said = iter([*[call] * turns, "Thought: ok\nFinal Answer: done"])
     read: list[str] = []
 
     class Script(BaseLLM):
@@ -86,16 +108,10 @@ def test_an_agent_that_writes_its_calls_as_text_is_gated(bench: Bench) -> None:
             return next(said)
 
     uninstall = install(bench.gate)
-    bench.gate.intercept(_other())
-    made = Agent(
-        role="agent", goal="goal", backstory="none", llm=Script(model="script"), tools=[tool(bench.mail().function)]
-    )
+    made = Agent(role="agent", goal="goal", backstory="none", llm=Script(model="script"), tools=[tool(function)])
     Crew(agents=[made], tasks=[Task(description="go", expected_output="done", agent=made)]).kickoff()
     uninstall()
-    whole = "\n".join(read)
-    assert "other/chat has an active action" in whole
-    assert "sent no" in whole
-    assert bench.did == ["no"]
+    return "\n".join(read)
 
 
 def test_error_of_a_tool_class_with_its_own_run_is_seen_until_uninstall(bench: Bench) -> None:

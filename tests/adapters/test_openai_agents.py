@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from agents import (
     Runner,
     ShellTool,
     function_tool,
+    set_trace_processors,
     set_tracing_disabled,
+    trace,
 )
 from agents.editor import ApplyPatchOperation
 from agents.testing import ScriptedModel, assistant_message, function_call
@@ -72,7 +75,7 @@ def read(model: ScriptedModel) -> dict[str, str]:
     return {item["call_id"]: str(item["output"]) for item in items if item.get("type") == "function_call_output"}
 
 
-def run(agent: Any, group: str = "chat", *, streamed: bool = False) -> Any:
+def run(agent: Any, group: str | None = "chat", *, streamed: bool = False) -> Any:
     async def whole() -> Any:
         config = RunConfig(group_id=group)
         if not streamed:
@@ -97,6 +100,30 @@ def test_install_gates_existing_agents_and_can_be_undone(desk: GatedTool) -> Non
     uninstall()
     run(Agent(name="c", model=script([mail("c3", "he")]), tools=[desk.send_email]))
     assert len(desk.entries()) == 2
+
+
+@pytest.mark.parametrize(
+    ("traced", "around", "sessions"),
+    [
+        (False, None, 2),
+        (True, None, 2),
+        (True, {}, 1),  # a workflow of two runs
+        (True, {"group_id": "chat"}, 1),
+        (False, {"group_id": "chat"}, 2),  # the SDK does not tell the group of a trace that is not made
+    ],
+)
+def test_runs_without_a_group_are_sessions_by_their_traces(
+    desk: GatedTool, traced: bool, around: dict[str, str] | None, sessions: int
+) -> None:
+    set_trace_processors([])
+    set_tracing_disabled(not traced)
+    with nullcontext() if around is None else trace("desk", **around):
+        for id in ("c1", "c2"):
+            run(gate_agent(Agent(name="a", model=script([mail(id, id)]), tools=[desk.send_email]), desk.gate), None)
+    set_tracing_disabled(True)
+    named = {entry.session for entry in desk.entries()}
+    assert len(named) == sessions
+    assert (named == {"agent/chat"}) is (traced and around == {"group_id": "chat"})
 
 
 def test_agent_that_takes_over_by_handoff_is_gated_too(desk: GatedTool) -> None:

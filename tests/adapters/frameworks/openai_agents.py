@@ -12,7 +12,7 @@ class OpenAIAgents(Framework):
     imports = "agents"
     main = True
     writes = "`gate_agent(agent, gate)`, or `install(gate)` for every agent of the process"
-    conversation = "`RunConfig(group_id=...)`"
+    conversation = "`RunConfig(group_id=...)`, else the trace or the run"
     nested = "the calling session's group, or its own"
     refusal = "the sentence is the tool's output"
     question = "with `session=` the call is one that `needs_approval`"
