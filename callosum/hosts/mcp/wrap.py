@@ -128,6 +128,10 @@ def _stop(number: int, _: FrameType | None) -> None:
 def _make_proxy(
     wrap: Wrap, to_client: LineWriter, to_server: Callable[[bytes], object], *, otherwise: str, cwd: str | None
 ) -> tuple[GateClient, Proxy]:
+    # Imported before any thread starts: two threads that import parts of one circle at once both fail.
+    import callosum.client.client  # noqa: PLC0415
+    import callosum.gate.check  # noqa: PLC0415
+    import callosum.rulebook  # noqa: F401, PLC0415
     from callosum.hosts.mcp.gate_client import GateClient  # noqa: PLC0415
     from callosum.hosts.mcp.proxy import Proxy, ProxyConfig  # noqa: PLC0415
     from callosum.process import this_process  # noqa: PLC0415

@@ -160,6 +160,18 @@ def test_rules_without_a_gate_follow_all_settings(tmp_path: Path, over: int) -> 
     assert judge_of(wrap, call)[0] == over
 
 
+def test_32_b4_what_decides_without_the_gate_is_imported_before_a_thread_starts(tmp_path: Path) -> None:
+    text = (
+        "import sys, threading; from pathlib import Path; from callosum.hosts.mcp import wrap, identity;"
+        "from callosum.settings import Settings;"
+        "made = wrap.Wrap(settings=Settings(state=Path(sys.argv[1])), names=identity.NameSources());"
+        "threading.Thread.start = lambda self: print(*sys.modules);"
+        "wrap._make_proxy(made, None, print, otherwise='x', cwd=None)"
+    )
+    done = subprocess.run([sys.executable, "-c", text, tmp_path], capture_output=True, text=True, check=True)
+    assert {"callosum.rulebook", "callosum.gate.check", "callosum.client.client"} <= set(done.stdout.split())
+
+
 HEAVY = "asyncio callosum.corpus callosum.gate callosum.rules callosum.stores http.client mcp pydantic re2 sqlite3 ssl typer urllib3"
 MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.proxy callosum.client.local callosum.client.client"
 
