@@ -329,6 +329,8 @@ def test_install_observe_stops_nothing_and_report_shows_what_would_have_been_sto
             assert gate.intercept(Call(who, "message", params, pause=True)).proceed
         gate.lock("mira", "file:/srv/app/x", tier=4)
         assert gate.intercept(Call("doug", "Bash", {"command": "rm -rf /srv/app"}, cwd="/home")).proceed
+        canary = Call("codex", "Bash", {"command": "callosum off"}, session="callosum-doctor")
+        assert gate.intercept(canary).proceed, "32 B.3: the report leaves it out"
     shown = home.run("report").stdout
     assert "Of 23 calls, 1 would have been paused, 1 blocked; here they are." in shown
     for word in ("The gate only observes until", "thread:andy:m1", "file:/srv/app/", "held: mira"):
