@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any, ClassVar, Unpack
 
 from agent_framework import (
@@ -32,6 +31,7 @@ from agent_framework.exceptions import UserInputRequiredException
 from msgspec import to_builtins
 from pydantic_core import to_jsonable_python
 
+from callosum.adapters._seams import add_to_new
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused, identity_of
 from callosum.gate import Gate
 
@@ -67,22 +67,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     """
     ours = CallosumMiddleware(gate, host_approvals=host_approvals, **options)
 
-    @wraps(_UNTOUCHED)
-    def made(self: Any, *args: Any, middleware: Any = None, **given: Any) -> None:
-        own = list(middleware) if isinstance(middleware, list | tuple) else [middleware] if middleware else []
-        if not any(isinstance(one, CallosumMiddleware) for one in own):
-            own.insert(0, ours)
-        _UNTOUCHED(self, *args, middleware=own, **given)
-
-    def uninstall() -> None:
-        if Agent.__init__ is made:
-            Agent.__init__ = _UNTOUCHED
-
-    Agent.__init__ = made
-    return uninstall
-
-
-_UNTOUCHED = Agent.__init__
+    return add_to_new(Agent, "middleware", ours, lambda one: isinstance(one, CallosumMiddleware), first=True)
 
 
 class _Chats(ChatMiddleware):  # type: ignore[misc]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from typing import Any, TypeAlias, Unpack
 from agno.exceptions import RunCancelledException
 from agno.tools.function import FunctionCall, FunctionExecutionResult
 
+from callosum.adapters._seams import noting, put, untouched
 from callosum.adapters.core import (
     Adapter,
     Attempt,
@@ -39,7 +39,7 @@ from callosum.gate import Gate
 
 Result: TypeAlias = FunctionExecutionResult
 
-_execute, _aexecute = FunctionCall.execute, FunctionCall.aexecute
+_execute, _aexecute = untouched(FunctionCall, "execute"), untouched(FunctionCall, "aexecute")
 
 
 def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
@@ -49,7 +49,6 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     """
     adapter = Adapter(gate, **options)
 
-    @functools.wraps(_execute)
     def execute(self: FunctionCall) -> Result:
         attempt = _Call(self)
         begun = adapter.begin(attempt)
@@ -65,7 +64,6 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
             return attempt.becomes(result, _taken(result.result, begun))
         return attempt.becomes(result, begun.end(result).result)
 
-    @functools.wraps(_aexecute)
     async def aexecute(self: FunctionCall) -> Result:
         attempt = _Call(self)
         begun = await adapter.abegin(attempt)
@@ -83,12 +81,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
             return attempt.becomes(result, _taken(result.result, begun))
         return attempt.becomes(result, (await begun.aend(result)).result)
 
-    def uninstall() -> None:
-        if FunctionCall.execute is execute:
-            FunctionCall.execute, FunctionCall.aexecute = _execute, _aexecute
-
-    FunctionCall.execute, FunctionCall.aexecute = execute, aexecute
-    return uninstall
+    return put({(FunctionCall, "execute"): execute, (FunctionCall, "aexecute"): aexecute})
 
 
 class _Call(Attempt[Result]):
@@ -150,29 +143,11 @@ class _Call(Attempt[Result]):
         run = function.entrypoint
         if run is not None and not inspect.isgeneratorfunction(run) and not inspect.isasyncgenfunction(run):
             call.function = copy.copy(function)  # concurrent calls share the function
-            call.function.entrypoint = _noting(run, self.noted)
+            call.function.entrypoint = noting(run, lambda: self.noted)
         try:
             yield
         finally:
             call.function = function
-
-
-def _noting(run: Callable[..., Any], noted: Noted) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(run):
-
-        @functools.wraps(run)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with noted:
-                return await run(*args, **kwargs)
-
-        return awaited
-
-    @functools.wraps(run)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with noted:
-            return run(*args, **kwargs)
-
-    return called
 
 
 def _taken(results: Iterator[Any], begun: RunningCall[Result]) -> Iterator[Any]:

@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
 
+from callosum.adapters._seams import put, untouched
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, KeptResult, Options, Refused, RunningCall
 from callosum.gate import Gate
 
@@ -232,21 +233,14 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     """
     shared = _Hooks(gate, options)
 
-    @functools.wraps(_UNTOUCHED)
+    init = untouched(ClaudeAgentOptions, "__init__")
+
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        _UNTOUCHED(self, *args, **kwargs)
+        init(self, *args, **kwargs)
         if not _is_gated(self.hooks):
             self.hooks = shared.added_to(self.hooks)
 
-    def uninstall() -> None:
-        if ClaudeAgentOptions.__init__ is __init__:
-            ClaudeAgentOptions.__init__ = _UNTOUCHED
-
-    ClaudeAgentOptions.__init__ = __init__
-    return uninstall
-
-
-_UNTOUCHED = ClaudeAgentOptions.__init__
+    return put({(ClaudeAgentOptions, "__init__"): __init__})
 
 
 def _is_gated(hooks: Mapping[Any, Iterable[HookMatcher]] | None) -> bool:

@@ -20,8 +20,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any, Final, Unpack
 
 from crewai.hooks import (
@@ -34,6 +32,7 @@ from crewai.hooks import (
 from crewai.tools import BaseTool
 from crewai.tools.structured_tool import CrewStructuredTool
 
+from callosum.adapters._seams import noting
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, RunningCall
 from callosum.gate import Gate
 
@@ -156,7 +155,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
                 setattr(kind, name, run)
 
     for kind, name, run in untouched:
-        setattr(kind, name, _noting(run))
+        setattr(kind, name, noting(run, lambda: _noted.get() or nullcontext()))
     register_before_tool_call_hook(hooks.before)
     register_after_tool_call_hook(hooks.after)
     _installed.append(uninstall)
@@ -176,25 +175,6 @@ def _runs() -> Iterator[tuple[type, str]]:
         kinds += kind.__subclasses__()
         if "run" in vars(kind):
             yield kind, "run"
-
-
-def _noting(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function so wrapped that what it raises is recorded for its call."""
-    if iscoroutinefunction(run):
-
-        @wraps(run)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with _noted.get() or nullcontext():
-                return await run(*args, **kwargs)
-
-        return awaited
-
-    @wraps(run)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with _noted.get() or nullcontext():
-            return run(*args, **kwargs)
-
-    return called
 
 
 def _read(context: ToolCallHookContext) -> list[str] | None:

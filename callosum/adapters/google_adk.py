@@ -11,7 +11,6 @@ call, because ADK gives it a new session for each call. A refusal is the tool's 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -22,6 +21,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools import AgentTool, BaseTool, ToolContext
 
+from callosum.adapters._seams import put, untouched
 from callosum.adapters.core import (
     Adapter,
     Attempt,
@@ -166,22 +166,17 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     """
     shared = CallosumPlugin(gate, host_approvals=host_approvals, **options)
 
-    @functools.wraps(_UNTOUCHED)
+    init = untouched(PluginManager, "__init__")
+
     def __init__(self: Any, plugins: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         own = list(plugins or ())
         if not any(isinstance(one, CallosumPlugin) for one in own):
             own.append(shared)
-        _UNTOUCHED(self, own, *args, **kwargs)
+        init(self, own, *args, **kwargs)
 
-    def uninstall() -> None:
-        if PluginManager.__init__ is __init__:
-            PluginManager.__init__ = _UNTOUCHED
-
-    PluginManager.__init__ = __init__
-    return uninstall
+    return put({(PluginManager, "__init__"): __init__})
 
 
-_UNTOUCHED = PluginManager.__init__
 _schemas: WeakKeyDictionary[BaseTool, Mapping[str, Any] | None] = WeakKeyDictionary()
 
 

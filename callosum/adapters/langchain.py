@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 from weakref import ref
 
@@ -27,6 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
+from callosum.adapters._seams import put, untouched
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Noted, Options, Refused, identity_of, turn_of
 from callosum.gate import Gate
 
@@ -54,7 +54,8 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
     def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
         super().__init__()
         self._adapter = Adapter(gate, **options)
-        self._host_approvals = host_approvals
+        self.asks = host_approvals
+        """True if questions interrupt the graph."""
         self._schemas: dict[int, tuple[ref[BaseTool], Mapping[str, Any] | None]] = {}
         """Schemas of the tools by the tools' ids, because tools are not hashable."""
 
@@ -105,11 +106,6 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
             self._schemas[name] = ref(tool, lambda _: self._schemas.pop(name, None)), schema
         return schema
 
-    @property
-    def asks(self) -> bool:
-        """Return True if questions interrupt the graph."""
-        return self._host_approvals
-
 
 def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
     """Put the gate around the tools of every ``ToolNode`` made from now on, also in agents.
@@ -120,7 +116,8 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     """
     shared = CallosumMiddleware(gate, host_approvals=host_approvals, **options)
 
-    @wraps(_UNTOUCHED)
+    init = untouched(ToolNode, "__init__")
+
     def made(self: Any, *args: Any, wrap_tool_call: Any = None, awrap_tool_call: Any = None, **given: Any) -> None:
         def inner(request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
             return handler(request) if _is_gated(request) else shared.wrap_tool_call(request, handler)
@@ -143,17 +140,11 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
             wrappers["wrap_tool_call"] = wrap
         if awrap_tool_call is not None or wrap_tool_call is None:
             wrappers["awrap_tool_call"] = awrap
-        _UNTOUCHED(self, *args, **wrappers, **given)
+        init(self, *args, **wrappers, **given)
 
-    def uninstall() -> None:
-        if ToolNode.__init__ is made:
-            ToolNode.__init__ = _UNTOUCHED
-
-    ToolNode.__init__ = made
-    return uninstall
+    return put({(ToolNode, "__init__"): made})
 
 
-_UNTOUCHED = ToolNode.__init__
 _gated_now: ContextVar[str | None] = ContextVar("callosum_langchain_gated", default=None)
 """The call that a ``CallosumMiddleware`` has let through to its tool."""
 

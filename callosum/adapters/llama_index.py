@@ -13,7 +13,6 @@ refusal is a ``ToolOutput`` with ``is_error``: only the sentence. ``raw_output``
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,14 +28,12 @@ from llama_index.core.tools import AsyncBaseTool, ToolOutput
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 from workflows.runtime.types.results import StepWorkerStateContextVar, WaitingForEvent
 
+from callosum.adapters._seams import put, untouched
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, KeptResult, Options, Refused, RunningCall
 from callosum.gate import Gate
 
 CallTool: TypeAlias = Callable[[Any, Context, AsyncBaseTool, dict[str, Any]], Awaitable[ToolOutput]]
 
-_KINDS: Final = (BaseWorkflowAgent, AgentWorkflow)
-"""The classes that run tools, each by functions of its own."""
-_UNTOUCHED: Final = {kind: (kind._call_tool, kind._init_context) for kind in _KINDS}  # noqa: SLF001 - the seams
 _RUN: Final = "callosum_run"
 """Key of a run's id in its context. It outlives a pause, even in another process."""
 _READ: Final = 80
@@ -53,25 +50,17 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     refused.
     """
     adapter = Adapter(gate, **options)
-    put = {kind: _seams(adapter, *seams, asks=host_approvals) for kind, seams in _UNTOUCHED.items()}
-
-    def uninstall() -> None:
-        if all(kind._call_tool is call_tool for kind, (call_tool, _) in put.items()):  # noqa: SLF001
-            _put(_UNTOUCHED)
-
-    _put(put)
-    return uninstall
-
-
-def _put(seams: Mapping[Any, tuple[Any, Any]]) -> None:
-    for kind, (call_tool, init_context) in seams.items():
-        kind._call_tool, kind._init_context = call_tool, init_context  # noqa: SLF001
+    seams: dict[tuple[Any, str], Any] = {}
+    for kind in (BaseWorkflowAgent, AgentWorkflow):  # each runs tools by functions of its own
+        call_tool, init_context = untouched(kind, "_call_tool"), untouched(kind, "_init_context")
+        call_tool, init_context = _seams(adapter, call_tool, init_context, asks=host_approvals)
+        seams |= {(kind, "_call_tool"): call_tool, (kind, "_init_context"): init_context}
+    return put(seams)
 
 
 def _seams(
     adapter: Adapter, run_tool: CallTool, init: Callable[..., Awaitable[None]], *, asks: bool
 ) -> tuple[CallTool, Callable[..., Awaitable[None]]]:
-    @functools.wraps(run_tool)
     async def call_tool(self: Any, ctx: Context, tool: AsyncBaseTool, tool_input: dict[str, Any]) -> ToolOutput:
         if getattr(tool, "async_fn", None) is handoff:  # only names the agent that continues
             return await run_tool(self, ctx, tool, tool_input)
@@ -86,7 +75,6 @@ def _seams(
             attempt.error = result.exception
             return begun.finished(result)
 
-    @functools.wraps(init)
     async def init_context(self: Any, ctx: Context, *args: Any, **kwargs: Any) -> None:
         await init(self, ctx, *args, **kwargs)
         await ctx.store.set(_RUN, uuid.uuid4().hex)

@@ -29,6 +29,7 @@ from agents.editor import ApplyPatchOperation, ApplyPatchResult
 from agents.tracing import get_current_trace
 from agents.tracing.traces import NoOpTrace
 
+from callosum.adapters._seams import put, untouched
 from callosum.adapters.core import (
     Adapter,
     Attempt,
@@ -49,7 +50,7 @@ _LOOKED_BACK = 80
 """Number of a run's newest calls that are remembered."""
 _FAILED = str(default_tool_error_function(None, Exception("?"))).partition("?")[0]
 """Start of the text into which the SDK turns what a tool raised, before any other code sees it."""
-_UNTOUCHED = Agent.get_all_tools
+_UNTOUCHED = untouched(Agent, "get_all_tools")
 
 
 def gate_agent(agent: A, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> A:
@@ -85,12 +86,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     async def get_all_tools(self: Any, run_context: Any) -> list[Any]:
         return await _tools_of(_UNTOUCHED.__get__(self), adapter, host_approvals)(run_context)
 
-    def uninstall() -> None:
-        if Agent.get_all_tools is get_all_tools:
-            Agent.get_all_tools = _UNTOUCHED
-
-    Agent.get_all_tools = get_all_tools
-    return uninstall
+    return put({(Agent, "get_all_tools"): get_all_tools})
 
 
 def _adapter(gate: Gate, asks: bool, options: Options) -> Adapter:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import Any, ClassVar, Unpack
 
 from msgspec import to_builtins
@@ -25,6 +25,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, T
 from pydantic_ai.messages import ModelResponse, ToolReturn
 from pydantic_core import to_jsonable_python
 
+from callosum.adapters._seams import add_to_new
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused, turn_of
 from callosum.gate import Gate, LocalGate
 
@@ -93,22 +94,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     """
     capability = CallosumCapability(gate, host_approvals=host_approvals, **options)
 
-    @wraps(_UNTOUCHED)
-    def made(self: Any, *args: Any, capabilities: Any = None, **given: Any) -> None:
-        own = list(capabilities or ())
-        if not any(_has_gate(one) for one in own):
-            own.insert(0, capability)
-        _UNTOUCHED(self, *args, capabilities=own, **given)
-
-    def uninstall() -> None:
-        if Agent.__init__ is made:
-            Agent.__init__ = _UNTOUCHED
-
-    Agent.__init__ = made
-    return uninstall
-
-
-_UNTOUCHED = Agent.__init__
+    return add_to_new(Agent, "capabilities", capability, _has_gate, first=True)
 
 
 def _has_gate(capability: Any) -> bool:

@@ -15,7 +15,6 @@ had run. The gate does not see that code itself, nor anything that runs in a rem
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
@@ -23,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from smolagents import CodeAgent, FinalAnswerTool, MultiStepAgent, Tool, local_python_executor
 
+from callosum.adapters._seams import put
 from callosum.adapters.core import Adapter, Attempt, FrameworkCall, Options, Refused
 from callosum.errors import Blocked, GateUnavailable
 from callosum.gate import Gate
@@ -53,7 +53,6 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     """
     adapter = Adapter(gate, **options)
 
-    @functools.wraps(_tool_call)
     def call_tool(self: Tool, *args: Any, **kwargs: Any) -> Any:
         if isinstance(self, FinalAnswerTool):
             return _tool_call(self, *args, **kwargs)
@@ -73,7 +72,6 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
 
         return adapter.run(_Call(seen), tool)
 
-    @functools.wraps(_agent_call)
     def call_agent(self: MultiStepAgent, task: str, **kwargs: Any) -> Any:
         given = {"task": task, **kwargs}
         seen = FrameworkCall(
@@ -85,26 +83,20 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
         finally:
             _step.set(step)
 
-    @functools.wraps(_write_memory)
     def write_memory_to_messages(self: MultiStepAgent, *args: Any, **kwargs: Any) -> Any:
         messages = _write_memory(self, *args, **kwargs)
         if not args and not kwargs:  # a step begins; otherwise the agent makes a plan or a summary
             _step.set(_Step(messages, isinstance(self, CodeAgent)))
         return messages
 
-    def uninstall() -> None:
-        if Tool.__call__ is call_tool:
-            _put(_tool_call, _agent_call, _write_memory, ThreadPoolExecutor)
-
-    _put(call_tool, call_agent, write_memory_to_messages, _Carrying)
-    return uninstall
-
-
-def _put(call_tool: Any, call_agent: Any, write_memory: Any, executor: Any) -> None:
-    Tool.__call__ = call_tool
-    MultiStepAgent.__call__ = call_agent
-    MultiStepAgent.write_memory_to_messages = write_memory
-    local_python_executor.ThreadPoolExecutor = executor
+    seams: dict[tuple[Any, str], Any] = {
+        (Tool, "__call__"): call_tool,
+        (MultiStepAgent, "__call__"): call_agent,
+        (MultiStepAgent, "write_memory_to_messages"): write_memory_to_messages,
+    }
+    if hasattr(local_python_executor, "ThreadPoolExecutor"):  # in older versions code runs in the agent's own thread
+        seams[local_python_executor, "ThreadPoolExecutor"] = _Carrying
+    return put(seams)
 
 
 class _Carrying(ThreadPoolExecutor):

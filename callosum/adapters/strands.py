@@ -12,7 +12,6 @@ the intervention before a sentence that the model can answer by repeating the ca
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, Unpack
 from weakref import WeakSet
@@ -22,6 +21,7 @@ from strands.hooks import AfterInvocationEvent, AfterToolCallEvent, AfterToolsEv
 from strands.interventions import Confirm, Deny, Guide, InterventionHandler, Proceed, Transform
 from strands.interventions.actions import default_evaluate
 
+from callosum.adapters._seams import add_to_new
 from callosum.adapters.core import (
     Adapter,
     Attempt,
@@ -193,22 +193,7 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     """
     shared = CallosumIntervention(gate, host_approvals=host_approvals, **options)
 
-    @functools.wraps(_UNTOUCHED)
-    def __init__(self: Any, *args: Any, interventions: list[Any] | None = None, **kwargs: Any) -> None:  # noqa: N807
-        own = list(interventions or ())
-        if not any(isinstance(one, CallosumIntervention) for one in own):
-            own.append(shared)
-        _UNTOUCHED(self, *args, interventions=own, **kwargs)
-
-    def uninstall() -> None:
-        if Agent.__init__ is __init__:
-            Agent.__init__ = _UNTOUCHED
-
-    Agent.__init__ = __init__
-    return uninstall
-
-
-_UNTOUCHED = Agent.__init__
+    return add_to_new(Agent, "interventions", shared, lambda one: isinstance(one, CallosumIntervention))
 
 
 def _name(event: Any) -> tuple[int, str]:
