@@ -12,8 +12,6 @@ from callosum.cli.options import Config, Json, Namespace, State, exists, option,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
-
     from callosum.model import StandingCommitment
 
 Key = Annotated[
@@ -55,7 +53,7 @@ def commitments(
     if json:
         show.json(found)
     elif found:
-        columns = ("session", "did", "<since", "<until", "key", "what")
+        columns = ("session", "did:40", "<since", "<until", "key", "what")
         show.put(show.table("Commitments", columns, map(_row, found), note="a contrary call of others is paused"))
     else:
         show.line("No commitment" + (" on this key." if key else "."))
@@ -63,7 +61,7 @@ def commitments(
         raise typer.Exit(NO)
 
 
-def _row(one: StandingCommitment) -> Sequence[Text]:
+def _row(one: StandingCommitment) -> Sequence[object]:
     from callosum.cli import show
     from callosum.cli.times import since, until
 
@@ -71,11 +69,4 @@ def _row(one: StandingCommitment) -> Sequence[Text]:
     keys = ", ".join(one.context_keys[:_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
     owner = "" if one.owner == one.instance else f" (ended; {one.owner} owns it)"
     what = f"{one.what} (to {one.to})" if one.what and one.to else one.what or one.to
-    return (
-        show.cell(one.instance + owner, limit=80),
-        show.cell(one.decided or one.side, limit=40),
-        show.cell(since(one.at)),
-        show.cell(until(one.until)),
-        show.key(keys),
-        show.cell(what),
-    )
+    return (one.instance + owner, one.decided or one.side, since(one.at), until(one.until), show.key(keys), what)

@@ -42,16 +42,16 @@ def list_(state: State = None, config: Config = None, json: Json = False) -> Non
         return
     rows = [
         (
-            show.cell(merged.id),
-            show.cell(clock(merged.at)),
-            show.cell(merged.session),
-            show.cell(", ".join(merged.others)),
-            show.cell(merged.path, limit=200),
-            show.cell("yes" if merged.lost else None),
+            merged.id,
+            clock(merged.at),
+            merged.session,
+            ", ".join(merged.others),
+            merged.path,
+            "yes" if merged.lost else None,
         )
         for merged in found
     ]
-    show.put(show.table("Merges", ("<id", "at", "session", "merged with", "key", "overwrote"), rows))
+    show.put(show.table("Merges", ("<id", "at", "session", "merged with", "key:200", "overwrote"), rows))
 
 
 @app.command("show", epilog=EPILOG)

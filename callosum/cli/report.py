@@ -13,8 +13,6 @@ from callosum.cli.options import Config, Json, Only, State, exists, open_gate, o
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
-
     from callosum.model import Entry
 
 _PAUSED: Final = ("confirm", "ask")
@@ -122,11 +120,11 @@ def _print(counts: Counter[str], listed: list[Entry], total: int, observing: flo
         return
     show.line()
     note = f"the newest {len(listed)}; more with -n" if total > len(listed) else ""
-    columns = ("<time", "<answer", "session", "tool", ">tier", "key", "why")
+    columns = ("<time", "<answer", "session:40", "tool:40", ">tier", "key", "why:160")
     show.put(show.table("Stopped, or would have been", columns, map(_row, reversed(listed)), note=note))
 
 
-def _row(entry: Entry) -> Sequence[Text]:
+def _row(entry: Entry) -> Sequence[object]:
     from callosum.cli import show
     from callosum.cli.journal import reason_of
     from callosum.cli.times import clock
@@ -135,11 +133,11 @@ def _row(entry: Entry) -> Sequence[Text]:
 
     verdict, _ = _answer(entry)
     return (
-        show.cell(clock(entry.seq / 1_000_000)),
+        clock(entry.seq / 1_000_000),
         show.cell(_NAMES[verdict], show.VERDICTS[Verdict(verdict)]),
-        show.cell(entry.session, limit=40),
-        show.cell(entry.tool, limit=40),
+        entry.session,
+        entry.tool,
         show.tier(entry.tier),
         show.key("  ".join(shown_keys(entry))),
-        show.cell(reason_of(entry) or None, limit=160),
+        reason_of(entry) or None,
     )

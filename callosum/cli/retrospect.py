@@ -44,15 +44,15 @@ def show_gaps(found: Gaps) -> None:
         show.line()
         rows = [
             (
-                show.cell(one.family, limit=60),
-                show.cell(one.calls),
-                show.cell(f"{one.keys}{' of more' if one.sampled else ''}"),
-                show.cell(f"{one.sessions}{' or more' if one.sessions >= 64 else ''}"),
-                show.cell("  ".join(one.examples), limit=120),
+                one.family,
+                one.calls,
+                f"{one.keys}{' of more' if one.sampled else ''}",
+                f"{one.sessions}{' or more' if one.sessions >= 64 else ''}",
+                "  ".join(one.examples),
             )
             for one in found.unshared[:_SHOWN]
         ]
-        columns = ("keys", ">calls", ">different", ">sessions", "for example")
+        columns = ("keys:60", ">calls", ">different", ">sessions", "for example:120")
         show.put(show.table("Keys that no two sessions ever shared", columns, rows, note=_more(found.unshared)))
         show.line(
             "Fine, if your sessions never meet there. If they do, something in the key is new each time (a date, the "
@@ -65,14 +65,14 @@ def show_gaps(found: Gaps) -> None:
 def _print_tools(title: str, note: str, tools: tuple[BlindTool, ...]) -> None:
     rows = [
         (
-            show.cell(one.tool, limit=60),
-            show.cell(one.calls),
-            show.cell(", ".join(tier if len(one.tiers) == 1 else f"{tier} ({n})" for tier, n in one.tiers.items())),
-            show.cell(msgspec.json.encode(one.examples[0]).decode() if one.examples else None, limit=120),
+            one.tool,
+            one.calls,
+            ", ".join(tier if len(one.tiers) == 1 else f"{tier} ({n})" for tier, n in one.tiers.items()),
+            msgspec.json.encode(one.examples[0]).decode() if one.examples else None,
         )
         for one in tools[:_SHOWN]
     ]
-    columns = ("tool", ">calls", ">tier", "for example")
+    columns = ("tool:60", ">calls", ">tier", "for example:120")
     show.put(show.table(title, columns, rows, note=f"{note}{_more(tools)}"))
 
 
@@ -130,16 +130,16 @@ def _print_differences(found: Trial) -> None:
         show.line()
         rows = [
             (
-                show.cell(one.tool, limit=50),
-                show.cell(one.calls),
-                show.cell(f"{one.before} -> {one.after}"),
-                show.cell(", ".join(one.kinds)),
-                show.cell(" -> ".join(dict.fromkeys(name or "(judged)" for name in one.rules)), limit=80),
-                show.cell(_one_of(one.examples), limit=120),
+                one.tool,
+                one.calls,
+                f"{one.before} -> {one.after}",
+                ", ".join(one.kinds),
+                " -> ".join(dict.fromkeys(name or "(judged)" for name in one.rules)),
+                _one_of(one.examples),
             )
             for one in mine[:_SHOWN]
         ]
-        columns = ("tool", ">calls", "<answer", "for", "rule", "for example")
+        columns = ("tool:50", ">calls", "<answer", "for", "rule:80", "for example:120")
         show.put(show.table(f"What {title}", columns, rows, note=_more(mine).removeprefix("; ")))
 
 
@@ -147,17 +147,8 @@ def _print_shifts(found: Trial) -> None:
     if not found.shifts:
         return
     show.line()
-    rows = [
-        (
-            show.cell(one.tool, limit=50),
-            show.cell(one.calls),
-            show.cell(one.what),
-            show.cell(one.before, limit=100),
-            show.cell(one.after, limit=100),
-        )
-        for one in found.shifts[:_SHOWN]
-    ]
-    columns = ("tool", ">calls", "what", "now", "then")
+    rows = [(one.tool, one.calls, one.what, one.before, one.after) for one in found.shifts[:_SHOWN]]
+    columns = ("tool:50", ">calls", "what", "now:100", "then:100")
     show.put(show.table("What is judged otherwise", columns, rows, note=_more(found.shifts).removeprefix("; ")))
 
 

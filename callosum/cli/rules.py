@@ -69,17 +69,13 @@ def check(
         return
     show.line(f"{shown}: {own} rules of your own are sound, before the {len(rules.rules) - own} default ones.", "green")
     rows = [
-        (
-            show.cell(place),
-            show.cell(rule.name, limit=50),
-            show.tier(rule.tier),
-            show.cell(", ".join(rule.tools), limit=80),
-            show.cell("  ".join(one.key for one in rule.keys), limit=100),
-        )
+        (place, rule.name, show.tier(rule.tier), ", ".join(rule.tools), "  ".join(one.key for one in rule.keys))
         for place, rule in enumerate(rules.rules[:own])
     ]
     if rows:
-        show.put(show.table("In this order, first match wins", (">#", "name", ">tier", "tools", "keys"), rows))
+        show.put(
+            show.table("In this order, first match wins", (">#", "name:50", ">tier", "tools:80", "keys:100"), rows)
+        )
 
 
 Since = Annotated[str, option("--since", "TIME", 'Start here: a time, or how long ago ("30d").')]
@@ -166,16 +162,16 @@ def approvals(state: State = None, config: Config = None, json: Json = False) ->
     else:
         rows = [
             (
-                show.cell(one.id),
-                show.cell(one.tool, limit=50),
-                show.cell(", ".join(f"{name} {said}" for name, said in one.params.items()), limit=100),
-                show.cell(f"the question of {one.rule}" if one.asks else ", ".join(one.kinds), limit=60),
-                show.cell(one.by, limit=40),
-                show.cell(clock(one.until) if one.id in counting else "its rule has changed: does not count"),
+                one.id,
+                one.tool,
+                ", ".join(f"{name} {said}" for name, said in one.params.items()),
+                f"the question of {one.rule}" if one.asks else ", ".join(one.kinds),
+                one.by,
+                clock(one.until) if one.id in counting else "its rule has changed: does not count",
             )
             for one in found
         ]
-        columns = ("<id", "tool", "with", "lets pass", "by", "until")
+        columns = ("<id", "tool:50", "with:100", "lets pass:60", "by:40", "until")
         show.put(show.table("Standing approvals", columns, rows, note="callosum rules revoke ID ends one"))
     if not found:
         raise typer.Exit(NO)

@@ -44,6 +44,8 @@ _KEY: Final = "key"
 _GAP: Final = "  "
 INDENT: Final = "    "
 """Indentation of a key on a line of its own."""
+LIMIT: Final = 80
+"""Longest text of a cell, in characters, unless its column says otherwise."""
 _NONE: Final = "-"
 _UNNAMED: Final = frozenset({"id", "short", "answer", "state", "time"})
 """Columns whose cells need no label."""
@@ -61,7 +63,7 @@ def line(text: str = "", style: str = "") -> None:
     console().print(Text(text, style=style), soft_wrap=True)
 
 
-def cell(value: object, style: str = "", limit: int = 80) -> Text:
+def cell(value: object, style: str = "", limit: int = LIMIT) -> Text:
     """Return any value as a table's cell; None is a dash."""
     if value is None or value == "":
         return Text(_NONE, style="dim")
@@ -88,11 +90,14 @@ def key(name: str | None) -> Text:
     return Text(escaped(name)) if name else cell(None)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *, note: str = "") -> Table | Listing:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = "") -> Table | Listing:
     """Return a table. A column whose name starts with ``>`` is right-aligned, one with ``<`` is not wrapped.
 
+    A value that is no ``Text`` is shown as ``cell`` does, cut at the number after the column's name: ``tool:40``.
     ``note`` follows the title, dimmed. Cells of a column named ``key`` can be copied at any width (``Listing``).
     """
+    limits = [int(column.partition(":")[2] or LIMIT) for column in columns]
+    columns = [column.partition(":")[0] for column in columns]
     heading = Text.assemble((title, "bold"), (f"  {note}" if note else "", "dim"))
     made = Table(
         title=heading,
@@ -110,10 +115,13 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *,
             no_wrap=column.startswith(("<", ">")),
             overflow="fold",
         )
-    rows = list(rows)
-    for row in rows:
+    cells = [
+        [value if isinstance(value, Text) else cell(value, limit=most) for value, most in zip(row, limits, strict=True)]
+        for row in rows
+    ]
+    for row in cells:
         made.add_row(*row)
-    return Listing(made, heading, columns, rows) if _KEY in columns else made
+    return Listing(made, heading, columns, cells) if _KEY in columns else made
 
 
 class Listing:

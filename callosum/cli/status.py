@@ -53,26 +53,23 @@ def status(
         show.put(holdings("Waiting in line", found.waiting))
     recent = [
         (
-            show.cell(since(action.at)),
-            show.cell(action.instance, limit=40),
-            show.cell(action.tool, limit=40),
+            since(action.at),
+            action.instance,
+            action.tool,
             show.tier(action.tier),
             show.state(action.state),
             show.key(action.context_key),
-            show.cell(action.summary, limit=60),
+            action.summary,
         )
         for action in found.recent_actions
     ]
     if recent:
-        show.put(show.table("Lately", ("<ago", "session", "tool", ">tier", "<state", "key", "what"), recent))
+        show.put(show.table("Lately", ("<ago", "session:40", "tool:40", ">tier", "<state", "key", "what:60"), recent))
     else:
         show.line("No action yet" + (" on this key." if key else "."))
-    ended = [
-        (show.cell(since(one.at)), show.cell(one.instance, limit=40), show.cell(one.summary, limit=MAX_SUMMARY))
-        for one in found.farewells
-    ]
+    ended = [(since(one.at), one.instance, one.summary) for one in found.farewells]
     if ended:
-        show.put(show.table("Sessions that ended", ("<ago", "session", "what it said it did"), ended))
+        show.put(show.table("Sessions that ended", ("<ago", "session:40", f"what it said it did:{MAX_SUMMARY}"), ended))
 
 
 def leases(
@@ -102,17 +99,17 @@ def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table
 
     rows = [
         (
-            show.cell(short_of(holding.id)),
-            show.cell(holding.id),
-            show.cell(holding.instance, limit=40),
-            show.cell("lock" if holding.lock else holding.tool, limit=40),
+            short_of(holding.id),
+            holding.id,
+            holding.instance,
+            "lock" if holding.lock else holding.tool,
             show.tier(holding.tier),
-            show.cell(since(holding.at)),
-            show.cell(until(holding.expires) if holding.expires else None),
+            since(holding.at),
+            until(holding.expires) if holding.expires else None,
             show.key(holding.context_key),
-            show.cell(holding.summary, limit=60),
+            holding.summary,
         )
         for holding in found
     ]
-    columns = ("<short", "<id", "session", "tool", ">tier", "<since", "<left", "key", "what")
+    columns = ("<short", "<id", "session:40", "tool:40", ">tier", "<since", "<left", "key", "what:60")
     return show.table(title, columns, rows, note=note)

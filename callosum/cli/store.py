@@ -278,7 +278,7 @@ def _tell(copied: CopyResult, names: tuple[str, str], segments: int) -> None:
     from callosum.cli.text import clean
 
     show.line(f"{clean(names[0], 300)}  →  {clean(names[1], 300)}", "bold")
-    rows = [(show.cell(sort), show.cell(same.count), show.cell(same.digest)) for sort, same in copied.sorts.items()]
+    rows = [(sort, same.count, same.digest) for sort, same in copied.sorts.items()]
     show.put(show.table("Compared", ("sort", ">records", "<digest"), rows))
     if copied.verified:
         show.line("Copied and verified: both hold the same.", "green")

@@ -66,17 +66,17 @@ def list_(state: State = None, config: Config = None, json: Json = False) -> Non
         return
     rows = [
         (
-            show.cell(token.name),
-            show.cell(token.role.value),
-            show.cell(token.instance or "any"),
-            show.cell(", ".join(token.namespaces or ("all",)), limit=120),
-            show.cell(clock(token.created)),
-            show.cell(until(token.expires) if token.expires is not None else None),
-            show.cell(until(token.former_until) if token.former_until is not None else None),
+            token.name,
+            token.role.value,
+            token.instance or "any",
+            ", ".join(token.namespaces or ("all",)),
+            clock(token.created),
+            until(token.expires) if token.expires is not None else None,
+            until(token.former_until) if token.former_until is not None else None,
         )
         for token in found
     ]
-    columns = ("<name", "role", "instance", "namespaces", "made", "ends in", "old one ends in")
+    columns = ("<name", "role", "instance", "namespaces:120", "made", "ends in", "old one ends in")
     show.put(show.table("Tokens", columns, rows))
 
 

@@ -173,16 +173,16 @@ def _view(scene: WatchState, chosen: int | None, said: str, refused: str | None)
         parts.append(
             show.table(
                 "Sessions",
-                ("session", "<ago", ">calls", "tool", "<answer", "key", "what"),
+                ("session:40", "<ago", ">calls", "tool:40", "<answer", "key", "what:60"),
                 [
                     (
-                        show.cell(one.name, limit=40),
-                        show.cell(since(one.last)),
-                        show.cell(one.calls),
-                        show.cell(one.tool, limit=40),
+                        one.name,
+                        since(one.last),
+                        one.calls,
+                        one.tool,
                         show.verdict(one.verdict),
                         show.key(one.key),
-                        show.cell(one.summary, limit=60),
+                        one.summary,
                     )
                     for one in sessions
                 ],
