@@ -225,7 +225,7 @@ def _operation(endpoint: GateOperation, named: Mapping[Any, Any], components: Ma
         "description": endpoint.description,
         "responses": _responses(endpoint, named),
     }
-    parameters = [_of_path(name) for name in _names(endpoint.path)]
+    parameters = [_of_path(name) for name in [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]]
     if endpoint.query is not None:
         parameters += _of_query(components[endpoint.query.__name__])
     if parameters:
@@ -282,10 +282,6 @@ def _stream() -> dict[str, Any]:
 
 def _parts(path: str) -> list[str]:
     return [part.strip("{}") for part in path.split("/") if part]
-
-
-def _names(path: str) -> list[str]:
-    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
 def _of_path(name: str) -> dict[str, Any]:

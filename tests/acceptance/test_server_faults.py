@@ -354,7 +354,7 @@ def test_a_body_of_100_mb_is_refused_early(server: Server, chunked: bool) -> Non
         client.sendall(b"POST /intercept HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n")
         sent = 0
         try:
-            while sent < HUGE and not _readable(client):
+            while sent < HUGE and not bool(select.select([client], [], [], 0)[0]):
                 client.sendall(frame)
                 sent += len(piece)
         except (BrokenPipeError, ConnectionResetError):
@@ -373,10 +373,6 @@ def test_large_bodies_do_not_fill_the_memory(server: Server) -> None:
     for _ in range(10):
         refused(server.ask("POST", "/intercept", raw=largest), "instance")
     assert memory_of(server.process.pid) - before < 20_000_000
-
-
-def _readable(client: socket.socket) -> bool:
-    return bool(select.select([client], [], [], 0)[0])
 
 
 def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server) -> None:

@@ -13,7 +13,7 @@ from callosum.deadline import MAX_TIMEOUT_MS, Expiry, expires_at, stamp
 from callosum.errors import ConfigError, Expired
 from callosum.gate import Caller, LocalGate
 from callosum.guards import guard
-from callosum.model import Call, Entry, Event, Outcome, Verdict
+from callosum.model import Call, Event, Outcome, Verdict
 from callosum.server.arrivals import ArrivalClock
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
@@ -47,10 +47,6 @@ def locked(gate: LocalGate, *moments: float) -> None:
     """Ask for a lock whose client waits until 10, while the clock shows these moments."""
     request = wire.Lock(instance="mira", context_key="doc:plan", tier=4)
     gate.handle(request, Caller(expiry=Expiry(10.0, now=Clock(*moments))))
-
-
-def refused(gate: LocalGate) -> list[Entry]:
-    return [entry for entry in gate.entries() if entry.event is Event.REFUSE]
 
 
 def test_deadline_of_this_boot_holds_and_another_is_ignored() -> None:
@@ -186,7 +182,7 @@ def test_guard_treats_an_expired_call_as_an_unreachable_gate(gate: LocalGate) ->
     with guard(gate, Call("mira", "read_file", {"path": "/a"}, deadline=late)) as running:
         assert running.decision is not None
         assert running.decision.fallback
-    assert refused(gate)
+    assert [entry for entry in gate.entries() if entry.event is Event.REFUSE]
 
 
 def test_disconnected_client_counts_only_before_the_decision(gate: LocalGate) -> None:

@@ -25,17 +25,13 @@ NOW = 1795480517.0
 USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 3000, "output_tokens": 5}
 
 
-def stamp(second: int) -> str:
-    return f"2026-11-24T00:35:{second:02}.000Z"
-
-
 def claude(id: str, second: int = 10, **more: Any) -> dict[str, Any]:
     message = {"id": id, "role": "assistant", "model": "claude-opus-5-5", "stop_reason": "tool_use", "usage": USAGE}
     return {"isSidechain": False, "message": {**message, "content": []}, "type": "assistant", **at(second), **more}
 
 
 def at(second: int) -> dict[str, str]:
-    return {"timestamp": stamp(second)}
+    return {"timestamp": f"2026-11-24T00:35:{second:02}.000Z"}
 
 
 def codex(kind: str, payload: dict[str, Any], second: int = 10) -> dict[str, Any]:
