@@ -6,7 +6,7 @@
 # Asking needs no Python. If no gate answers in time, callosum.hosts.offline decides by the tier table and starts the
 # gate. A tool call that nothing can decide does not run (exit code 2).
 unset @DROPPED@ # they change what the programs below run
-payload=$(@CAT@)
+payload=$(@READ@)
 target="/hooks/$1?@QUERY@"
 seconds=@SECONDS@
 can_ask() { # For a local gate: the rule in callosum/sockets.py, as far as a shell can check it without a process.

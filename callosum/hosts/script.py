@@ -41,6 +41,8 @@ PATIENCE: Final = 10
 """Seconds that such an event may take."""
 SECONDS: Final = 1
 """Seconds that a hook waits for the answer of the local gate."""
+INPUT_SECONDS: Final = 5
+"""Seconds in which a host must have written an event; what is whole by then is judged."""
 _SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
 _TEND: Final = "case $payload in {events}) {tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
 """Shell line that fetches the newest tier table and sends the spool. A local gate does both itself."""
@@ -141,10 +143,15 @@ def closed(script: str, host: str, seconds: int, *, asks: bool, word: str = "", 
     command = f"{shlex.quote(script)} {host} {word}".rstrip()
     if not asks:
         return f"{command} || true"
-    timeout = None if bounded else _program("timeout")
-    waits = f"{shlex.quote(timeout)} -k 1 {seconds} " if timeout else ""
+    waits = shlex.join([] if bounded else _bounded(seconds))
     otherwise = "echo 'Callosum: the hook failed, so nothing runs (see callosum doctor)' >&2; exit 2;"
-    return f"{waits}{command} || {{ {otherwise} }}"
+    return f"{waits} {command} || {{ {otherwise} }}".lstrip()
+
+
+def _bounded(seconds: int) -> tuple[str, ...]:
+    """Return the words before a command that end it after some seconds; none where there is no ``timeout``."""
+    timeout = _program("timeout")
+    return (timeout, "-k", "1", str(seconds)) if timeout else ()
 
 
 def names_of(settings: Settings) -> dict[str, str]:
@@ -167,7 +174,7 @@ def script_of(settings: Settings, remote: RemoteServer | None = None, host: str 
     words = {
         "PRIVILEGED": _PRIVILEGED if _is_bash("/bin/sh") else "",
         "DROPPED": " ".join(_dropped()),
-        "CAT": shlex.quote(_program("cat") or "cat"),
+        "READ": shlex.join((*_bounded(INPUT_SECONDS), _program("cat") or "cat")),
         "CURL": shlex.quote(_program("curl") or "curl"),
         "NOW": "read -r now _ </proc/uptime" if _has_proc() else "now=$(date +%s)",
         "HUNG_SECONDS": str(HUNG_SECONDS),

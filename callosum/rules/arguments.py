@@ -70,6 +70,8 @@ _NOT_IDS: Final = frozenset(
 )
 _ELEMENTS: Final = frozenset(("uid", "from_uid", "to_uid"))
 """Of the tool's object where its name has one; a browser counts what it shows anew for each look (``click``)."""
+_SHOWN: Final = frozenset(("ref", "startRef", "endRef", "start_ref", "end_ref", "tabId", "tab_id"))
+"""Numbers of what one browser shows, in tools whose names say browser: two browsers count alike."""
 _NOT_KEYS: Final = frozenset(
     "range hash order ordering sorting routing grouping shard join lookup dedupe dedup deduplication uniqueness "
     "concurrency translation message i18n locale query display submit press shortcut hot modifier".split()
@@ -305,6 +307,8 @@ class Arguments:
                 if role == _ID:
                     value = value.strip()
                     if not value or len(value) > MAX_TEXT or (name in _ELEMENTS and (not nouns or "file" in nouns)):
+                        continue
+                    if name in _SHOWN and "browser" in nouns:
                         continue
                     if entity in ids:
                         ids[entity].append(value)

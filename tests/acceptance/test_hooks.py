@@ -104,7 +104,7 @@ BOTH = frozenset((
     "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
     "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
     "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",
-    "test_hook_starts_no_python_while_the_gate_answers",
+    "test_hook_starts_no_python_while_the_gate_answers", "test_32_b6_event_whose_pipe_stays_open_is_judged",
 ))  # fmt: skip
 """Names of the tests that also run the script."""
 OF_THE_SCRIPT = frozenset((
@@ -482,6 +482,17 @@ def test_call_too_long_for_the_gate_cannot_write_the_files_of_the_gate(gate: Pat
     (gate / "fallback.json").write_text('{"tools": {"MultiEdit": 1}}')
     edits = [{"old_string": "a", "new_string": "b" * 5_000_000}]
     assert hook.before("A", "MultiEdit", {"file_path": str(hook.script), "edits": edits}).denied
+
+
+def test_32_b6_event_whose_pipe_stays_open_is_judged(gate: Path) -> None:
+    """A host that does not close the pipe of its hook gets its answer, long before it gives the hook up."""
+    hook = Hook(gate)
+    read, write = os.pipe()
+    os.write(write, json.dumps(event("PreToolUse", "C", "Bash", {"command": "callosum off"}, "c1")).encode() + b"\n")
+    done = subprocess.run([hook.script, hook.host], stdin=read, capture_output=True, timeout=HANG, check=False)
+    os.close(read)
+    os.close(write)
+    assert "protects Callosum itself" in Said(done.returncode, done.stdout, done.stderr.decode()).denied
 
 
 def test_gate_that_cannot_start_does_not_block_reads(state: Path) -> None:

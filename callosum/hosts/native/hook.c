@@ -10,7 +10,8 @@
  * code 2). The client knows nothing about tiers, hosts or rules. Every name comes from the file `<its own path>.conf`,
  * which `callosum install` writes with one `key value` per line (callosum/hosts/native/__init__.py).
  *
- * Every wait ends: asking after `milliseconds` (a report: `patience`), and everything together after `limit` seconds.
+ * Every wait ends: reading the payload after five seconds, asking after `milliseconds` (a report: `patience`), and
+ * everything together after `limit` seconds.
  * One second later the kernel ends the process with SIGALRM, which no host takes for a yes.
  */
 #define _GNU_SOURCE
@@ -42,7 +43,7 @@ extern char **environ;
 /* Exit codes of curl, which callosum.hosts.offline understands. */
 enum { CLEAN = 0, NO_GATE = 1, NOBODY = 7, PARTIAL = 18, REFUSED = 22, LATE = 28, EMPTY = 52, NOT_SENT = 55, BROKEN = 56 };
 
-enum { MOST_WORDS = 64 };
+enum { MOST_WORDS = 64, INPUT_MS = 5000 }; /* INPUT_MS: the time in which the payload must arrive */
 static const size_t LONGEST_PAYLOAD = 256u << 20, LONGEST_ANSWER = 64u << 20, LONGEST_FILE = 1u << 20;
 
 struct settings { /* the .conf file; a missing field is NULL or 0 */
@@ -569,8 +570,11 @@ int main(int argc, char **argv) {
 	long limit = known ? settings.limit : 15;
 	int64_t ends = began + limit * 1000;
 	alarm((unsigned)limit + 1);
-	int whole = read_input(&payload, ends);
+	int whole = read_input(&payload, began + (limit * 1000 < INPUT_MS ? limit * 1000 : INPUT_MS));
 	if (!append(&payload, "", 0)) return 2;
+	size_t length = payload.size; /* a host that keeps its pipe open may have written everything */
+	while (length && isspace((unsigned char)payload.data[length - 1])) length--;
+	whole = whole || is_object(payload.data, length);
 	int usable = known && whole && strcmp(host, "HOST");
 	if (!report) return usable ? answer_event(&settings, host, &payload, parent, 0, ends) : give_up(&payload, host);
 	close_descriptors();
