@@ -128,6 +128,40 @@ def command_of(pid: int) -> list[str]:
         return []
 
 
+def visible() -> list[int]:
+    """Return the pids of all processes of this user, as far as Linux shows them; none on other systems."""
+    with suppress(OSError):
+        return [
+            int(one.name) for one in os.scandir("/proc") if one.name.isdecimal() and one.stat().st_uid == os.getuid()
+        ]
+    return []
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the variables a process was started with; empty if they are hidden, and on other systems than Linux."""
+    words = _read(f"/proc/{pid}/environ", 131_072).split("\0")
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def made_by_systemd_run(pid: int) -> bool:
+    """Return True if a process is in a cgroup that ``systemd-run`` made for a command."""
+    return any("/run-" in line for line in _read(f"/proc/{pid}/cgroup", 4096).splitlines())
+
+
+def makes_terminal_of(pid: int, maker: int) -> bool:
+    """Return True if ``maker`` holds the other end of the terminal that controls a process (Linux only)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            number = int(file.read(1024).rpartition(b")")[2].split()[4])
+        index = os.minor(number) + 256 * (os.major(number) - 136)
+        return number > 0 and any(
+            f"tty-index:\t{index}\n" in _read(f"/proc/{maker}/fdinfo/{name}", 4096) + "\n"
+            for name in os.listdir(f"/proc/{maker}/fdinfo")  # noqa: PTH208
+        )
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 _BETWEEN: Final = frozenset(
     "sh dash bash zsh ksh ash busybox fish env timeout gtimeout nice nohup setsid sudo doas curl callosum".split()
 )
@@ -223,9 +257,9 @@ def _node() -> str:
     return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
 
 
-def _read(path: str) -> str:
+def _read(path: str, most: int = 256) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read(256).strip()
+            return file.read(most).strip()
     except OSError:
         return ""

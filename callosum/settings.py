@@ -10,69 +10,7 @@ A setting comes from the first of these places that has it:
    a command that runs, or who may approve. Gates that hosts start read no working folder (``callosum.launch``),
 4. its default.
 
-::
-
-    state = "~/agents/state"      # relative paths start at the file's own folder
-    store = "postgresql://db/agents"       # a URL; default: a SQLite file in the state folder
-    namespace = "default"
-    instance = "mira"
-    hook = "native"               # or "script": the hook that `callosum install` makes hosts start
-    mode = "enforce"              # or "observe": decide and record everything, stop nothing
-    rules = "tiers.json"
-    snapshots = true              # keep copies of files for a day, so that writes can be merged: docs/merging.md
-    notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
-
-    host_approvals = false        # whether an approval through a framework's own means answers a question
-
-    [lease]
-    ttl = 300                     # seconds, or "5m"
-
-    [shell]                       # tiers of command lines, from 1 to 4: see docs/rules.md
-    inside = 1                    # removing something in the working folder
-    force_push = 4                # and so on, the fields of callosum.rules.shell.policy.ShellPolicy
-    protected = ["main", "release*"]
-    folders = ["/data/build"]     # additional working folders
-
-    [keys]
-    fold_plus_tags = false        # whether alice+news@example.com is alice@example.com
-
-    [journal]
-    params = "summary"            # or "full", "none"
-    age = "30d"                   # rotated when older ...
-    size = "64MB"                 # ... or larger
-    purposes = "auto"             # whether prompts are kept; auto: on a gate of one machine; or "on", "off"
-    share_purposes = false        # whether sessions of other instances see them too
-    hunks = false                 # whether changed lines are kept, for sessions on other machines
-
-    [server]
-    host = "127.0.0.1"
-    port = 7700
-    socket = "gate.sock"          # instead of host and port
-    tls_cert = "cert.pem"         # with tls_key; a server for other machines needs TLS and tokens
-    tls_key = "key.pem"
-    hosts = ["gate.example.com"]  # additional host names that clients use
-    origins = []                  # additional origins of web pages that may use it
-
-    [corpus]
-    log = true                    # the daily log of all events, in <state>/brain/corpus
-    size = "100MB"                # of one day's file; its last tenth is for safety events
-
-    [regions]
-    off = ["learning"]            # regions that are switched off: see callosum/regions
-
-    [brief]
-    budget = 600                  # tokens
-
-    [health]
-    memory = 0.9                  # used share of the machine's memory: resource.low.memory
-    disk = 0.95                   # used share of the state folder's disk: resource.low.disk
-    free = "64MB"                 # free space on that disk; less is health.critical
-
-    [telemetry]
-    opentelemetry = false         # spans and metrics, sent to the target of OTEL_...
-    content = false               # with the params and results of calls
-    prometheus = false            # GET /metrics counts all events, not only decisions
-    logging = false               # each event as a record of the logger callosum.events
+docs/settings.md lists all settings, with an example of the file.
 """
 
 from __future__ import annotations

@@ -1,18 +1,5 @@
 """The bus: components of one process publish typed events, and others subscribe to them.
 
-::
-
-    corpus = Corpus()
-    off = corpus.on(ToolCompleted, lambda event: print(event.name, event.duration))
-    corpus.on("safety.*", lambda type, event: print(type, event.tool_name))     # also "*", all events
-
-    @corpus.on("task.failed")
-    async def tell(event: TaskFailed) -> None: ...
-
-    corpus.emit(ToolCompleted("github_prs", output="3 open", duration=1204.0))
-    corpus.emit("tool.completed", {"name": "github_prs", "output": "3 open", "duration": 1204.0})   # the same
-    off()
-
 ``emit`` calls the handlers one after another, in the order of their subscription (``ahead`` handlers first), and
 returns when all have run. Handlers should be quick, because the emitter waits for them; slow work belongs to a thread
 of its own or to a reader of the journal. A decision of the gate never waits: its events are emitted in another thread.
@@ -25,7 +12,7 @@ of its own or to a reader of the journal. A decision of the gate never waits: it
   event, are not emitted but reported: handlers are answering each other without end.
 
 A report is a log line and a ``health.warning`` with the handler's name, at most one for the same handler and fault
-every ``REPORT_EVERY`` seconds.
+every ``REPORT_EVERY`` seconds. docs/corpus.md has examples.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ class Like(Struct, frozen=True, kw_only=True):
             at=at,
             until=at + lasts,
             cwd=self.cwd,
+            open=tuple(sorted({*self.choices, *self.open} - kept)),
         )
 
 

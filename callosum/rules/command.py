@@ -12,23 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from callosum.rules import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_COMMAND: Final = 65_536
 """How many characters of a command are cut into words."""
 PARAMS: Final = ("command", "cmd", "script", "shell_command", "commandLine", "command_line")
+FOLDERS: Final = ("workdir", "cwd", "working_directory", "workingDirectory", "working_dir", "directory")
+"""Params that name the folder in which a command line starts."""
+_LINES: Final = frozenset("command cmd script shellcommand commandline commands cmds".split())
+_BESIDE: Final = frozenset(("input", "code", "argv"))
+"""What may be the command line where another param is called like one."""
 
-_TOKEN: Final = re.compile(
-    r"(?P<skip>[ \t\r]+|\\\n|(?<![^\s;&|()])#[^\n]*)"
-    r"|(?P<op>\|\||&&|;;|[;&|()\n]|\d?>>|\d?>\||&>>?|\d?>&\d|\d?>|\d?<<<|\d?<<-?|\d?<)"
-    r"|(?P<word>(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^\s'\"\\;&|()<>])+)"
-    r"|(?P<odd>.)",
-    re.DOTALL,
-)
-_QUOTED: Final = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
-_PREFIXES: Final = frozenset(
-    "sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs then do else if while ! {".split()
-)
+_PREFIXES: Final = frozenset("sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs".split())
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -48,65 +43,51 @@ def of(params: Mapping[str, Any]) -> str:
     return ""
 
 
-class Simple:
-    """One simple command: its ``words`` (unquoted), its ``writes`` (targets of ``>``), what ends it."""
+def lines(names: Iterable[Any]) -> tuple[str, ...]:
+    """Return those of a call's params that may hold its command line, however a server spells them."""
+    plain = {one: one.lower().replace("_", "").replace("-", "") for one in names if type(one) is str and len(one) < 32}
+    found = [one for one, spelled in plain.items() if spelled in _LINES]
+    return (*found, *[one for one, spelled in plain.items() if found and spelled in _BESIDE])
 
-    __slots__ = ("end", "words", "writes")
 
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.writes: list[str] = []
-        self.end = ""
+def readings(params: Mapping[str, Any], names: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Return a call's params once for each command line and folder among them, as its tool may take either.
 
-    def argv(self) -> list[str]:
-        """Return the words without assignments and without prefixes such as ``sudo``."""
-        at, words = 0, self.words
-        while at < len(words) and (words[at] in _PREFIXES or _ASSIGNMENT.match(words[at])):
-            duration = words[at] == "timeout"
-            at += 1
-            while at < len(words) and words[at][:1] == "-":
-                at += 1  # the prefix's own options
-            if duration:
+    ``names`` are those that ``lines`` gave. None are returned where there is one line, one folder and nothing odd.
+    """
+    said: dict[str, Any] = {}
+    for name in names:
+        value = params[name]
+        if isinstance(value, (list, tuple)) and name[-1:] in "sS":  # a line each
+            value = "\n".join(one for one in islice(value, 4096) if isinstance(one, str))
+        if isinstance(value, (str, list, tuple)) and value:
+            said.setdefault(repr(value), (name if name in PARAMS else "command", value))
+    folders = {one: name for name in FOLDERS if type(one := params.get(name)) is str and one.strip()}
+    if len(said) * max(1, len(folders)) < 2 and set(names) <= set(PARAMS):
+        return []
+    plain = {name: value for name, value in params.items() if name not in names and name not in FOLDERS}
+    return [
+        {**plain, name: value, **({folder: where} if where else {})}
+        for name, value in said.values()
+        for where, folder in (folders or {"": ""}).items()
+    ]
+
+
+def simple_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command of a line, in order, without assignments and prefixes such as ``sudo``."""
+    from callosum.rules.shell.parser import Command, parse  # noqa: PLC0415 - most processes never see a command line
+
+    for step in parse(text[:MAX_COMMAND]).steps:
+        if isinstance(step, Command):
+            at, words = 0, step.words
+            while at < len(words) and (words[at] in _PREFIXES or _ASSIGNMENT.match(words[at])):
+                duration = words[at] == "timeout"
                 at += 1
-        return words[at:]
-
-
-def simple_commands(text: str) -> Iterator[Simple]:
-    """Yield the simple commands of a command line, in order. Here-documents count as lines."""
-    current, pending = Simple(), ""
-    for match in _TOKEN.finditer(text[:MAX_COMMAND]):
-        kind = match.lastgroup
-        if kind == "skip":
-            continue
-        if kind == "op":
-            sign = match.group()
-            if ">" in sign or "<" in sign:
-                pending = "" if sign[-1].isdigit() else sign
-                continue
-            if current.words or current.writes:
-                current.end = sign
-                yield current
-            current, pending = Simple(), ""
-            continue
-        word = match.group()
-        if kind == "word" and ("'" in word or '"' in word or "\\" in word):
-            word = _QUOTED.sub(_unquote, word)
-        if ">" in pending:
-            current.writes.append(word)
-        elif not pending:
-            current.words.append(word)
-        pending = ""
-    if current.words or current.writes:
-        yield current
-
-
-def _unquote(match: re.Match[str]) -> str:
-    single, double, escaped = match.groups()
-    if single is not None:
-        return str(single)
-    if double is not None:
-        return re.sub(r"\\([\"\\$`])", r"\1", double)
-    return str(escaped)
+                while at < len(words) and words[at][:1] == "-":
+                    at += 1  # the prefix's own options
+                if duration:
+                    at += 1
+            yield words[at:]
 
 
 _MAIL_OPTION: Final = re.compile(
@@ -133,8 +114,8 @@ def recipients(text: str) -> list[str]:
         return []
     found = spoken(text)
     if any(one in text for one in ("mail", "mutt", "smtp")):
-        for simple in simple_commands(text):
-            found += mailer_arguments(simple.argv())
+        for argv in simple_commands(text):
+            found += mailer_arguments(argv)
     return list(dict.fromkeys(found))
 
 
@@ -186,8 +167,7 @@ def threads(text: str) -> list[str]:
     text = text[:MAX_COMMAND]
     found = replied(text)
     if "himalaya" in text and "reply" in text:
-        for simple in simple_commands(text):
-            argv = simple.argv()
+        for argv in simple_commands(text):
             if argv and argv[0].rsplit("/", 1)[-1] == "himalaya" and "reply" in argv:
                 found += [one for one in argv[argv.index("reply") + 1 :] if one[:1] != "-"][:1]
     return list(dict.fromkeys(found))
@@ -206,8 +186,7 @@ def removed(text: str) -> list[str]:
         return []
     found: list[str] = []
     where = ""
-    for simple in simple_commands(text):
-        argv = simple.argv()
+    for argv in simple_commands(text):
         program = argv[0].rsplit("/", 1)[-1] if argv else ""
         if program == "cd" and len(argv) > 1:
             where = keys.path(argv[1], where or None)
@@ -235,8 +214,7 @@ def repositories(text: str) -> list[str]:
     """Return the hosted repositories (``owner/name``) that a ``gh`` or ``glab`` command names."""
     text = text[:MAX_COMMAND]
     found = [match.group(1).lower() for match in islice(_API_REPO.finditer(text), 16)]
-    for simple in simple_commands(text):
-        argv = simple.argv()
+    for argv in simple_commands(text):
         if argv and argv[0].rsplit("/", 1)[-1] in ("gh", "glab") and argv[1:2] == ["repo"]:
             found += [one.lower() for one in argv[3:] if one[:1] != "-"][:1]
     return list(dict.fromkeys(found))

@@ -20,7 +20,7 @@ from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier,
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.json_lines import is_harmless
 from callosum.redact.secret_shapes import REDACTOR, SHORT, is_plain
-from callosum.rules import acts, commitments, keys, shell
+from callosum.rules import acts, command, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
@@ -276,6 +276,11 @@ class RuleSet:
     ) -> Classification:
         """``alone``: without the calls of other tools in it, which are ``depth`` deep."""
         shape = shapes.of(params)
+        if shape.lines and not alone:
+            shells = call.tool in SHELLS or shell.runs_commands(call.tool)
+            lines = shape.lines if shells else tuple([name for name in shape.lines if name in command.PARAMS])
+            if read := command.readings(params, lines):
+                return self._calling(call, params, [(call.tool, one) for one in read], depth, readings=True)
         if shape.calling and not alone and (made := acts.calls(call.tool, params)):
             return self._calling(call, params, made, depth)
         hints = _NO_HINTS
@@ -302,11 +307,18 @@ class RuleSet:
         return self._ruled(call, params, shape, hints, compiled)
 
     def _calling(
-        self, call: Call, params: Mapping[str, Any], made: list[tuple[str, Mapping[str, Any]]], depth: int
+        self,
+        call: Call,
+        params: Mapping[str, Any],
+        made: list[tuple[str, Mapping[str, Any]]],
+        depth: int,
+        *,
+        readings: bool = False,
     ) -> Classification:
         """Classify a call of a tool that calls others: it is as grave as the gravest of those calls.
 
-        A rule of the user's that names the tool decides alone, as ever, except where a call would harm the gate.
+        A rule of the user's that names the tool decides alone, as ever, except where a call would harm the gate, and
+        where the calls are readings of this one, whose tool may take either.
         """
         found = self._classify(call, params, alone=True)
         if depth >= _DEEPEST:
@@ -322,10 +334,11 @@ class RuleSet:
             )
             for tool, given in made
         ]
-        at = max(range(len(inner)), key=lambda one: (inner[one].tier, inner[one].rule == _GUARD))
-        gravest = inner[at]
+        if readings:
+            inner.append(found)
+        gravest = max(inner, key=lambda one: (one.tier, one.rule == _GUARD, one.verdict.gravity if one.verdict else 0))
         place = self._index.first(call.tool, params)
-        ruled = place != NOTHING and place < self._user and not self._compiled[place].floor
+        ruled = place != NOTHING and place < self._user and not self._compiled[place].floor and not readings
         if gravest.rule != _GUARD and (ruled or gravest.tier < found.tier):
             return found
         touched = keys.merge([key for one in sorted(inner, key=lambda one: -one.tier) for key in one.keys])[0]
@@ -338,7 +351,10 @@ class RuleSet:
             stance=gravest.content.stance,
             keys=touched if effect != "read" else (),
         )
-        why = (f'it calls "{keys.clean(made[at][0])[:64]}"', *gravest.why)
+        calls = "more than one param can be its command: the gravest counts"
+        if not readings:
+            calls = f'it calls "{keys.clean(made[inner.index(gravest)][0])[:64]}"'
+        why = (calls, *gravest.why)
         gap = gravest.tier >= Tier.MEDIUM and effect != "read" and keys.only_read(touched)
         return replace(gravest, keys=touched, effect=effect, content=content, gap=gap, why=why)
 

@@ -24,6 +24,8 @@ _LONGEST: Final = 1024
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
 _SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
 _COMMANDS: Final = frozenset(command.PARAMS)
+_MORE: Final = frozenset(("args", "env", "environment"))
+"""What is added to a command, or changes what it runs."""
 AGENT: Final = frozenset(("_tier", "_contextKey", "_commitment", "_irreversible"))
 """What an agent may say beside a call's params: it raises the tier, names what is affected or declares a commitment."""
 _TITLED: Final = frozenset(lex.TITLES)
@@ -33,17 +35,19 @@ class Shape:
     """A set of params' names.
 
     ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks,
-    ``commands`` and ``programs``: those of them that may hold command lines and program text.
+    ``commands`` and ``programs``: those of them that may hold command lines and program text; ``lines``: those that
+    may be the command line, where there is more than one way to read them.
     The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
     (``telling``), names a tool that is called (``calling``), holds a statement of a language (``spoken``), speaks for
     the agent itself (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``),
     a secret (``secret``), or an amount, an account it can go to and somebody who gets it (``money``).
+    ``aims``: those that may hold a command or name a target.
     ``said``: all of them say what the call does. ``composed``: one may hold a text of which keys are parts.
     """
 
     __slots__ = (
-        "agent", "calling", "commands", "composed", "guarded", "leaving", "money", "programs", "roles", "said",
-        "secret", "spoken", "stored", "telling", "titled", "wrapped",
+        "agent", "aims", "calling", "commands", "composed", "guarded", "leaving", "lines", "money", "programs", "roles",
+        "said", "secret", "spoken", "stored", "telling", "titled", "wrapped",
     )  # fmt: skip
 
     def __init__(self, names: tuple[Any, ...], looked_at: tuple[Any, ...]) -> None:
@@ -53,6 +57,10 @@ class Shape:
         self.commands: tuple[str, ...] = commands(self.guarded)
         self.programs: tuple[str, ...] = programs(self.guarded)
         given = set(names)
+        lines, folders = command.lines(names), given.intersection(command.FOLDERS)
+        self.lines = lines if lines and (len(lines) > 1 or len(folders) > 1 or lines[0] not in _COMMANDS) else ()
+        aims = {name for name, role, entity in self.roles if role or entity}
+        self.aims = frozenset(aims.union(lines, folders, given.intersection(_MORE), [name for name, _ in self.guarded]))
         self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
         self.calling = acts.may_call(given)
         self.telling = not _TELLING.isdisjoint(given)

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from callosum.model import MAX_NAME, Classification, Kind, Tier, Verdict
+from callosum.rules import shape as shapes
 from callosum.rules.match import scalar
 
 LIFTED: Final = frozenset({Kind.RECENT, Kind.HELD})
@@ -28,6 +29,8 @@ class StandingApproval(Struct, frozen=True, rename="camel", forbid_unknown_field
     It holds for calls of this ``tool`` with these ``params``, of any session, that the rule of this name classifies
     with this tier; ``under`` is the digest of that rule. ``cwd`` is the working directory of a call that runs a
     command, ``""`` for any. ``asks``: a question of the rule is lifted. ``kinds`` are the conflicts that pass.
+    ``open`` names the params that the person left open. Another param that may hold a command or name a target was not
+    there when the person looked: a call with one is not approved.
     """
 
     id: int
@@ -42,6 +45,7 @@ class StandingApproval(Struct, frozen=True, rename="camel", forbid_unknown_field
     at: float
     until: float
     cwd: str = ""
+    open: tuple[str, ...] = ()
 
     @property
     def is_allowed(self) -> bool:
@@ -50,9 +54,9 @@ class StandingApproval(Struct, frozen=True, rename="camel", forbid_unknown_field
 
     def fits(self, params: Mapping[str, Any], cwd: str | None) -> bool:
         """Return True if a call with these params, made there, has the values that were approved."""
-        return self.cwd in ("", cwd) and all(
-            name in params and scalar(params[name]) == scalar(value) for name, value in self.params.items()
-        )
+        if self.cwd not in ("", cwd) or not shapes.of(params).aims <= {*self.params, *self.open}:
+            return False
+        return all(name in params and scalar(params[name]) == scalar(value) for name, value in self.params.items())
 
     def lift(self, found: Classification) -> Classification:
         """Return the classification of a call that fits, with what is approved lifted."""

@@ -11,20 +11,7 @@ When two are nearly equal
     exchanged, of the rare ones at most one in seven, and the longer text is at most half as long again: an
     acknowledgement and then the answer are two texts.
 
-How good that is, by pairs that ``python -m bench.wording`` makes of 531 tool descriptions which were not looked at
-when the words and limits below were chosen (messages among the recorded calls are few and short, and do no worse):
-
-    ===========================================  ==========================================
-    a greeting, a signature, or both more        97 % found
-    5 to 20 % of the words dropped               95 % found; what is missed has too few words
-    about one word in ten said otherwise         94 % found
-    another number; a "not" more                 none of 531 taken for equal
-    the name of somebody else                    2 of 531 taken for equal, both long
-    two texts about different things             23 of 140,708 taken for equal
-    two texts in one long frame                  9 %: what differs is little of the whole
-    the longest word is another one              65 %: a synonym looks the same
-    ===========================================  ==========================================
-
+docs/rules.md says how good that is, by ``python -m bench.wording``.
 A text put into altogether other words is not found: only its origin (``Call.origin``) can tell.
 """
 

@@ -1,11 +1,5 @@
 """Events of the corpus as OpenTelemetry spans and metrics, following the conventions for generative AI.
 
-::
-
-    telemetry = OpenTelemetry(corpus)  # into the providers that the process has set up
-    ...
-    telemetry.close()
-
 ``callosum.telemetry.otlp`` sets up providers from the standard ``OTEL_...`` variables.
 
 A tool call is a span ``execute_tool <tool>``, made when the call ends, with the times of its events. Its parent is the

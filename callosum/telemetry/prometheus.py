@@ -1,32 +1,7 @@
 """Events of the corpus as metrics for Prometheus.
 
-::
-
-    from prometheus_client import start_http_server
-
-    Prometheus(corpus)
-    start_http_server(9464)
-
-============================== ========= ===========================================================
-metric                         labels    meaning
-============================== ========= ===========================================================
-callosum_events_total          type      events, by dotted name
-callosum_tool_seconds          tool      histogram: from decision to report, of completed calls
-callosum_tool_failures_total   tool,     calls that failed or were cancelled, or whose outcome is
-                               error     unknown
-callosum_safety_total          decision, allowed, blocked, approved, denied; the call's risk
-                               gravity   (safe ... critical) if it was allowed
-callosum_llm_tokens_total      provider, tokens of models' answers
-                               model
-callosum_llm_errors_total      provider, failures of models; whether the host tries again (true, false)
-                               retry
-callosum_health_problems_total resource, problems; ``level`` is warning or critical
-                               level
-callosum_health_value          name      the last measurement; the name includes the unit
-============================== ========= ===========================================================
-
-The first 200 tools, models, resources and names, and the first 50 errors and providers, get a series each; the rest
-share ``other``.
+docs/telemetry.md lists the metrics and shows how to serve them. The first 200 tools, models, resources and names, and
+the first 50 errors and providers, get a series each; the rest share ``other``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Test the proof of a person in the library: behind an agent's host, a person's actions are refused."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ import pytest
 
 from callosum import Call, LocalGate
 from tests.acceptance.command import environment
+from tests.support.serving import until
 
 NOTHING: Mapping[str, str] = {}
 ACTS = {
@@ -119,3 +121,60 @@ def test_session_below_a_host_resolves_only_its_own_instance_below_tier_4(
     critical = answer_in_process(state, ("1", str(paid), "1"), resolve.format("LOST", "mira"), host=claude)
     assert "this action is of tier 4" in critical
     assert gate.store.action("default", paid).state == "unknown"  # type: ignore[union-attr]
+
+
+PROOF = """
+import sys
+from callosum.person import refuse_agents
+try:
+    refuse_agents(None, "refused")
+    answer = "a person"
+except Exception as refusal:
+    answer = str(refusal)
+with open(sys.argv[1] + "~", "w") as file:
+    file.write(answer)
+import os
+os.rename(sys.argv[1] + "~", sys.argv[1])
+"""
+CLEAN = "env -i PATH=/usr/bin:/bin"
+DETACHED = {
+    "is set for process": f"(setsid sh -c '{CLEAN} script -qec \"$PROVE\" /dev/null; :' &)",
+    "began after process": f'({CLEAN} PROVE="$PROVE" setsid sh -c \'script -qec "$PROVE" /dev/null; :\' &)',
+}
+OWN = {
+    "pane of the same multiplexer": 'export TMUX_TMPDIR=$D; tmux -f/dev/null new -d "$HOST"; $WAIT; tmux new -d "$PROVE"',
+    "same login": 'script -qec "$HOST & $WAIT; $PROVE" /dev/null',
+    "login later": '$HOST & $WAIT; setsid sh -c "$PROVE; :"',
+    "container": 'unshare -Urpf --mount-proc sh -c "$HOST & $WAIT; $PROVE"',
+}
+
+
+def proof(tmp_path: Path, claude: Path, line: str) -> str:
+    """Return what ``PROOF`` says in a line of a shell; ``$HOST`` is a host that says when it runs, for ``$WAIT``."""
+    answer, fifos = tmp_path / "answer", [tmp_path / "began", tmp_path / "go-on"]
+    for fifo in fifos:
+        os.mkfifo(fifo)
+    began, go_on = (os.open(fifo, os.O_RDWR) for fifo in fifos)
+    (tmp_path / "proof.py").write_text(PROOF)
+    (tmp_path / "host").write_text(f"echo > {fifos[0]}; read x < {fifos[1]}\n")
+    (tmp_path / "wait").write_text(f"read x < {fifos[0]}\n")
+    prove = f"{sys.executable} {tmp_path}/proof.py {answer}"
+    told = {"PROVE": prove, "HOST": f"{claude} {tmp_path}/host", "WAIT": f"sh {tmp_path}/wait", "D": str(tmp_path)}
+    with subprocess.Popen(["sh", "-c", line], env=environment(tmp_path, **told), stdout=subprocess.DEVNULL) as shell:
+        until(answer.exists)
+        os.write(go_on, b"\n")
+        shell.wait(60)
+    os.close(began)
+    os.close(go_on)
+    return answer.read_text()
+
+
+@pytest.mark.parametrize(("why", "line"), DETACHED.items(), ids=DETACHED.keys())
+def test_session_that_a_hosts_descendant_made_is_no_persons(tmp_path: Path, claude: Path, why: str, line: str) -> None:
+    (tmp_path / "line").write_text(line + "\n. $D/host")
+    assert why in proof(tmp_path, claude, f"CLAUDECODE=1 {claude} $D/line; :")
+
+
+@pytest.mark.parametrize("line", OWN.values(), ids=OWN.keys())
+def test_persons_own_pane_login_and_container_are_a_persons(tmp_path: Path, claude: Path, line: str) -> None:
+    assert proof(tmp_path, claude, line) == "a person"

@@ -6,24 +6,10 @@ import sys
 import pytest
 
 FRAMEWORKS = (
-    "agent_framework",
-    "agent_hooks",
-    "agents",
-    "agno",
-    "claude_agent_sdk",
-    "crewai",
-    "fastmcp",
-    "google.adk",
-    "langchain",
-    "langchain_core",
-    "langgraph",
-    "llama_index",
-    "mcp",
-    "pydantic",
-    "pydantic_ai",
-    "smolagents",
+    "agent_framework", "agent_hooks", "agents", "agno", "claude_agent_sdk", "crewai", "fastmcp", "google.adk",
+    "langchain", "langchain_core", "langgraph", "llama_index", "mcp", "pydantic", "pydantic_ai", "smolagents",
     "strands",
-)
+)  # fmt: skip
 HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis", "rich", "tomllib", "typer")
 
 

@@ -66,8 +66,14 @@ def test_standing_approval_lifts_only_the_question_of_its_rule() -> None:
         refund("Bob", _tier=4),
         Call("mira", "refund", {"amount": "20"}),
         Call("mira", "pay", {"to": "Bob"}),
+        refund("Bob", iban="EVE"),
+        refund("Bob", cmd="x"),
+        refund("Bob", args=["--all"]),
+        refund("Bob", cwd="/prod"),
     ],
-    ids=["another value", "a graver tier", "the param is missing", "another tool"],
+    ids="another value,a graver tier,the param is missing,another tool,a target,a command,arguments,a folder".split(
+        ","
+    ),
 )
 def test_standing_approval_lets_no_other_call_pass(call: Call) -> None:
     assert RULES.with_standing([approval()]).classify(call) == RULES.classify(call)

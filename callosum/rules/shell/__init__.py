@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 DEFAULT_POLICY: Final = ShellPolicy()
 _SHELLS: Final = frozenset("bash sh zsh shell terminal powershell pwsh exec cmd console".split())
 _RUNS: Final = frozenset("run execute exec send start".split())
-_FOLDERS: Final = ("workdir", "cwd", "working_directory", "workingDirectory", "working_dir", "directory")
 
 
 def judge(
@@ -87,7 +86,8 @@ def runs_commands(tool: str) -> bool:
 @lru_cache(maxsize=4096)
 def _runs_commands(tool: str) -> bool:
     said = name.read_name(tool).words
-    return not _SHELLS.isdisjoint(said) or ("command" in said and "git" not in said and not _RUNS.isdisjoint(said))
+    shells = ("command" in said and "git" not in said) or tool.partition("__")[2].rpartition("__")[0].lower() in _SHELLS
+    return not _SHELLS.isdisjoint(said) or (shells and not _RUNS.isdisjoint(said))
 
 
 @lru_cache(maxsize=256)
@@ -139,7 +139,7 @@ def _folders(text: str, cwd: str | None, start: str | None, home: str | None) ->
 
 def _start(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:
     """Return the working folder, and the folder in which the line starts if a param names one."""
-    start = next((one for folder in _FOLDERS if type(one := params.get(folder)) is str and one.strip()), None)
+    start = next((one for folder in command.FOLDERS if type(one := params.get(folder)) is str and one.strip()), None)
     if start is not None:
         start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
         cwd = cwd or (start if start.count("/") > 1 else None)

@@ -65,6 +65,8 @@ def _judge(
                 watch.cut(text)  # all of it, as text: what stands behind the cut must not pass unseen
             text = text[:MAX_TEXT]
     _text(run, text)
+    if run.readers:
+        run.settle_inputs()
     if watch is not None:
         watch.finish(run, text)
     return _settled(run)
@@ -139,12 +141,12 @@ def _command(run: Run, command: Command) -> None:
         return
     words = expand(command.words, run.variables)
     run.command = words
+    if command.texts or command.redirects or command.stdin is not None or command.piped is not None:
+        run.reads_input(command)
     watch = run.watch
     if watch is not None and (command.stdin is not None or words[:1] in _SPOKEN):
         watch.document(words, command)
     for sign, target in command.redirects:
-        if watch is not None and target[:5] == "/dev/":
-            watch.redirected(target)
         if sign in _APPENDING:
             _redirected(run, target, Mode.APPEND)
         elif sign in _WRITING:

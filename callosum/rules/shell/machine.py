@@ -186,10 +186,7 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
             return
         _script(run, program, argv[at:], command)
         return
-    if command.stdin is None and command.piped is None:
-        run.note(1, "opens an interpreter")
-    else:
-        wrap.runs_source(run, command, lines=False)
+    wrap.runs_source(run, command, lines=False)
 
 
 def _code_behind(run: Run, program: str, argv: list[str], at: int) -> str | None:

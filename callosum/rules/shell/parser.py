@@ -78,16 +78,18 @@ class Command:
     Variables and substitutions stand in the words as they were written (``$HOME``, ``$(curl x)``);
     a substitution whose output is plain from the text is replaced by it. ``stdin`` is the text of a
     here-document or here-string, ``piped`` the command whose output it reads, ``end`` the sign that
-    follows it, ``inside`` the function in whose body it stands.
+    follows it, ``inside`` the function in whose body it stands. ``texts`` are those of the descriptors that it opens
+    (``3<<<``, ``<(...)``), by the name of each below ``/dev/fd``.
     """
 
-    __slots__ = ("end", "inside", "piped", "redirects", "stdin", "words")
+    __slots__ = ("end", "inside", "piped", "redirects", "stdin", "texts", "words")
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self.redirects: list[tuple[str, str]] = []
         self.stdin: str | None = None
         self.piped: Command | None = None
+        self.texts: dict[str, str] = {}
         self.end = ""
         self.inside = ""
 
@@ -153,8 +155,8 @@ class _Parser:
     """One pass. The attributes are the state of the innermost list of commands."""
 
     __slots__ = (
-        "bodies", "braces", "cases", "command", "defined", "depth", "documents", "functions", "has", "last", "out",
-        "parts", "pattern", "pending", "piped", "quoted", "stack", "sums", "test", "text", "tokens",
+        "bodies", "braces", "cases", "command", "defined", "depth", "documents", "functions", "has", "last", "number",
+        "out", "parts", "pattern", "pending", "piped", "quoted", "stack", "sums", "test", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, text: str, tokens: int, depth: int) -> None:
@@ -164,12 +166,13 @@ class _Parser:
         self.parts: list[str] = []  # of the word that is being read
         self.has = self.quoted = self.test = self.pattern = False
         self.pending = ""  # the redirection whose target comes next
+        self.number = ""  # of the descriptor that it opens, where it tells
         self.cases = 0
         self.bodies = 0  # how many "then" and "do" wait for their "fi" and "done"
         self.piped: Command | None = None
         self.last: Command | None = None
         self.stack: list[_Frame] = []
-        self.documents: list[tuple[str, bool, bool, Command]] = []
+        self.documents: list[tuple[str, bool, bool, Command, str]] = []
         self.functions: list[str] = []  # in whose bodies we are
         self.braces: list[str] = []  # the function that each open brace began, or ""
         self.defined = ""
@@ -280,9 +283,11 @@ class _Parser:
         else:
             self.pending = ""
             if sign in ("<<", "<<-"):
-                self.documents.append((word, sign == "<<-", self.quoted, self.command))
-            elif sign == "<<<":
-                self.command.stdin = word
+                self.documents.append((word, sign == "<<-", self.quoted, self.command, self.number))
+            elif sign == "<<<" or (sign == "<" and word in self.command.texts):
+                _feeds(self.command, self.number, self.command.texts.get(word, word))
+            elif sign == "<&" and (number := word.removesuffix("-")).isdecimal():
+                self.command.redirects.append(("<", f"/dev/fd/{number}"))
             elif sign[-1] != "&" or not (word.isdecimal() or word == "-"):
                 self.command.redirects.append((sign, word))
         self.quoted = False
@@ -292,8 +297,10 @@ class _Parser:
             self.parts.append(sign)
             self.has = True
             return
+        self.number = ""
         if self.has:
             if len(self.parts) == 1 and self.parts[0].isdecimal() and not self.quoted:
+                self.number = self.parts[0].lstrip("0")
                 self.parts.clear()  # the number of a file, as in "2>"
                 self.has = False
             else:
@@ -361,7 +368,9 @@ class _Parser:
         """Take the words of the shell's own grammar off the front of a command."""
         at = 0
         while at < len(words) and words[at] in _LEADING:
-            if words[at] == "{":
+            if words[at] == "coproc":
+                self.piped = _NOBODY  # it reads what the line says to it later
+            elif words[at] == "{":
                 self._brace()
             elif words[at] == "then" or (words[at] == "do" and words[at + 1 : at + 2] != ["{"]):
                 self.bodies += 1
@@ -425,7 +434,10 @@ class _Parser:
         else:
             if sign[0] != "$" and self.has:
                 self._end_word()
-            self._begin("$)", len(self.out.steps))
+            reader = self.command
+            self._begin("$)" if sign[0] != "<" else "<)", len(self.out.steps))
+            if sign[0] == ">":
+                self.piped = reader
         return pos
 
     def _begin(self, closer: str, start: int) -> None:
@@ -434,7 +446,7 @@ class _Parser:
         frame.command, frame.parts, frame.has = self.command, self.parts, self.has
         frame.quoted, frame.pending, frame.test = self.quoted, self.pending, self.test
         frame.cases, frame.pattern, frame.piped = self.cases, self.pattern, self.piped
-        self.command, self.parts, self.piped = Command(), [], None
+        self.command, self.parts, self.piped = Command(), [], self.piped if closer == ")" else None
         self.has = self.quoted = self.test = self.pattern = False
         self.pending = ""
         self.cases = 0
@@ -455,7 +467,11 @@ class _Parser:
         self.quoted, self.pending, self.test = frame.quoted, frame.pending, frame.test
         self.cases, self.pattern, self.piped = frame.cases, frame.pattern, frame.piped
         if closer != ")":
-            self.parts.append(_output(inner))
+            said = _output(inner)
+            if closer == "<)" and said[:2] != "$(":
+                name = f"/dev/fd/{63 + len(self.command.texts)}"
+                self.command.texts[name], said = said, name
+            self.parts.append(said)
             self.has = True
 
     def _paren(self, pos: int) -> int:
@@ -511,7 +527,7 @@ class _Parser:
             self.pattern = False
             return
         closer = self.stack[-1].closer if self.stack else ""
-        if closer in (")", "$)"):
+        if closer in (")", "$)", "<)"):
             self._close(closer)
         else:
             self.out.odd = "a parenthesis that was never opened"
@@ -587,9 +603,9 @@ class _Parser:
     def _read_documents(self, pos: int) -> int:
         """Read the bodies of the here-documents that the line before ``pos`` announced."""
         text = self.text
-        for delimiter, tabs, quoted, command in self.documents:
+        for delimiter, tabs, quoted, command, number in self.documents:
             body, pos, ended = _document(text, pos, delimiter, tabs=tabs)
-            command.stdin = body
+            _feeds(command, number, body)
             if not ended:
                 self.out.odd = "a here-document without its end"
             if not quoted and ("$(" in body or "`" in body):
@@ -612,7 +628,7 @@ class _Parser:
                 self.stack.pop()
                 self.parts.clear()
                 self.has = False
-            elif frame.closer in ("`", "$)", ")"):
+            elif frame.closer in ("`", "$)", "<)", ")"):
                 self.out.odd = self.out.odd or _NEVER_CLOSED
                 self._close(frame.closer)
             else:
@@ -626,6 +642,14 @@ class _Parser:
             self.out.odd = self.out.odd or "a here-document without its end"
         if self.defined:
             self.out.odd = self.out.odd or "a function without a body"
+
+
+def _feeds(command: Command, number: str, text: str) -> None:
+    """Give a command a text to read, as its standard input or at the descriptor of a number."""
+    if number:
+        command.texts[f"/dev/fd/{number}"] = text
+    else:
+        command.stdin = text
 
 
 def _end_of_test(words: list[str]) -> int:

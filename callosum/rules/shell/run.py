@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from callosum.model import Key, Mode
 from callosum.rules import keys
 from callosum.rules.shell import places
-from callosum.rules.shell.parser import MAX_TOKENS
+from callosum.rules.shell.parser import MAX_TEXT, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,10 +27,6 @@ MAX_DEPTH: Final = 8
 """How deep commands are followed that run the text of others (``sh -c``, ``ssh``)."""
 MAX_COMMANDS: Final = 1024
 """How many commands of a line are judged, those within others included."""
-MAX_WRITTEN: Final = 16
-"""How many files are remembered that a line writes."""
-MAX_SCRIPT: Final = 32_768
-"""How many characters of each of them are."""
 MAX_FOLDERS: Final = 16
 """How many folders of a line are looked at for their repository."""
 MAX_FOUND: Final = 512
@@ -74,13 +70,14 @@ class Run:
     worktree nobody has told. ``user_home`` is the home of who runs the line, ``before`` where it was before the last
     ``cd``, ``pushed`` what ``popd`` goes back to. ``begun`` are repositories that the line itself makes. ``brought``
     are the files that the line has fetched from the net, so that nobody could look at them; ``written`` are
-    those whose text it tells.
+    those whose text it tells. ``inputs`` are the commands that are given something to read; ``readers`` judge it where
+    a shell or an interpreter of the line reads what no text of its own command tells.
     """
 
     __slots__ = (
-        "before", "begun", "brought", "command", "commands", "cwd", "depth", "dispatch", "folders", "found", "nested",
-        "policy", "pushed", "repeats", "repositories", "roots", "said", "stance", "tier", "tokens", "tree",
-        "user_home", "variables", "watch", "where", "writes", "written",
+        "before", "begun", "brought", "command", "commands", "cwd", "depth", "dispatch", "folders", "found", "inputs",
+        "nested", "policy", "pushed", "readers", "repeats", "repositories", "roots", "said", "stance", "tier", "tokens",
+        "tree", "user_home", "variables", "watch", "where", "writes", "written",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +114,8 @@ class Run:
         self.variables: Variables = {}
         self.brought: set[str] = set()
         self.written: dict[str, str] = {}
+        self.inputs: list[Command] = []
+        self.readers: dict[object, Callable[[Command], None]] = {}
         self.tier = 0
         self.writes = False
         self.repeats = False
@@ -234,19 +233,37 @@ class Run:
         """
         if self.fetched(word):
             self.note(4, "runs what it has fetched from the net, unseen")
-        elif self.written and (path := self.on_machine(self.place(word).path)) in self.written:
+        elif (path := _open_file(word) or self.on_machine(self.place(word).path)) in self.written:
             text = self.written.pop(path)  # it may run itself
             if reads is not None:
                 reads(self, text)
             elif text[:2] != "#!" or "sh" in text.partition("\n")[0]:
                 self.within(text)
             self.written[path] = text
+        elif _open_file(path):
+            self.note(3, "runs what comes through a descriptor")
+
+    def reads_input(self, command: Command) -> None:
+        """Note what a command is given to read, and the texts of the descriptors that it opens."""
+        for name, text in command.texts.items():
+            self.writes_text(name, text)
+        if self.watch is not None:
+            for target in (target for _, target in command.redirects if target[:5] == "/dev/"):
+                self.watch.redirected(target)
+        self.inputs.append(command)
+
+    def settle_inputs(self) -> None:
+        """Judge all inputs as what is read by the shells and interpreters whose own command gives them nothing."""
+        for command in tuple(self.inputs):
+            self.command = command.words
+            for judge in tuple(self.readers.values()):
+                judge(command)
 
     def writes_text(self, word: str, text: str) -> None:
         """Note a file whose text the line tells: it may be a script that the line runs."""
         path = self.place(word).path
-        if path and len(self.written) < MAX_WRITTEN:
-            self.written[self.on_machine(path)] = text[:MAX_SCRIPT]
+        if path:
+            self.written[self.on_machine(path)] = text[:MAX_TEXT]
 
     def removes(self, word: str, *, deep: bool, verb: str = "removes") -> None:
         """Note a file or tree that will be gone."""
@@ -422,6 +439,16 @@ class Run:
         root = self.home(here)
         below = here[len(root.rstrip("/")) :] if _below(here, root) else ""
         return self.common(root).rstrip("/") + below or "/"
+
+
+_DESCRIPTOR: Final = re.compile(r"^/(?:dev|proc/[^/]+(?:/task/[^/]+)?)/fd/([^/]*)$")
+"""A path that names what a process has open."""
+
+
+def _open_file(path: str) -> str:
+    """Return the name of a descriptor below ``/dev/fd``, ``""`` for any other path."""
+    match = _DESCRIPTOR.search(path)
+    return f"/dev/fd/{match[1]}" if match else ""
 
 
 _WORKTREES: Final = re.compile(r"/(?:\.[\w-]+/)?\.?worktrees/[^/]+")

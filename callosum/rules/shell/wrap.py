@@ -16,104 +16,61 @@ if TYPE_CHECKING:
     from callosum.rules.shell.run import Handler, Run
     from callosum.rules.shell.selfguard import Watch
 
-# program [subcommand], how many words to skip after it, its options that take a value
+# programs, each with its :subcommand | how many words to skip after them, their options that take a value
 _PREFIXES: Final = """
-sudo 0 -u -g -p -C -h -r -t -U -R -D -T --user --group --prompt --chdir --host
-doas 0 -u -C
-env 0 -u -C --unset --chdir
-nohup 0
-nice 0 -n --adjustment
-ionice 0 -c -n -p --class --classdata
-time 0 -f -o --format --output
-timeout 1 -s -k --signal --kill-after
-gtimeout 1 -s -k --signal --kill-after
-command 0
-builtin 0
-exec 0 -a
-stdbuf 0 -i -o -e --input --output --error
-unbuffer 0
-setsid 0
-taskset 1 -c -p
-gosu 1
-su-exec 1
-setpriv 0 --reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig
-pkexec 0 --user
-valgrind 0
-perf stat 0 -e -p -t -o -r -C --event --output
-perf record 0 -e -p -t -o -F -C --event --output
-chrt 1 -p
-caffeinate 0 -t -w
-flock 1 -w -E --timeout
-strace 0 -e -o -p -s -a -S
-ltrace 0 -e -o -p -s
-setarch 1
-chroot 1 --userspec --groups
-unshare 0
-nsenter 0 -t --target
-systemd-run 0 -u -p --unit --property
-systemd-inhibit 0
-xvfb-run 0 -s -n --server-args --server-num
-dbus-run-session 0
-faketime 1
-proxychains 0 -f
-torsocks 0
-firejail 0
-busybox 0
-toybox 0
-winpty 0
-chronic 0
-dotenv 0 -f --file
-dotenv run 0 -f
-cross-env 0
-cross-env-shell 0
-env-cmd 0 -f --file -e --environments
-dotenvx run 0 -f --env-file
-shx 0
-c8 0 -r --reporter
-nyc 0 -r --reporter
-travis_retry 0
-npx 0 -p --package
-bunx 0
-npm exec 0 -p --package
-npm x 0 -p --package
-pnpm exec 0
-pnpm dlx 0 --package
-yarn exec 0
-yarn dlx 0 -p
-bundle exec 0
-poetry run 0
-pipenv run 0
-pdm run 0
-uv run 0 --with --python -p --project --directory --env-file --extra --group
-uvx 0 --from --with --python
-pipx run 0 --spec
-hatch run 0
-rye run 0
-conda run 0 -n -p --name --prefix
-mamba run 0 -n -p --name --prefix
-micromamba run 0 -n -p --name --prefix
-direnv exec 1
-mise exec 0
-mise x 0
-asdf exec 0
-devbox run 0
-nix develop 0 -c
-aws-vault exec 1
-op run 0 --env-file --account
-doppler run 0 -p -c --project --config --token
-vault-env 0
-kubie exec 2
+sudo | 0 -u -g -p -C -h -r -t -U -R -D -T --user --group --prompt --chdir --host
+doas | 0 -u -C
+env | 0 -u -C --unset --chdir
+nohup command builtin unbuffer setsid valgrind unshare systemd-inhibit dbus-run-session torsocks firejail busybox | 0
+toybox winpty chronic cross-env cross-env-shell shx travis_retry bunx pnpm:exec yarn:exec bundle:exec poetry:run | 0
+pipenv:run pdm:run hatch:run rye:run mise:exec mise:x asdf:exec devbox:run vault-env | 0
+nice | 0 -n --adjustment
+ionice | 0 -c -n -p --class --classdata
+time | 0 -f -o --format --output
+timeout gtimeout | 1 -s -k --signal --kill-after
+exec | 0 -a
+stdbuf | 0 -i -o -e --input --output --error
+taskset | 1 -c -p
+gosu su-exec setarch faketime direnv:exec aws-vault:exec | 1
+setpriv | 0 --reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig
+pkexec | 0 --user
+perf:stat | 0 -e -p -t -o -r -C --event --output
+perf:record | 0 -e -p -t -o -F -C --event --output
+chrt | 1 -p
+caffeinate | 0 -t -w
+flock | 1 -w -E --timeout
+strace | 0 -e -o -p -s -a -S
+ltrace | 0 -e -o -p -s
+chroot | 1 --userspec --groups
+nsenter | 0 -t --target
+systemd-run | 0 -u -p --unit --property
+xvfb-run | 0 -s -n --server-args --server-num
+proxychains dotenv:run | 0 -f
+dotenv | 0 -f --file
+env-cmd | 0 -f --file -e --environments
+dotenvx:run | 0 -f --env-file
+c8 nyc | 0 -r --reporter
+npx npm:exec npm:x | 0 -p --package
+pnpm:dlx | 0 --package
+yarn:dlx | 0 -p
+uv:run | 0 --with --python -p --project --directory --env-file --extra --group
+uvx | 0 --from --with --python
+pipx:run | 0 --spec
+conda:run mamba:run micromamba:run | 0 -n -p --name --prefix
+nix:develop | 0 -c
+op:run | 0 --env-file --account
+doppler:run | 0 -p -c --project --config --token
+kubie:exec | 2
 """
 
 
 def _read_prefixes() -> dict[str, dict[str, tuple[int, frozenset[str]]]]:
     found: dict[str, dict[str, tuple[int, frozenset[str]]]] = {}
-    for line in _PREFIXES.split("\n"):
-        words = line.split()
-        if words:
-            sub = "" if words[1].isdecimal() else words[1]
-            at = 2 if sub else 1
-            found.setdefault(words[0], {})[sub] = (int(words[at]), frozenset(words[at + 1 :]))
+    for line in _PREFIXES.strip().split("\n"):
+        programs, _, rest = line.partition("|")
+        skip, *takes = rest.split()
+        for program, _, sub in (one.partition(":") for one in programs.split()):
+            found.setdefault(program, {})[sub] = (int(skip), frozenset(takes))
     return found
 
 
@@ -147,6 +104,8 @@ def sets(run: Run, name: str, value: str) -> None:
     """Judges what the value of a variable makes other programs run."""
     if name in _TELLING:
         runs_as_told(run, value)
+    elif name in ("BASH_ENV", "ENV") and value:
+        _starts_text(run, value)
     elif name in _LOADED and value and (run.place(value).kind == places.SHORT_LIVED or run.fetched(value)):
         run.note(4, "puts code that nobody keeps into every program")
 
@@ -288,8 +247,23 @@ def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run
             run.within(text)
         else:
             code.judge(run, text)
-    elif command.stdin is None and command.piped is None:
+    read = [target for sign, target in command.redirects if sign in ("<", "<>") and target not in STDIN]
+    for target in read:
+        run.note(*(unread(target) if target[:2] == "$(" else (1, "runs a script")))
+        run.starts(target, reads if reads is not None or lines else code.judge)
+    if command.stdin is None and command.piped is None and not read:
         run.note(1, "runs a shell" if lines else "runs an interpreter")
+        run.readers[lines, reads] = lambda other: _reads_too(run, other, lines=lines, reads=reads)
+
+
+def _reads_too(run: Run, command: Command, *, lines: bool, reads: Callable[[Run, str], None] | None) -> None:
+    """Judge what a command of the line is given as what a shell or an interpreter elsewhere in the line reads."""
+    if (
+        command.stdin is not None
+        or command.piped is not None
+        or any(sign in ("<", "<>") for sign, _ in command.redirects)
+    ):
+        runs_source(run, command, lines=lines, reads=reads)
 
 
 def shell(run: Run, argv: list[str], command: Command) -> None:
@@ -301,6 +275,8 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
     while at < len(argv):
         word = argv[at]
         if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+            if word[:2] == "--" and at + 1 < len(argv):
+                _starts_text(run, argv[at + 1])
             at += 2
             continue
         if word[:2] == "--" and word != "--command":
@@ -329,10 +305,15 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
                 return
             at += 1
             continue
-        run.note(*(unread(word) if word[:2] == "$(" else (1, "runs a script")))
-        run.starts(word)
+        _starts_text(run, word)
         return
     runs_source(run, command, lines=True)
+
+
+def _starts_text(run: Run, word: str) -> None:
+    """Judge a script that a shell runs: a file, a descriptor or what another command says."""
+    run.note(*(unread(word) if word[:2] == "$(" else (1, "runs a script")))
+    run.starts(word)
 
 
 def _arguments(text: str, words: list[str]) -> str:

@@ -171,3 +171,36 @@ def test_git_tool_that_names_its_folder_has_the_keys_of_the_command() -> None:
 def test_text_of_a_git_tool_cannot_bypass_the_shell_rules() -> None:
     assert judged("git", {"command": "status; rm -rf /srv"}).tier == 4
     assert judged("git_bash", {"command": "git status; rm -rf /srv"}).tier == 4
+
+
+SHELL = "mcp__shell__run_command"
+DECOYS: list[tuple[dict[str, Any], int]] = [
+    ({"command": "ls", "cmd": "git push --force origin main"}, 4),
+    ({"commandLine": "rm -rf /srv", "command": "ls"}, 4),
+    ({"shell_command": "rm -rf /srv", "cmd": "ls"}, 4),
+    ({"command": "ls", "script": "rm -rf /srv"}, 4),
+    ({"command": "ls", "commands": ["pwd", "rm -rf /srv"]}, 4),
+    ({"command": "ls", "input": "rm -rf /srv"}, 4),
+    ({"command": "ls", "code": "rm -rf /srv"}, 4),
+    ({"command": "ls", "Command": "rm -rf /srv"}, 4),
+    ({"command": "ls", "argv": ["rm", "-rf", "/srv"]}, 4),
+    ({"command": "rm -rf .", "cwd": "/w/build/x", "workdir": "/srv"}, 4),
+    ({"commands": ["rm -rf /srv"]}, 4),
+    ({"command": "ls", "cmd": "pwd"}, 0),
+]
+
+
+@pytest.mark.parametrize(("params", "tier"), DECOYS, ids=str)
+@pytest.mark.parametrize("tool", [SHELL, "mcp__shell__execute", "exec"])
+def test_decoy_param_hides_no_command(tool: str, params: dict[str, Any], tier: int) -> None:
+    found = judged(tool, params)
+    assert found.tier == tier
+    assert found.keys or not tier
+    assert found.content.digest != judged(tool, {**params, "note": "x"}).content.digest
+
+
+def test_rule_of_the_users_is_asked_of_each_line() -> None:
+    asked = {"name": "d", "tool": SHELL, "commandPattern": "^deploy", "tier": 3, "verdict": "ask"}
+    allowed = {"name": "l", "tool": SHELL, "commandPattern": "^ls", "tier": 0}
+    rules = RuleSet.parse(json.dumps({"rules": [allowed, asked]}))
+    assert judged(SHELL, {"command": "ls", "cmd": "deploy"}, rules).verdict is Verdict.ASK

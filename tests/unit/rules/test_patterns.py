@@ -21,19 +21,9 @@ from callosum.rules.shell.parser import MAX_TEXT
 from tests.support.hostile import TEXTS
 
 PACKAGES: Final = (
-    "callosum.budget",
-    "callosum.rules",
-    "callosum.redact",
-    "callosum.policy",
-    "callosum.gate",
-    "callosum.hosts",
-    "callosum.corpus",
-    "callosum.regions",
-    "callosum.pages",
-    "callosum.wire",
-    "callosum.server",
-    "callosum.telemetry",
-)
+    "callosum.budget", "callosum.rules", "callosum.redact", "callosum.policy", "callosum.gate", "callosum.hosts",
+    "callosum.corpus", "callosum.regions", "callosum.pages", "callosum.wire", "callosum.server", "callosum.telemetry",
+)  # fmt: skip
 """Where texts of agents, tools and hosts arrive."""
 SHORT: Final[Mapping[str, int]] = {
     "callosum.hosts.hook_spool._SECRETIVE": hook_spool._LOOKED,

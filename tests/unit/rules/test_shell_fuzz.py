@@ -46,34 +46,18 @@ def test_parser_never_raises(text: str, cwd: str | None) -> None:
 
 COMMANDS = st.sampled_from(
     [
-        "ls",
-        "rm -rf build",
-        "rm -rf /srv",
-        "git push",
-        "git reset --hard",
-        "mail a@x.org",
-        "curl -X DELETE https://x.org/a",
-        "psql -c 'drop table x'",
-        "kubectl delete pod x",
-        "sed -i s/a/b/ x",
-        "dd if=a of=/dev/sda",
-        "python -c 'import shutil; shutil.rmtree(\"/srv\")'",
+        "ls", "rm -rf build", "rm -rf /srv", "git push", "git reset --hard", "mail a@x.org",
+        "curl -X DELETE https://x.org/a", "psql -c 'drop table x'", "kubectl delete pod x", "sed -i s/a/b/ x",
+        "dd if=a of=/dev/sda", "python -c 'import shutil; shutil.rmtree(\"/srv\")'",
     ]
-)
+)  # fmt: skip
 PREFIXES = st.sampled_from(["sudo {}", "env A=1 {}", "nohup {}", "timeout 5 {}"])
 AROUND = st.sampled_from(
     [
-        "( {} )",
-        "ls; {}",
-        "{} && ls",
-        "$( {} )",
-        'echo "$( {} )"',
-        "if a; then {}; fi",
-        "{} | cat",
-        "x() {{ {}; }}",
+        "( {} )", "ls; {}", "{} && ls", "$( {} )", 'echo "$( {} )"', "if a; then {}; fi", "{} | cat", "x() {{ {}; }}",
         "{} >/dev/null",
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)
