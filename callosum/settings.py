@@ -21,7 +21,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -209,12 +209,29 @@ def _amount(value: Any, units: Mapping[str, int]) -> float | None:
     return None
 
 
-def _seconds(low: float, high: float) -> _Reader:
+def _number(units: Mapping[str, int], low: float, high: float, expected: str) -> _Reader:
     def read(value: Any, _: Path) -> float:
-        seconds = _amount(value, _UNITS)
-        if seconds is None or not low <= seconds <= high:
-            raise _Bad(f'a number of seconds from {low:g} to {high:g} (or as in "90s", "5m", "2h", "30d")')
-        return seconds
+        number = _amount(value, units)
+        if number is None or not low <= number <= high:
+            raise _Bad(expected)
+        return number
+
+    return read
+
+
+def _seconds(low: float, high: float) -> _Reader:
+    return _number(
+        _UNITS, low, high, f'a number of seconds from {low:g} to {high:g} (or as in "90s", "5m", "2h", "30d")'
+    )
+
+
+def _whole(low: int, high: int, expected: str) -> _Reader:
+    def read(value: Any, _: Path) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(high)):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise _Bad(expected)
+        return value
 
     return read
 
@@ -244,18 +261,13 @@ def _name(value: Any, _: Path) -> str:
     return value
 
 
-def _url(value: Any, _: Path) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[a-z]+:\S*", value) or not value.isprintable():
-        raise _Bad('a URL, as in "postgresql://db/agents"')
-    return value
+def _matching(pattern: str, expected: str) -> _Reader:
+    def read(value: Any, _: Path) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value) or not value.isprintable():
+            raise _Bad(expected)
+        return value
 
-
-def _site(value: Any, _: Path) -> str:
-    if value == "":
-        return ""
-    if not isinstance(value, str) or not re.fullmatch(r"https://[a-z0-9.-]+(?::[0-9]{1,5})?", value):
-        raise _Bad('an address without a path, as in "https://gate.example.com"')
-    return value
+    return read
 
 
 def _path(value: Any, base: Path) -> Path:
@@ -265,14 +277,6 @@ def _path(value: Any, base: Path) -> Path:
         return base / Path(value).expanduser()
     except RuntimeError as fault:
         raise _Bad("a path that starts with a home folder that exists") from fault
-
-
-def _port(value: Any, _: Path) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 5:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
-        raise _Bad("a port from 0 to 65535")
-    return value
 
 
 def _names(value: Any, base: Path) -> tuple[str, ...]:
@@ -290,14 +294,6 @@ def _command(value: Any, _: Path) -> tuple[str, ...]:
     if not words or not all(isinstance(word, str) for word in words):
         raise _Bad("a command, as one string or as a list of strings")
     return tuple(words)
-
-
-def _grave(value: Any, _: Path) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 1:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 4:
-        raise _Bad("a tier from 1 (low) to 4 (critical)")
-    return value
 
 
 def _branches(value: Any, base: Path) -> tuple[str, ...]:
@@ -331,7 +327,7 @@ _SHELL: Final[Mapping[str, _Reader]] = {
             *("push", "push_protected", "force_push", "force_push_protected", "delete_branch", "publish", "migrate"),
             "service",
         ),
-        _grave,
+        _whole(1, 4, "a tier from 1 (low) to 4 (critical)"),
     ),
     "folders": _folders,
     "temporary_folders": _folders,
@@ -363,26 +359,11 @@ def _switch(value: Any, _: Path) -> bool:
     return word in ("true", "on", "yes", "1")
 
 
-def _part(value: Any, _: Path) -> float:
-    part = _amount(value, {"": 1})
-    if part is None or not 0 <= part <= 1:
-        raise _Bad("a part from 0 to 1")
-    return part
-
-
-def _tokens(value: Any, _: Path) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 6:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100_000:
-        raise _Bad("a number of tokens from 0 to 100000")
-    return value
-
-
 _OF_ONE_PROCESS: Final = ("state", "instance", "hook", "notify", "host_approvals")
 """Settings that a process does not pass on to a gate that it starts."""
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
-    "store": _url,
+    "store": _matching(r"[a-z]+:\S*", 'a URL, as in "postgresql://db/agents"'),
     "namespace": _name,
     "instance": _name,
     "hook": _one_of("native", "script"),
@@ -401,19 +382,21 @@ _READ: Final[Mapping[str, _Reader]] = {
     **{f"shell_{name}": reader for name, reader in _SHELL.items()},
     "keys_fold_plus_tags": _switch,
     "server_host": _name,
-    "server_port": _port,
+    "server_port": _whole(0, 65535, "a port from 0 to 65535"),
     "server_socket": _path,
     "server_tls_cert": _path,
     "server_tls_key": _path,
     "server_hosts": _names,
     "server_origins": _names,
-    "server_console": _site,
+    "server_console": _matching(
+        r"(?:https://[a-z0-9.-]+(?::[0-9]{1,5})?)?", 'an address without a path, as in "https://gate.example.com"'
+    ),
     "corpus_log": _switch,
     "corpus_size": _bytes(2_000_000),
     "regions_off": _regions,
-    "brief_budget": _tokens,
-    "health_memory": _part,
-    "health_disk": _part,
+    "brief_budget": _whole(0, 100_000, "a number of tokens from 0 to 100000"),
+    "health_memory": _number({"": 1}, 0, 1, "a part from 0 to 1"),
+    "health_disk": _number({"": 1}, 0, 1, "a part from 0 to 1"),
     "health_free": _bytes(0),
     "telemetry_opentelemetry": _switch,
     "telemetry_content": _switch,
@@ -454,22 +437,16 @@ def _no_such(name: str, names: Mapping[str, Any]) -> str:
 # -- the file --------------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
-    """The name of a field in the file: ``lease.ttl``."""
-
-    table: str
-    key: str
-
-
 _TABLES: Final = ("lease", "journal", "shell", "keys", "server", "corpus", "regions", "brief", "health", "telemetry")
 
 
-def _place(name: str) -> _Place:
+def _dotted(name: str) -> str:
+    """Return the name of a field in the file: ``lease.ttl``."""
     table, _, key = name.partition("_")
-    return _Place(table, key) if table in _TABLES else _Place("", name)
+    return f"{table}.{key}" if table in _TABLES else name
 
 
-_WRITTEN: Final = {".".join(filter(None, _place(name))): name for name in _READ}
+_WRITTEN: Final = {_dotted(name): name for name in _READ}
 
 
 def _find(named: Path | None, environ: Mapping[str, str], folders: Sequence[Path]) -> Path | None:
