@@ -6,6 +6,7 @@ the first 50 errors and providers, get a series each; the rest share ``other``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from callosum.corpus.bus import Corpus
@@ -37,6 +38,12 @@ SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10
 """Bounds of the histogram, in seconds: those that OpenTelemetry recommends for tools."""
 
 
+class _Metrics(CollectorRegistry):
+    """Metrics that a registry takes all together or not at all."""
+
+    describe = CollectorRegistry.collect
+
+
 class Prometheus:
     """Count events into ``registry`` (default: the registry of the process).
 
@@ -45,26 +52,22 @@ class Prometheus:
 
     def __init__(self, corpus: Corpus, registry: CollectorRegistry | None = None) -> None:
         self._registry = REGISTRY if registry is None else registry
-        self._events = Counter("callosum_events", "Events of the corpus.", ("type",), registry=None)
+        self._metrics = own = _Metrics()
+        self._events = Counter("callosum_events", "Events of the corpus.", ("type",), registry=own)
         self._seconds = Histogram(
-            "callosum_tool_seconds",
-            "From decision to report, of calls done.",
-            ("tool",),
-            registry=None,
-            buckets=SECONDS,
+            "callosum_tool_seconds", "From decision to report, of calls done.", ("tool",), registry=own, buckets=SECONDS
         )
         self._failures = Counter(
-            "callosum_tool_failures", "Calls that were not done, or nobody knows.", ("tool", "error"), registry=None
+            "callosum_tool_failures", "Calls that were not done, or nobody knows.", ("tool", "error"), registry=own
         )
-        self._safety = Counter("callosum_safety", "What was decided of calls.", ("decision", "gravity"), registry=None)
-        self._tokens = Counter(
-            "callosum_llm_tokens", "Tokens of models' answers.", ("provider", "model"), registry=None
-        )
-        self._errors = Counter("callosum_llm_errors", "Failures of models.", ("provider", "retry"), registry=None)
+        self._safety = Counter("callosum_safety", "What was decided of calls.", ("decision", "gravity"), registry=own)
+        self._tokens = Counter("callosum_llm_tokens", "Tokens of models' answers.", ("provider", "model"), registry=own)
+        self._errors = Counter("callosum_llm_errors", "Failures of models.", ("provider", "retry"), registry=own)
         self._problems = Counter(
-            "callosum_health_problems", "What was beyond its threshold.", ("resource", "level"), registry=None
+            "callosum_health_problems", "What was beyond its threshold.", ("resource", "level"), registry=own
         )
-        self._health = Gauge("callosum_health_value", "What the last check measured.", ("name",), registry=None)
+        self._health = Gauge("callosum_health_value", "What the last check measured.", ("name",), registry=own)
+        self._registry.register(own)
         self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
         self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
         self._offs = (
@@ -81,36 +84,15 @@ class Prometheus:
             corpus.on(HealthWarning, lambda event: self._problem(event, "warning")),
             corpus.on(HealthCritical, lambda event: self._problem(event, "critical")),
         )
-        self._register()
 
     def close(self) -> None:
         """End the subscription and remove the metrics from the registry. Idempotent."""
         for off in self._offs:
             off()
-        while self._registered:
-            self._registry.unregister(self._registered.pop())
+        with suppress(KeyError):  # it is closed already
+            self._registry.unregister(self._metrics)
 
     # --- inside --------------------------------------------------------------------------------------
-
-    def _register(self) -> None:
-        """Add all metrics to the registry, or none."""
-        self._registered: list[Counter | Gauge | Histogram] = []
-        for metric in (
-            self._events,
-            self._seconds,
-            self._failures,
-            self._safety,
-            self._tokens,
-            self._errors,
-            self._problems,
-            self._health,
-        ):
-            try:
-                self._registry.register(metric)
-            except ValueError:
-                self.close()
-                raise
-            self._registered.append(metric)
 
     def _completed(self, event: ToolCompleted) -> None:
         if event.duration is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from callosum.corpus.bus import Corpus
@@ -139,16 +139,13 @@ def test_default_registry_is_used_without_one() -> None:
     corpus.close()
 
 
-def test_partial_registration_is_undone() -> None:
-    registry = CollectorRegistry()
-    taken = Prometheus(Corpus(), registry)
-    taken._registry.unregister(taken._events)
-    taken._registered.remove(taken._events)
-    with pytest.raises(ValueError, match="callosum_tool_seconds"):
-        Prometheus(Corpus(), registry)
+def test_registration_is_all_or_nothing() -> None:
+    registry, corpus = CollectorRegistry(), Corpus()
+    Counter("callosum_llm_errors", "Taken.", registry=registry)
+    with pytest.raises(ValueError, match="callosum_llm_errors"):
+        Prometheus(corpus, registry)
     assert b"callosum_events" not in generate_latest(registry)
-    taken.close()
-    assert generate_latest(registry) == b""
+    assert corpus.handlers(ToolCompleted) == 0
 
 
 def test_after_close_nothing_is_counted(exported: ExportedMetrics) -> None:
