@@ -8,7 +8,7 @@ import hmac
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from html import escape
 from importlib.resources import files
@@ -255,26 +255,15 @@ class Console:
         show = self._parts(name, request, session, views)
         title, _ = _PAGES[name]
         frame = _framed(session, views, "page.html", title=title, page=name, follows=name not in _STILL)
-        head, _, foot = frame.partition(BODY)
 
-        async def pieces() -> AsyncGenerator[bytes]:
-            """Yield the page's head at once, and its body once it has been read."""
-            yield head.encode()
-            try:
-                await self._read(views.update)
-                if name in _HEAVY:
-                    async with self._heavy:
-                        parts = await self._read(show)
-                else:
-                    parts = await self._read(show)
-            except StoreError as error:
-                yield f'<p role="alert">{escape(f"The store cannot be read now: {error}")}</p>{foot}'.encode()
-                return
+        async def body() -> tuple[str, str]:
+            await self._read(views.update)
+            async with self._heavy if name in _HEAVY else nullcontext():
+                parts = await self._read(show)
             live = urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
-            body = "".join(parts.values()).replace(CSRF, session.csrf)
-            yield (body + foot.replace(LIVE, escape(live))).encode()
+            return "".join(parts.values()).replace(CSRF, session.csrf), live
 
-        return _Streamed(pieces(), "text/html; charset=utf-8")
+        return _Streamed(_in_frame(frame, body, "The store cannot be read now"), "text/html; charset=utf-8")
 
     def _parts(
         self, name: str, request: Request, session: ConsoleSession, views: Views
@@ -451,25 +440,18 @@ class Console:
                 return _back(views, "conflicts")
         approval = like.approval(kept, _by(request, session), time.time(), LASTS)
         frame = _framed(session, views, "page.html", title="Approve similar calls")
-        head, _, foot = frame.partition(BODY)
 
-        async def pieces() -> AsyncGenerator[bytes]:
-            """Yield the page's head at once, and its body once the recorded calls were tried."""
-            yield head.encode()
-            try:
-                async with self._heavy:
-                    trial = await self._read(partial(views.try_standing, approval))
-            except CallosumError as error:
-                yield f'<p role="alert">{escape(f"The recorded calls cannot be tried now: {error}")}</p>{foot}'.encode()
-                return
+        async def body() -> tuple[str, str]:
+            async with self._heavy:
+                trial = await self._read(partial(views.try_standing, approval))
             seal = hashlib.sha256(msgspec.json.encode((waiting.digest, approval, trial))).hexdigest()
             session.shown_approval = ShownApproval(seal, waiting.digest, approval)
             told = {"one": waiting, "like": like, "kept": kept, "approval": approval, "trial": trial, "seal": seal}
             told |= {"changed": "sure" in form, "link": partial(_link, views.namespace)}
-            body = await self._read(partial(render, "parts/like.html", told))
-            yield (body.replace(CSRF, session.csrf) + foot).encode()
+            shown = await self._read(partial(render, "parts/like.html", told))
+            return shown.replace(CSRF, session.csrf), ""
 
-        return _Streamed(pieces(), "text/html; charset=utf-8")
+        return _Streamed(_in_frame(frame, body, "The recorded calls cannot be tried now"), "text/html; charset=utf-8")
 
     async def _revoke(self, request: Request, session: ConsoleSession, views: Views) -> Response:
         form = _checked(await _form(request), session)
@@ -517,6 +499,17 @@ def _same_origin(request: Request) -> None:
 def _sentence(error: Exception) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+async def _in_frame(frame: str, body: Callable[[], Awaitable[tuple[str, str]]], cannot: str) -> AsyncGenerator[bytes]:
+    """Yield a page's head at once, and its body and the address that keeps it current once they have been read."""
+    head, _, foot = frame.partition(BODY)
+    yield head.encode()
+    try:
+        shown, live = await body()
+    except CallosumError as error:
+        shown, live = f'<p role="alert">{escape(f"{cannot}: {error}")}</p>', LIVE
+    yield (shown + foot.replace(LIVE, escape(live))).encode()
 
 
 class _Streamed(Response):
