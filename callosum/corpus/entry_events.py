@@ -99,38 +99,21 @@ def events_of(entry: Entry, names: CallNames | None = None) -> Events:
 
 def _intercept(entry: Entry, names: CallNames) -> Events:
     seq, verdict = entry.seq, entry.verdict
-    at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
-    session, namespace, tool = entry.session, entry.namespace, entry.tool
+    cause, tool = f"{seq}.0", entry.tool
     call, task, _attempt = names
     parent, state = _trace(entry)
-    called = ToolCalled(
-        tool, _args(entry), task, parent, state, at=at, instance=session, namespace=namespace, call_id=call, id=id
-    )
+    about: dict[str, Any] = {
+        "at": seq / SECOND,
+        "instance": entry.session,
+        "namespace": entry.namespace,
+        "call_id": call,
+        "id": entry.action or seq,
+    }
+    called = ToolCalled(tool, _args(entry), task, parent, state, **about)
     if verdict in _STOPPED:
-        blocked = SafetyBlocked(
-            tool,
-            _reason(entry, verdict),
-            verdict.value,
-            at=at,
-            instance=session,
-            namespace=namespace,
-            call_id=call,
-            id=id,
-            cause=cause,
-        )
-        return called, blocked
+        return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, cause=cause, **about)
     warned = (verdict.value, _reason(entry, verdict)) if verdict is Verdict.WARN else (None, None)
-    allowed = SafetyAllowed(
-        tool,
-        _GRAVITY[entry.tier or 0],
-        *warned,
-        at=at,
-        instance=session,
-        namespace=namespace,
-        call_id=call,
-        id=id,
-        cause=cause,
-    )
+    allowed = SafetyAllowed(tool, _GRAVITY[entry.tier or 0], *warned, cause=cause, **about)
     return called, allowed, *_taken(entry, f"{seq}.1", call)
 
 
