@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from callosum.model import NO_MARK, Action, Content, Entry, Event, Host, Key, Mark, Mode, Outcome, State, Verdict
 from callosum.stores.base import Probe
@@ -51,7 +51,7 @@ class RareFields(Struct, array_like=True, gc=False):
 
 
 class NotifiedNote(Struct, array_like=True, gc=False):
-    """What a mark knows of the last notification."""
+    """What a mark knows of the last notification: the fields of ``Mark`` from ``notified_at`` on."""
 
     notified_at: int = 0
     notified_call: bytes = b""
@@ -155,34 +155,14 @@ def mark_of(row: Sequence[Any]) -> Mark:
     """Return the mark in a row of ``mark``."""
     if row[4] is None:
         return Mark(row[1], row[2], row[3]) if row[1] or row[2] else NO_MARK
-    note = _note_of(row[4])
-    return Mark(
-        row[1],
-        row[2],
-        row[3],
-        note.notified_at,
-        note.notified_call,
-        note.notified_run,
-        note.notified_before,
-        note.notified_before_kind,
-        note.pauses,
-    )
+    return Mark(row[1], row[2], row[3], *astuple(_note_of(row[4])))
 
 
 def note_of(mark: Mark) -> bytes | None:
     """Return the blob of a mark's notification, None if there was none."""
     if not mark.notified_at:
         return None
-    return encode(
-        NotifiedNote(
-            mark.notified_at,
-            mark.notified_call,
-            mark.notified_run,
-            mark.notified_before,
-            mark.notified_before_kind,
-            mark.pauses,
-        )
-    )
+    return encode(astuple(mark)[3:])
 
 
 def before_of(keys: str | None, name: str) -> int:

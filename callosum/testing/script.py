@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from callosum.errors import CallosumError
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -126,7 +128,7 @@ class StoreScript:
                 params=params,
             )
             moves = tuple(
-                Move(key_view.key.name, _read(key_view.mark, view.now))
+                Move(key_view.key.name, replace(key_view.mark, read=view.now))
                 for key_view in view.keys
                 if key_view.key.mode is Mode.READ
             )
@@ -189,20 +191,6 @@ class StoreScript:
     def find_view(self, session: str, find: Find) -> View:
         """Return the view of a step that finds an action."""
         return self.view(session, find=find, live=False)
-
-
-def _read(mark: Mark, now: int) -> Mark:
-    return Mark(
-        now,
-        mark.notified,
-        mark.notified_kind,
-        mark.notified_at,
-        mark.notified_call,
-        mark.notified_run,
-        mark.notified_before,
-        mark.notified_before_kind,
-        mark.pauses,
-    )
 
 
 def ids(actions: Iterable[Action]) -> list[int]:

@@ -173,40 +173,16 @@ class KeyAction(Struct, array_like=True, gc=False):
         return self.tier >= other.tier and self.mode in ("write", other.mode)
 
 
-class KeyKnowledge(Struct, array_like=True, gc=False):
-    """What a session has seen of a key and done on it. ``reads``: its reads, each with the action that read.
+class KeyKnowledge(Mark, frozen=True, array_like=True, gc=False):
+    """What a session has seen of a key and done on it. ``reads``: its reads, each with the action that read."""
 
-    The fields before ``reads`` are those of ``Mark``, in the same order.
-    """
-
-    read: int = 0
-    notified: int = 0
-    kind: int = 0
-    notified_at: int = 0
-    notified_call: bytes = b""
-    notified_run: str = ""
-    notified_before: int = 0
-    notified_before_kind: int = 0
-    pauses: tuple[int, ...] = ()
     reads: tuple[tuple[int, str], ...] = ()
     actions: tuple[KeyAction, ...] = ()
 
     @classmethod
     def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], actions: tuple[KeyAction, ...]) -> KeyKnowledge:
         """Combine a mark with the session's reads and actions."""
-        return cls(
-            mark.read,
-            mark.notified,
-            mark.notified_kind,
-            mark.notified_at,
-            mark.notified_call,
-            mark.notified_run,
-            mark.notified_before,
-            mark.notified_before_kind,
-            mark.pauses,
-            reads,
-            actions,
-        )
+        return cls(*(*astuple(mark), reads, actions))
 
     @property
     def mark(self) -> Mark:
