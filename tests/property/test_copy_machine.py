@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import rule
 
 from callosum.stores import store_copy
+from callosum.stores.base import Clock, Probe, Store
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis.export import RedisExport
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.export import SqliteExport
-from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
 from tests.support.redis_server import RedisServer
-from tests.support.world import World, gate_time
 
 _KINDS: dict[str, Any] = {
     "sqlite": (SqliteStore, SqliteExport),
@@ -39,17 +38,10 @@ class MovingGates(Gates):
     redis: RedisServer
 
     def __init__(self) -> None:
-        RuleBasedStateMachine.__init__(self)
-        self.folder = Path(tempfile.mkdtemp(prefix="callosum-"))
-        self.clock = ManualClock()
-        self.model = World(self.folder, clock=self.clock)
         self.schemas: list[str] = []
-        self.place = ("sqlite", self.fresh("sqlite"))
-        self.real = self.world()
-        self.time = gate_time(self.clock)
-        self.time.__enter__()
-        self.tokens: dict[str, int] = {}
-        self.entries = self.calls = self.pids = self.moves = 0
+        self.place: tuple[str, Any] = ("", None)
+        self.moves = 0
+        super().__init__()
 
     def teardown(self) -> None:
         self.time.__exit__(None, None, None)
@@ -67,13 +59,10 @@ class MovingGates(Gates):
         self.schemas.append(schema_of(url))
         return url
 
-    def world(self) -> World:
-        store, _ = _KINDS[self.place[0]]
-        world = World(
-            self.folder, lambda clock, probe: store(self.place[1], clock=clock, probe=probe), clock=self.clock
-        )
-        world.living = self.model.living
-        return world
+    def store(self, clock: Clock, probe: Probe) -> Store:
+        self.place = self.place if self.place[0] else ("sqlite", self.fresh("sqlite"))
+        opened: Store = _KINDS[self.place[0]][0](self.place[1], clock=clock, probe=probe)
+        return opened
 
     @rule(kind=st.sampled_from(sorted(_KINDS)))
     def move(self, kind: str) -> None:

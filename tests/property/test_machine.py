@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from callosum.model import SECOND, Action, Commits, Decision, Entry, Event, Host, Report, State
+from callosum.stores.base import Clock, Probe, Store
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.connection import SqliteConnections
 from callosum.testing import ManualClock
@@ -98,13 +99,7 @@ class Gates(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="callosum-"))
         self.clock = ManualClock()
         self.model = World(self.folder, clock=self.clock)
-        self.real = World(
-            self.folder,
-            lambda clock, probe: SqliteStore(self.folder / "gate.db", clock=clock, probe=probe),
-            clock=self.clock,
-        )
-        self.real.living = self.model.living
-        self.others = SqliteConnections(self.folder / "gate.db")
+        self.real = self.world()
         self.time = gate_time(self.clock)
         self.time.__enter__()
         self.tokens: dict[str, int] = {}
@@ -112,10 +107,23 @@ class Gates(RuleBasedStateMachine):
         self.calls = 0
         self.pids = 0
 
+    def world(self) -> World:
+        world = World(self.folder, self.store, clock=self.clock)
+        world.living = self.model.living
+        return world
+
+    def store(self, clock: Clock, probe: Probe) -> Store:
+        """Open the store that is compared with the model, and what another process has of it: ``others``."""
+        self.others: Any = SqliteConnections(self.folder / "gate.db")
+        return SqliteStore(self.folder / "gate.db", clock=clock, probe=probe)
+
     def teardown(self) -> None:
         self.time.__exit__(None, None, None)
         assert not [p for p in self.real.store.check().problems if "ahead" not in p]
         self.real.gate.close()
+        self.drop()
+
+    def drop(self) -> None:
         self.others.close()
         shutil.rmtree(self.folder)
 
