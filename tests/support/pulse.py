@@ -2,23 +2,17 @@
 
 import asyncio
 import gc
-import queue
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from callosum.brain import Brain
 from callosum.gate import LocalGate
-from callosum.server.listeners import listen
-from callosum.server.run import ServerOptions, serve_gate
-from callosum.server.tokens import FILE as TOKENS
-from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 from tests.support.cpu import slowness
+from tests.support.serving import hosted
 
 _BEAT: Final = 0.001
 """Seconds between two turns of a loop that has nothing else to do."""
@@ -31,9 +25,8 @@ class Pulse:
     All threads count: one that keeps the interpreter's lock makes the loop's turn as long.
     """
 
-    def __init__(self, port: int) -> None:
-        self.longest = 0.0
-        self.port = port
+    port = 0
+    longest = 0.0
 
     def reset(self) -> None:
         self.longest = 0.0
@@ -80,36 +73,12 @@ class Pulse:
 @contextmanager
 def pulsing(state: Path) -> Iterator[Pulse]:
     """Run a server in a thread, with the shipped rules and regions, for the length of a block."""
-    opened = listen("127.0.0.1", 0)
-    pulse = Pulse(opened.getsockname()[1])
-    begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()
-
-    async def main(brain: Brain) -> None:
-        beating = asyncio.ensure_future(pulse.beat())
+    pulse = Pulse()
+    with LocalGate(settings=Settings(state=state)) as gate, hosted(gate, state, beside=pulse.beat) as address:
+        pulse.port = int(address.rpartition(":")[2])
+        gc.collect()
+        gc.freeze()
         try:
-            await serve_gate(brain, Tokens(state / TOKENS), ServerOptions(), opened, begun.put)
+            yield pulse
         finally:
-            beating.cancel()
-
-    def run() -> None:
-        try:
-            with LocalGate(settings=Settings(state=state)) as gate, Brain(gate) as brain:
-                asyncio.run(main(brain))
-        except BaseException as error:
-            begun.put(error)
-            raise
-
-    thread = threading.Thread(target=run, name="server")
-    thread.start()
-    stop = begun.get(timeout=_SECONDS)
-    if isinstance(stop, BaseException):
-        raise stop
-    gc.collect()
-    gc.freeze()
-    try:
-        yield pulse
-    finally:
-        gc.unfreeze()
-        stop()
-        thread.join(_SECONDS)
-        assert not thread.is_alive()
+            gc.unfreeze()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,17 +182,29 @@ def end_gates(state: Path) -> None:
 
 
 @contextmanager
-def hosted(gate: LocalGate, state: Path, corpus: Callable[[Corpus], object] = lambda corpus: None) -> Iterator[str]:
-    """Serve a gate of this process in a thread; yield the address. The server uses ``corpus``."""
+def hosted(
+    gate: LocalGate,
+    state: Path,
+    corpus: Callable[[Corpus], object] = lambda corpus: None,
+    beside: Callable[[], Coroutine[Any, Any, object]] = lambda: asyncio.sleep(0),
+) -> Iterator[str]:
+    """Serve a gate of this process in a thread; yield the address. The server uses ``corpus``, ``beside`` its loop."""
     opened = listen("127.0.0.1", 0)
     address = address_of(opened, tls=False)
     begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()
+
+    async def main(brain: Brain) -> None:
+        other = asyncio.ensure_future(beside())
+        try:
+            await serve_gate(brain, Tokens(state / TOKENS), ServerOptions(), opened, begun.put)
+        finally:
+            other.cancel()
 
     def run() -> None:
         try:
             with Brain(gate) as brain:
                 corpus(brain.corpus)
-                asyncio.run(serve_gate(brain, Tokens(state / TOKENS), ServerOptions(), opened, begun.put))
+                asyncio.run(main(brain))
         except BaseException as error:
             begun.put(error)
             raise
