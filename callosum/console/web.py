@@ -222,9 +222,9 @@ class Console:
 
         async def endpoint(request: Request) -> Response:
             session = self.access.session(request.cookies.get(COOKIE))
-            if session is None and self._admit is not None:
-                return RedirectResponse(f"{PATH}/open", 303, _HEADERS)
             if session is None:
+                if self._admit is not None:
+                    return RedirectResponse(f"{PATH}/open", 303, _HEADERS)
                 return _html("error.html", 403, why="A link opens this page: run callosum console in a terminal.")
             try:
                 namespace = request.query_params.get("namespace", DEFAULT_NAMESPACE)
@@ -233,12 +233,9 @@ class Console:
                 if request.method == "POST":
                     _same_origin(request)
                 return await page(request, session, self._views(namespace))
-            except ConsoleRefused as error:
-                return _html("error.html", error.status, why=_sentence(error))
-            except NoAccess as error:
-                return _html("error.html", 403, why=_sentence(error))
-            except ConfigError as error:
-                return _html("error.html", 400, why=_sentence(error))
+            except (ConsoleRefused, NoAccess, ConfigError) as error:
+                status = 403 if isinstance(error, NoAccess) else getattr(error, "status", 400)
+                return _html("error.html", status, why=_sentence(error))
             except StoreError as error:
                 return _html("error.html", 503, why=f"The store cannot be read now: {error}")
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis.stateful import rule
 
+from callosum.stores.base import Clock, Probe, Store
 from callosum.stores.redis import RedisStore
 from tests.property.test_machine import Gates, sequences
 from tests.support.redis_server import RedisServer, serving
-from tests.support.world import World
 
 _running: list[RedisServer] = []
 
@@ -25,17 +25,10 @@ def redis_server() -> Iterator[None]:
 class GatesOverRedis(Gates):
     """Two gates; the second is over Redis. ``turn`` lets another process act with its own cache."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.real.gate.close()
+    def store(self, clock: Clock, probe: Probe) -> Store:
         url = _running[0].url()
-        self.real = World(self.folder, lambda clock, probe: RedisStore(url, clock=clock, probe=probe), clock=self.clock)
-        self.real.living = self.model.living
-        self.others.close()
-        living = self.model.living
-        self.others = RedisStore(  # type: ignore[assignment]
-            url, clock=self.clock, probe=lambda host: living.get(host.pid)
-        )
+        self.others = RedisStore(url, clock=clock, probe=probe)
+        return RedisStore(url, clock=clock, probe=probe)
 
     def both(self, act: Any, look: Any) -> Any:
         """Do the same on both. Redis also gives revisions times of their own: if its time is ahead, the clock follows."""
