@@ -154,20 +154,13 @@ def _ended(entry: Entry, names: CallNames) -> Events:
     """Return the events of a report. An action's id is the moment it was let through, so the duration is known."""
     arrived_late = str(entry.body.get("note")).endswith(NOTE)
     took = (entry.seq - entry.action) / 1000 if entry.action and not arrived_late else None
-    return _end(entry, names, _call_of(entry), took), *_given_back(entry, names, LeaseReleased)
+    return _end(entry, names, took), *_given_back(entry, names, LeaseReleased)
 
 
-def _end(entry: Entry, names: CallNames, cause: str | None, took: float | None) -> CorpusEvent:
+def _end(entry: Entry, names: CallNames, took: float | None) -> CorpusEvent:
     body, outcome = entry.body, entry.outcome
     call, task, attempt = names
-    common: dict[str, Any] = {
-        "at": entry.seq / SECOND,
-        "instance": entry.session,
-        "namespace": entry.namespace,
-        "call_id": call,
-        "id": entry.action or None,
-        "cause": cause,
-    }
+    common = _about(entry, call, f"{entry.action}.0" if entry.action else None)
     if outcome is None or outcome is Outcome.DONE:
         return ToolCompleted(entry.tool, body.get("result"), took, task, **common)
     return ToolFailed(entry.tool, _error(body, outcome), attempt, task, **common)
@@ -194,7 +187,7 @@ def _released(entry: Entry, names: CallNames) -> Events:
 
 def _lapsed(entry: Entry, names: CallNames) -> Events:
     is_call = entry.outcome is Outcome.UNKNOWN and not entry.body.get("lock")
-    ends = (_end(entry, names, _call_of(entry), None),) if is_call else ()
+    ends = (_end(entry, names, None),) if is_call else ()
     return *ends, *_given_back(entry, names, LeaseExpired)
 
 
@@ -205,18 +198,7 @@ def _taken(entry: Entry, cause: str | None, call: str | None) -> Events:
     """Return the lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
     if not _is_leased(entry) or entry.action != entry.seq or entry.verdict in _STOPPED:
         return ()
-    lease = LeaseTaken(
-        _names(entry),
-        entry.tier or 0,
-        entry.tool,
-        at=entry.seq / SECOND,
-        instance=entry.session,
-        namespace=entry.namespace,
-        call_id=call,
-        id=entry.action or None,
-        cause=cause,
-    )
-    return (lease,)
+    return (LeaseTaken(_names(entry), entry.tier or 0, entry.tool, **_about(entry, call, cause)),)
 
 
 def _given_back(entry: Entry, names: CallNames, kind: type[LeaseReleased | LeaseExpired]) -> Events:
@@ -226,7 +208,7 @@ def _given_back(entry: Entry, names: CallNames, kind: type[LeaseReleased | Lease
     if late or waited or not entry.action or not _is_leased(entry):
         return ()
     cause = f"{entry.action}.{0 if entry.body.get('lock') else 2}"
-    return (kind(_names(entry), entry.tool, call_id=names.call_id, **_of(entry, cause)),)
+    return (kind(_names(entry), entry.tool, **_about(entry, names.call_id, cause)),)
 
 
 def _is_leased(entry: Entry) -> bool:
@@ -237,9 +219,16 @@ def _names(entry: Entry) -> tuple[str, ...]:
     return tuple([key.name for key in entry.keys])
 
 
-def _of(entry: Entry, cause: str | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"at": entry.seq / SECOND, "instance": entry.session, "namespace": entry.namespace}
-    return {**facts, "id": entry.action or None, "cause": cause}
+def _about(entry: Entry, call: str | None, cause: str | None = None) -> dict[str, Any]:
+    """Return the fields that all events of an entry have."""
+    return {
+        "at": entry.seq / SECOND,
+        "instance": entry.session,
+        "namespace": entry.namespace,
+        "call_id": call,
+        "id": entry.action or None,
+        "cause": cause,
+    }
 
 
 def _resolved(entry: Entry, names: CallNames) -> Events:
@@ -247,40 +236,17 @@ def _resolved(entry: Entry, names: CallNames) -> Events:
 
     A cancelled action has no event here: the repeat that took its place ended it before.
     """
-    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, names, _call_of(entry), None),)
-
-
-def _call_of(entry: Entry) -> str | None:
-    return f"{entry.action}.0" if entry.action else None
+    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, names, None),)
 
 
 def _late(entry: Entry, names: CallNames) -> Events:
-    called = ToolCalled(
-        entry.tool,
-        _args(entry),
-        names.task_id,
-        *_trace(entry),
-        at=entry.seq / SECOND,
-        instance=entry.session,
-        namespace=entry.namespace,
-        call_id=names.call_id,
-        id=entry.action or None,
-    )
+    called = ToolCalled(entry.tool, _args(entry), names.task_id, *_trace(entry), **_about(entry, names.call_id))
     return (called,)  # a separate entry records its outcome
 
 
 def _answered(entry: Entry, names: CallNames, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
     cause = f"{entry.action}.1" if entry.action else None
-    return kind(
-        entry.tool,
-        _text(entry, "channel") or "",
-        at=entry.seq / SECOND,
-        instance=entry.session,
-        namespace=entry.namespace,
-        call_id=names.call_id,
-        id=entry.action or None,
-        cause=cause,
-    )
+    return kind(entry.tool, _text(entry, "channel") or "", **_about(entry, names.call_id, cause))
 
 
 _MAKERS: Final[Mapping[Event, Callable[[Entry, CallNames], Events]]] = {
