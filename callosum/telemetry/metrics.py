@@ -70,13 +70,8 @@ class EventMetrics:
             "Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=_TOKENS,
         )
-        self._tool, self._agent, self._model, self._resource = (
-            LabelLimit(),
-            LabelLimit(FEWER),
-            LabelLimit(),
-            LabelLimit(),
-        )
-        self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
+        self._tool, self._model, self._resource = LabelLimit(), LabelLimit(), LabelLimit()
+        self._agent, self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER), LabelLimit(FEWER)
 
     def count(self, event: CorpusEvent) -> None:
         self._events.add(1, {"callosum.event": event.dotted})
