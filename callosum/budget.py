@@ -2,8 +2,9 @@
 
 JSON written by a model or a tool can hold millions of small values, and each costs time: to decode, to classify, to
 redact, to search for ids. ``lighter`` shortens a request's JSON before anything else reads it: containers with too many
-values keep their beginning, and a marker (``UNREAD``) replaces the rest. The marker holds a digest of the whole text,
-so that calls which differ only in the rest stay different calls.
+values keep their beginning, and a marker (``UNREAD``) replaces the rest: ``{"values": ..., "bytes": ..., "digest": ...,
+"in": [names of shortened params]}``. It holds a digest of the whole text, so that calls which differ only in the rest
+stay different calls.
 
 Everything here runs in C over whole texts, and in Python over at most ``MAX_VALUES`` positions.
 """
@@ -18,14 +19,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from callosum.unclean import UNREAD
+
 MAX_VALUES: Final = 20_000
 """Maximum number of values inspected in one request or one call."""
 SMALL: Final = 2 * MAX_VALUES
 """Size of JSON, in bytes, that cannot hold more than ``MAX_VALUES`` values."""
 MAX_LISTED: Final = 200_000
 """Maximum number of values in a request that lists many calls or events."""
-UNREAD: Final = "callosum:unread"
-"""Name of the marker: ``{"values": ..., "bytes": ..., "digest": ..., "in": [names of shortened params]}``."""
 
 _MAX_MEMBERS: Final = MAX_VALUES
 """Maximum number of members of one object that are inspected one by one."""

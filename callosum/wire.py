@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from callosum import budget
+from callosum import budget, unclean
 from callosum.characters import escaped
 from callosum.errors import ConfigError
 from callosum.model import (
@@ -278,7 +278,7 @@ class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     outcome of a call yet. ``id`` names the action of a report. ``found`` is the classification, with the fingerprint of
     the content key that its hashes were made with. Without it the gate classifies the call: ``params`` are whole where
     ``v`` is 2, and a summary where it is 1, the version of records before there were kinds. ``started`` and ``ended``
-    are Unix seconds.
+    are Unix seconds. ``why`` is the reason why the gate refused to judge a call of tier 0 that ran all the same.
     """
 
     call: Call
@@ -291,6 +291,7 @@ class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     content_key: str = ""
     started: float | None = None
     ended: float | None = None
+    why: str | None = None
 
 
 class LateBatch(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -431,6 +432,11 @@ class BadRequest(ConfigError):
 T = TypeVar("T")
 
 
+_CALL_AT: Final[Mapping[Any, tuple[str, str]]] = {
+    **dict.fromkeys((Call, Intercept, Complete), ("tool", "params")),
+    dict[str, Any]: ("tool_name", "tool_input"),
+}
+"""The fields of a call in each kind of request that is judged even if it is no clean JSON."""
 _PLACE: Final = re.compile(r" - at `(?P<place>[^`]*)`\Z")
 
 encode: Final = msgspec.json.Encoder(order=None).encode
@@ -441,25 +447,53 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
 
     Of a value that holds more than ``budget.MAX_VALUES`` values only the beginning is read.
 
+    A call, a report or a hook's event that is no clean JSON is read as callosum/unclean.py says.
+
     Raises:
-        BadRequest: The body is not JSON or not UTF-8, a field is wrong or missing, an object has a name twice, it
-            is nested too deeply, or a number is out of range. ``at`` names the field.
+        BadRequest: The body is not JSON, a field is wrong or missing, or of any other request: it is not UTF-8, an
+            object has a name twice, it is nested too deeply, or a number is out of range. ``at`` names the field.
     """
+    read = body
+    faults: list[BadRequest] = []  # a list: an error that the frame of its own traceback holds keeps the body in memory
     try:
         body.decode()  # the decoder does not check text that it skips
         if len(body) > budget.SMALL:
-            body = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
-        request = decoder.decode(body)
+            read = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
+        request = decoder.decode(read)
+        refuse_name_twice(bytes(read))
+    except msgspec.ValidationError as error:
+        if not str(error).startswith("Number out of range"):
+            raise fault_of(error, decoder.type) from None
+        faults.append(fault_of(error, decoder.type))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        faults.append(BadRequest(f"invalid JSON: {error}", at="body"))
+    except budget.TooMany as error:
+        faults.append(BadRequest(str(error), at="body"))
+    except RecursionError:
+        faults.append(BadRequest("nested too deeply", at="body"))
+    except BadRequest as error:
+        faults.append(error)
+    else:
+        return request
+    return _read_unclean(decoder, bytes(body), faults)
+
+
+def _read_unclean(decoder: msgspec.json.Decoder[T], body: bytes, faults: list[BadRequest]) -> T:
+    """Return a call, a report or a hook's event that is no clean JSON. Raises the fault if it cannot be read either."""
+    names = _CALL_AT.get(decoder.type)
+    if names is None:
+        raise faults.pop() from None
+    try:
+        (found, *others), twice, whole = unclean.readings(body)
+        # Who acts, and how an action ended, has one reading.
+        if not isinstance(found, dict) or twice.difference(() if decoder.type is Complete else names):
+            raise faults.pop() from None
+        body = encode(unclean.with_readings(found, others, *names, whole=whole))
+        return decoder.decode(budget.lighter(body))
     except msgspec.ValidationError as error:
         raise fault_of(error, decoder.type) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"invalid JSON: {error}", at="body") from None
-    except budget.TooMany as error:
-        raise BadRequest(str(error), at="body") from None
-    except RecursionError:
-        raise BadRequest("nested too deeply", at="body") from None
-    _no_name_twice(bytes(body))
-    return request
+    except (ValueError, RecursionError):
+        raise faults.pop() from None
 
 
 UNKNOWN_FIELD: Final = "unknown field"
@@ -500,7 +534,7 @@ def _unknown_field(name: str, field_names: Iterable[str]) -> BadRequest:
 _SPACED_NAME: Final = re.compile(rb'"\s+:')
 
 
-def _no_name_twice(body: bytes) -> None:
+def refuse_name_twice(body: bytes) -> None:
     """Raise ``BadRequest`` for an object that has a name twice: it would be unclear which value was classified."""
     # Without escaped quotes every quote begins or ends a string, so each name ends in a quote and a colon. A text that
     # begins with a colon, and a name that loses characters here, can only be mistaken for a duplicate: the slow check

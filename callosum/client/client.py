@@ -31,6 +31,7 @@ from callosum.client.errors import BadResponse, GateBusy, TransportError, Unreac
 from callosum.client.fallback import TierTable
 from callosum.client.messages import (
     READERS,
+    RequestRefused,
     check_id,
     check_times,
     check_ttl,
@@ -277,6 +278,10 @@ class CallosumClient(Gate):
             if lost:
                 self._give_up(asked)
             raise
+        except RequestRefused as error:
+            if self._table.tier(call.tool, call.params) != Tier.NONE:
+                raise
+            return self._without_gate(call, error, tier=Tier.NONE, call_id=asked.call_id)
 
     def report(self, report: wire.Complete, *, sent: Callable[[], object] | None = None) -> Report:
         """Report how an action ended. A result that JSON cannot hold, or that is too long, is summarised.
@@ -424,7 +429,8 @@ class CallosumClient(Gate):
                 f"the gate at {self.url} cannot be asked: {cause}; a tier {tier} call does not run without it"
             ) from cause
         logger.warning("%s runs without the gate: %s", call.tool, cause)
-        self._spool.let_through(plain(call), call_id=call_id)
+        why = str(error) if isinstance(error, RequestRefused) else None
+        self._spool.let_through(plain(call), call_id=call_id, why=why)
         self._kept_something()
         return Decision(
             proceed=True,

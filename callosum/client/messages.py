@@ -65,6 +65,10 @@ def read_health(answer: HttpResponse) -> Mapping[str, Any]:
     raise fault_of(answer)
 
 
+class RequestRefused(ConfigError):
+    """The gate refused a request with a 4xx: it decided nothing, and asking again changes nothing."""
+
+
 def fault_of(answer: HttpResponse) -> Exception:
     """Return the error that a response without a value means: bad input, store unreachable, or not a gate."""
     status = answer.status
@@ -80,8 +84,10 @@ def fault_of(answer: HttpResponse) -> Exception:
     if status == 503:
         return StoreUnavailable(text) if fault.at == "store" else BadResponse(text, sent=False)
     if 400 <= status < 500 and status not in _NOT_DONE:
-        return ConfigError(text, fault.at)
-    return BadResponse(f"status {status}: {text}", sent=status not in _NOT_DONE)
+        return RequestRefused(text, fault.at)
+    again = answer.headers.get(b"retry-after", b"1")[:10].decode("latin-1")
+    come_back = f" (come back in {again} s)" if status in _NOT_DONE and again.isdecimal() else ""
+    return BadResponse(f"status {status}: {text}{come_back}", sent=status not in _NOT_DONE)
 
 
 _DECISION: Final = msgspec.json.Decoder(Decision)

@@ -78,14 +78,15 @@ class ClientSpool:
         self._open: dict[str, deque[Mapping[str, Any]]] = {}
         self._full = False
 
-    def let_through(self, call: Mapping[str, Any], *, call_id: str | None = None) -> None:
+    def let_through(self, call: Mapping[str, Any], *, call_id: str | None = None, why: str | None = None) -> None:
         """Record a call that runs without the gate; ``report`` later records how it ended.
 
         ``call`` is in wire form (``callId``, not ``call_id``). ``call_id`` is the id under which the gate was asked,
-        for a ``call`` that has none itself.
+        for a ``call`` that has none itself. ``why`` is the reason why the gate refused to judge it.
         """
         identity = _identity(call)
         record = self._record("call", {**call, "callId": call.get("callId") or call_id or os.urandom(16).hex()})
+        record |= {"why": why} if why else {}
         with self._mine():
             self._open.setdefault(identity, deque(maxlen=MAX_KEPT)).append(record)
             while len(self._open) > MAX_KEPT:

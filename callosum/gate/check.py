@@ -31,6 +31,7 @@ from callosum.redact import SecretDigests, redact_text, said, summarise
 from callosum.redact.secret_shapes import is_plain
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
+from callosum.unclean import repaired, without_surrogates
 from callosum.wire import MAX_WAIT
 
 MAX_ATTEMPT: Final = 1_000_000
@@ -61,7 +62,7 @@ def with_json_params(call: Call) -> tuple[Call, bytes]:
     try:
         encoded = _encode(call.params)
     except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
-        call = replace(call, params=plain_params(call.params))
+        call = replace(call, params=plain_params(call.params), rewrite=False)
         encoded = _encode(call.params)
     if (size := len(encoded)) > budget.SMALL:
         if size > MAX_PARAMS:
@@ -72,21 +73,24 @@ def with_json_params(call: Call) -> tuple[Call, bytes]:
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params that JSON can hold. Values that it cannot hold (a cycle, broken Unicode) are summarised."""
+    """Return params that JSON can hold. Values that it cannot hold, such as a cycle, are summarised."""
     try:
         items = list(params.items())
     except Exception:  # noqa: BLE001 - a mapping of the caller's own
         return {"params": f"<{type(params).__name__}>"}
     return {
-        name if type(name) is str else f"<{type(name).__name__}>": _plain_value(value, str(name))
+        repaired(name) if type(name) is str else f"<{type(name).__name__}>": _plain_value(value, str(name))
         for name, value in items
     }
 
 
 def _plain_value(value: Any, name: str) -> Any:
     try:
-        _encode(value)
-        name.encode()
+        try:
+            _encode(value)
+        except UnicodeEncodeError:
+            value = without_surrogates(value)
+            _encode(value)
     except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
         try:
             return next(iter(summarise({name: value}, mode="full").values()))

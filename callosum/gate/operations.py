@@ -108,6 +108,7 @@ _COMPARED: Final = 3
 _CHANGING: Final = "The file is changed again and again: what changed could not be compared with the call's text."
 _NOT_KEPT: Final = "the merge could not be kept on disk, so the call was not let through"
 _WITHOUT: Final = "ran while the gate could not be asked"
+_REFUSED: Final = "ran although the gate refused to judge it"
 
 Observer = Callable[[Observation], None]
 """Receives each decision, each outcome and everything else that was journalled. Its exceptions are logged."""
@@ -573,7 +574,8 @@ class Operations:
         call = self._with_shown_texts(without_secrets(call, self._secrets))
         since: int = yield Read(partial(spool_records.answered_at, self.store, call))
         outcome = None if record.running else record.outcome
-        body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}
+        note = f"{_REFUSED}: {said(record.why, MAX_SUMMARY)}" if record.why else _WITHOUT
+        body: dict[str, Any] = {**origin_of(call), "note": note}
         params = spool_records.journalled_params(call, self.settings.journal_params)
         if params is not None:
             body["params"] = params

@@ -37,13 +37,21 @@ hand_over() {
 		status=@HUNG_STATUS@ # a report does not get here: nobody waits for it
 	elif can_ask "$@"; then
 		@TELL@
-		answer=$(@CURL@ -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target$limit" 2>/dev/null <<PAYLOAD@ALSO@
+		answer=$(@CURL@ -q -s -w '\n%{http_code}' --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target$limit" 2>/dev/null <<PAYLOAD@ALSO@
 $payload
 PAYLOAD
 @SECRET@)
-		status=$?
+		status=$? code=${answer##*"
+"}
+		answer=${answer%"
+"*}
+		case $status$code in
+		0200) ;;
+		0[45]*) status="22 $code $answer" ;;
+		0*) status=1 ;; # that was not a gate
+		esac
 	fi
-	if [ $status = 0 ]; then
+	if [ "$status" = 0 ]; then
 		case $answer in
 		'{'*'}')
 			[ "$answer" = '{}' ] || printf '%s\n' "$answer"

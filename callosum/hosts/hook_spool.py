@@ -14,6 +14,7 @@ import sys
 from time import time
 
 from callosum.spool import Spool, written
+from callosum.unclean import call_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,15 +32,16 @@ _LOOKED: Final = 4096
 
 
 def note_call(
-    state: str, folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any],
-    tier: int,
-) -> None:  # fmt: skip
+    state: str, folder: str, target: str, host: str, payload: Mapping[str, Any], tier: int, refused: str
+) -> None:
     """Spool a call that runs without the gate. If the spool cannot be written, the call still runs.
 
     ``state`` is the state folder with the rules and ``folder`` is the folder of the spool. ``target`` is the path and
     query that the gate was asked for. ``tier`` is the call's tier by the tier table.
+    ``refused`` is why the gate refused to judge it, if it did.
     """
-    when = {"running": True, "outcome": "done", "started": round(time(), 6)}
+    when = {"running": True, "outcome": "done", "started": round(time(), 6), **({"why": refused} if refused else {})}
+    tool, params = call_in(payload)
     loaded = "re2" in sys.modules  # the rules classified a shell line
     if tier == 0 and not loaded and not _secretive(json.dumps(params)):
         _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})

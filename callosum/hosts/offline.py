@@ -21,6 +21,7 @@ from callosum.hosts.refusal import GUARDED, REFUSED_CONNECTION, refusal
 from callosum.launch import NEUTRAL, environment, recorded_path, serve_command
 from callosum.programs import WITH_HOOKS
 from callosum.sockets import HUNG_STATUS, note_answered, note_hung, stranger
+from callosum.unclean import call_in, readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,18 +52,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Answer the hook event on standard input.
 
     ``arguments`` (None: those of the process) are the host, the state folder, the socket, the path and query to ask
-    for, and the exit code of curl. If the gate is a server on another machine, the socket is "" and two arguments
-    follow: the folder with the server's tier table and spool, and the server's address.
+    for, and the exit code of curl, with the gate's status and answer if it refused the request. If the gate is a server
+    on another machine, the socket is "" and two arguments follow: the folder with the server's tier table and spool,
+    and the server's address.
 
     Returns 0 with the host's format on standard output, or 2 with a reason on standard error if the call must not run.
     """
     host, state, path, target, status, *server = sys.argv[1:] if arguments is None else arguments
     folder, where = server or (state, f"state: {state}")
+    status, _, answered = status.partition(" ")
+    refused = _refused(answered.encode("utf-8", "replace"))
     if int(status) == TIMED_OUT:
         note_hung(path or os.path.join(folder, "server"))  # noqa: PTH118 - pathlib costs 5 ms of a start
     body = sys.stdin.buffer.read()
     try:
-        payload = json.loads(body)
+        (payload, *others), _, whole = readings(body)
         event = payload.get("hook_event_name")
     except (ValueError, AttributeError, RecursionError) as error:
         print(f"Callosum cannot read what {host} said, and nobody else can judge it: {error}", file=sys.stderr)  # noqa: T201
@@ -72,32 +76,58 @@ def main(arguments: list[str] | None = None) -> int:
     if server and role == "settings":
         return _changed(state, host, payload.get("file_path"))
     is_asking = role == "asks"
-    tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
-    params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
-    tier = _tier(state, folder, tool, params, payload.get("cwd")) if is_asking else 0
+    tool, params = call_in(payload)
+    tier = 0
+    if is_asking:
+        tiers = [_tier(state, folder, *call_in(one), payload.get("cwd")) for one in (payload, *others)]
+        tier = max(*tiers, 0 if whole else 3)
     answer, asked = None, int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL)
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or role == "start" else 0)
         answer, why, asked = _bring_up(state, path, target, body, ends)
+        refused = why if isinstance(why, _Refusal) else ""
         where = f"{why}; {where}" if why else where
-    elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
+    elif path and int(status) == REFUSED_REQUEST:  # ask for the reason, or with less
         from callosum.hosts.truncation import shortened  # noqa: PLC0415
 
-        answer, _, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
+        if len(body) > MOST:
+            body = json.dumps({**payload, "tool_input": shortened(params)}).encode()
+        answer, _, why = _ask(path, target, body)
+        refused = why if isinstance(why, _Refusal) else ""
     if answer is None:
         from callosum.hosts.hook_spool import note_call, note_given_up, note_outcome  # noqa: PLC0415
 
-        if is_asking and tier > 2:
-            answer = refusal(host, tier, tool, where)
+        if is_asking and tier > (0 if refused else 2):
+            answer = refusal(host, tier, tool, where, refused)
             if asked:  # the gate may still decide, or may have decided
                 note_given_up(folder, target, host, payload, tool)
         elif is_asking:
-            note_call(state, folder, target, host, payload, tool, params, tier)
+            note_call(state, folder, target, host, payload, tier, refused)
         else:
             note_outcome(state, folder, target, host, payload)
     if answer and answer != b"{}":
         sys.stdout.buffer.write(answer + b"\n")
     return 0
+
+
+class _Refusal(str):
+    """Why a gate refused a request."""
+
+    __slots__ = ()
+
+
+def _refused(answered: bytes, wait: bytes = b"1") -> str:
+    """Return why a gate refused a request: ``answered`` is the status, a blank and the body. ``""`` if it did not."""
+    status, _, content = answered.partition(b" ")
+    if not status.startswith(b"4"):
+        return ""
+    try:
+        said = json.loads(content)
+        error, at = str(said["error"])[:1000], str(said.get("at", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        error, at = f"status {status[:3].decode()}", ""
+    again = f" Try again in {int(wait) if wait.isdigit() else 1} s." if status[:3] in (b"408", b"429") else ""
+    return _Refusal(f"{error}{f' ({at})' if at else ''}.{again}")
 
 
 def _changed(state: str, host: str, path: object) -> int:
@@ -204,7 +234,7 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
     """Ask the gate at the socket.
 
     Returns its answer (None if there is none that can be used), whether a process listens, and why that process is not
-    asked.
+    asked or refused the request.
     """
     import socket  # noqa: PLC0415 - not needed if curl found a hung gate
 
@@ -238,7 +268,11 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
             return None, True, ""
     note_answered(path)
     first, _, content = received.partition(b"\r\n\r\n")
-    return (content if first.startswith(b"HTTP/1.1 200 ") and _is_object(content) else None), True, ""
+    if first.startswith(b"HTTP/1.1 200 ") and _is_object(content):
+        return content, True, ""
+    line, _, headers = first.lower().partition(b"\r\n")
+    wait = headers.partition(b"retry-after:")[2].partition(b"\r\n")[0].strip()
+    return None, True, _refused(line.removeprefix(b"http/1.1 ")[:3] + b" " + content, wait)
 
 
 def _is_object(content: bytes) -> bool:

@@ -19,13 +19,15 @@ BEFORE: Final = {name: host.asks for name, host in WITH_HOOKS.items()}
 """Name of the event in which each host asks whether a tool may run."""
 
 
-def refusal(host: str, tier: int, tool: str, where: str) -> bytes:
+def refusal(host: str, tier: int, tool: str, where: str, refused: str = "") -> bytes:
     """Return what the host prints to its model if a call may not run without the gate.
 
-    ``where`` says where the gate was looked for.
+    ``where`` says where the gate was looked for, ``refused`` why the gate refused to judge the call, if it did.
     """
     reason = (
-        f"[Callosum] The gate is unreachable and {tool[:100]} may have tier {tier}, so it was not run. "
+        f"[Callosum] The gate refused to judge {tool[:100]}, so it was not run: {refused}"
+        if refused
+        else f"[Callosum] The gate is unreachable and {tool[:100]} may have tier {tier}, so it was not run. "
         "Reads and low-risk calls continue. Try again in a moment; "
         f"`callosum doctor` says what is wrong ({where})."
     )

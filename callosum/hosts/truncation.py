@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from callosum.unclean import UNREAD
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,16 +16,16 @@ LONG: Final = 500_000
 def shortened(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the params with each long text cut to its beginning and a digest of the whole text.
 
-    Equal texts stay equal, and different texts stay different. Texts inside lists and objects are not cut.
+    Equal texts stay equal, and different texts stay different. Texts inside lists and objects are not cut. A param
+    says which texts were cut, so that a call counts as risky if what was cut may matter.
     """
-    if not any(isinstance(value, str) and len(value) > LONG for value in params.values()):
+    long = [name for name, value in params.items() if isinstance(value, str) and len(value) > LONG]
+    if not long:
         return params
-    return {name: _cut(value) if isinstance(value, str) else value for name, value in params.items()}
+    return {**params, **{name: _cut(params[name]) for name in long}, UNREAD: {"in": long[:64]}}
 
 
 def _cut(text: str) -> str:
-    if len(text) <= LONG:
-        return text
     from hashlib import blake2b  # noqa: PLC0415 - a hook process rarely needs it
 
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

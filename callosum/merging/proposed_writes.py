@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from callosum.budget import UNREAD
 from callosum.model import Call, Classification, Mode, Tier
 from callosum.rules.ruleset import WHOLE
+from callosum.unclean import READINGS, UNREAD
 
 FILE: Final = "file:"
 _ABSOLUTE: Final = f"{FILE}/"
@@ -63,8 +63,8 @@ def proposed_write(call: Call, classification: Classification, key: str) -> Prop
     params, keys = call.params, classification.keys
     if key[:6] != _ABSOLUTE or key[-1] == "/" or "|" in key:
         return None
-    if classification.tier >= _HIGH or UNREAD in params:
-        return None  # its params may have been shortened on the way
+    if classification.tier >= _HIGH or UNREAD in params or READINGS in params:
+        return None  # its params may have been shortened or repaired on the way
     alone = not keys[1:] or [other.name for other in keys if other.mode is not Mode.READ] == [key]
     if classification.content.whole:
         if classification.content.repeats or not alone:

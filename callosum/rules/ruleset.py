@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callosum.budget import UNREAD, unread
+from callosum.budget import unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.json_lines import is_harmless
@@ -33,6 +33,7 @@ from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
 from callosum.rules.standing import by_tool
 from callosum.rules.template import Derive, compile_template, thread_alone
+from callosum.unclean import READINGS, UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -183,7 +184,7 @@ class RuleSet:
                 second = self._classify(call, {**params, "action": action})
                 return self._unread(call, params, first if first.tier >= second.tier else second)
         found = self._classify(call, params)
-        if UNREAD in params:
+        if UNREAD in params or READINGS in params:
             return self._unread(call, params, found)
         return found if not self._standing else self._lifted(call, params, found)
 
@@ -215,10 +216,20 @@ class RuleSet:
         return blake2b(msgspec.json.encode(named), digest_size=16).hexdigest()
 
     def _unread(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
-        """Raise the tier where params that were not looked into as a whole could hide something graver.
+        """Raise the tier where params have other readings, or were not looked into as a whole.
 
-        What a file will hold never raises a tier.
+        Of several readings the gravest counts, with the keys of all. What a file will hold never raises a tier.
         """
+        others = params.get(READINGS)
+        for other in others if isinstance(others, list) else ():
+            tool, given = other if isinstance(other, list) and len(other) == 2 else (None, None)
+            if not isinstance(tool, str) or not isinstance(given, dict):
+                found = replace(found, tier=max(found.tier, Tier.HIGH), effect="write", why=(*found.why, _UNREAD))
+                continue
+            read = self._classify(replace(call, tool=tool, params=given, action=None), given)
+            first, second = (found, read) if found.tier >= read.tier and read.rule != _GUARD else (read, found)
+            content = replace(first.content, digest=found.content.digest)
+            found = replace(first, keys=keys.merge([*first.keys, *second.keys])[0], content=content)
         if UNREAD not in params:
             return found
         names = unread(params) or ()

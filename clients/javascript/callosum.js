@@ -158,6 +158,9 @@ export class CallosumClient {
             decision = await this.#request("POST", "/intercept", { body, shape: isDecision, wait, signal, from });
             decision = { contextKeys: [], rule: "", ...decision, callId: asked.callId };
         } catch (error) {
+            if (refuses(error) && tierOf(asked.tool, asked.params, this.#table) === 0) {
+                return this.#withoutGate(asked, error);
+            }
             if (!(error instanceof GateUnavailable) || error.at === STORE) throw error;
             try {
                 decision = this.#withoutGate(asked, error);
@@ -187,7 +190,7 @@ export class CallosumClient {
             const why = `"${tool.slice(0, 100)}" counts as tier ${tier} and does not run without it`;
             throw new GateUnavailable(`${away.message}; ${why}`, { tier, callId, cause: away.cause });
         }
-        this.#late.add(asked);
+        this.#late.add(asked, refuses(away) ? away.message : undefined);
         this.#carry();
         const answer = { proceed: true, tier, contextKey: null, id: 0, verdict: "allow" };
         return { ...answer, contextKeys: [], rule: "", fallback: true, callId };
@@ -664,11 +667,11 @@ class Backlog {
     #calls = [];
     #size = 0;
 
-    add(asked) {
+    add(asked, why) {
         const { wait, ...call } = asked;
         const text = textOf(call);
         const kept = { ...whoOf(call), callId: call.callId, tool: call.tool };
-        this.#push({ ...kept, text, outcome: undefined, started: Date.now() / 1000, told: "" });
+        this.#push({ ...kept, text, outcome: undefined, started: Date.now() / 1000, told: "", why });
     }
 
     /** Keep a record in the form in which it is sent. */
@@ -741,12 +744,12 @@ function isDue(call) {
 function lateText(call) {
     call.sending = call.outcome === undefined ? RUNNING : ENDED;
     if (call.whole) return call.text;
-    const { instance, session, namespace, callId, outcome, started, ended } = call;
+    const { instance, session, namespace, callId, outcome, started, ended, why } = call;
     if (call.told === RUNNING) {
         const known = defined({ instance, session, namespace, callId, tool: "?" });
         return textOf({ kind: "report", v: 2, call: known, outcome, ended });
     }
-    const told = textOf(defined({ outcome: outcome ?? "done", running: outcome === undefined || undefined, started, ended }));
+    const told = textOf(defined({ outcome: outcome ?? "done", running: outcome === undefined || undefined, started, ended, why }));
     return `{"kind":"call","v":2,"call":${call.text},${told.slice(1)}`;
 }
 
@@ -757,6 +760,11 @@ function reportOf(call, result, outcome) {
     call.outcome = isObject(result) && result.error && !vague ? "failed" : (outcome ?? "done");
     call.ended = Date.now() / 1000;
     return { ok: true, state: call.outcome, note: "the gate was away; this is journalled when it is back" };
+}
+
+/** Return whether the gate refused the request with a 4xx. */
+function refuses(error) {
+    return error instanceof CallosumError && !(error instanceof GateUnavailable) && error.status >= 400 && error.status < 500;
 }
 
 /** Status codes that refuse the calls, not the client that sends them. */

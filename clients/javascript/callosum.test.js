@@ -308,16 +308,22 @@ describe("intercept", () => {
     test("throws what the gate refuses, at once and with its place", async (t) => {
         const refusal = status(422, { error: "expected 0 to 60 seconds", at: "timeout" });
         const peer = (await Peer.start(t)).on("POST /intercept", refusal);
-        const error = await thrown(CallosumError, () => client(peer).intercept({ tool: "read", timeout: -1 }));
+        const error = await thrown(CallosumError, () => client(peer).intercept({ tool: "send", timeout: -1 }));
         assert.deepEqual([error.name, error.status, error.at], ["CallosumError", 422, "timeout"]);
         assert.equal(error.message, "timeout: expected 0 to 60 seconds");
         assert.equal(peer.requests.length, 1);
     });
 
-    test("lets nothing run that the gate refuses, whatever the tier", async (t) => {
+    test("32 B.6: lets reads alone run that the gate refuses, and journals the reason", async (t) => {
         const peer = (await Peer.start(t)).on("POST /intercept", status(401, { error: "no such token" }));
-        const error = await thrown(CallosumError, () => client(peer).intercept({ tool: "read" }));
+        peer.on("POST /late", { accepted: 1 });
+        const gate = client(peer);
+        const error = await thrown(CallosumError, () => gate.intercept({ tool: "send" }));
         assert.equal(error.status, 401);
+        const { proceed, fallback, tier } = await gate.intercept({ tool: "read" });
+        assert.deepEqual([proceed, fallback, tier], [true, true, 0]);
+        const { body } = await peer.nth("POST /late");
+        assert.equal(body.calls[0].why, "no such token");
     });
 
     const unusable = [

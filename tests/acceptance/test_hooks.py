@@ -104,7 +104,8 @@ BOTH = frozenset((
     "test_hook_starts_a_missing_gate_that_decides_the_call", "test_malformed_payload_is_refused",
     "test_spooled_record_names_the_session_and_contains_no_secret", "test_death_of_a_host_leaves_an_unknown_action",
     "test_without_python_and_gate_nothing_runs_and_the_message_says_what_to_do",
-    "test_hook_starts_no_python_while_the_gate_answers", "test_32_b6_event_whose_pipe_stays_open_is_judged",
+    "test_hook_starts_no_python_while_the_gate_answers", "test_32_b6_unclean_payload_is_judged_by_the_gate",
+    "test_32_b6_refusal_of_the_gate_is_told_with_its_reason_and_reads_go_on", "test_32_b6_event_whose_pipe_stays_open_is_judged",
 ))  # fmt: skip
 """Names of the tests that also run the script."""
 OF_THE_SCRIPT = frozenset((
@@ -484,11 +485,59 @@ def test_call_too_long_for_the_gate_cannot_write_the_files_of_the_gate(gate: Pat
     assert hook.before("A", "MultiEdit", {"file_path": str(hook.script), "edits": edits}).denied
 
 
+def raw(session: str, tool: str, params: bytes, id: bytes = b"") -> bytes:
+    """Return the payload of a call with params as they are written."""
+    written = json.dumps(
+        event("PreToolUse", session, tool, {"X": 0}, id.decode() or f"{session}-{time.monotonic_ns()}")
+    )
+    return written.encode().replace(b'{"X": 0}', params)
+
+
+def test_32_b6_unclean_payload_is_judged_by_the_gate(gate: Path) -> None:
+    hook = Hook(gate)
+    path = b'{"file_path": "/repo/a.md"%b}'
+    assert hook.send(raw("A", "Read", path % b"", b"a1")) == Said(0, b"", "")
+    assert hook.send(event("PostToolUse", "A", "Read", {"file_path": "/repo/a.md"}, "a1", tool_response="ok")).code == 0
+    lone = path % b', "content": "x \\ud83d y"'
+    assert hook.send(raw("B", "Write", lone, b"b1")) == Said(0, b"", "")
+    assert hook.send(raw("B", "Write", lone, b"b1").replace(b"PreToolUse", b"PostToolUse")).code == 0
+    assert (
+        'claude-code/B changed "file:/repo/a.md"' in hook.send(raw("A", "Write", lone.replace(b"d83d", b"d83e"))).denied
+    ), "other bytes are other content"
+    assert (
+        "protects Callosum itself"
+        in hook.send(raw("C", "Bash", b'{"command": "callosum off", "command": "ls"}')).denied
+    )
+    deep = b'{"to": "x", "note": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+    assert hook.send(raw("C", "mcp__x__note", deep, b"c1")) == Said(0, b"", "")
+    journal = map(json.loads, run(gate, "journal", "--json").stdout.splitlines())
+    entries = {entry.get("body", {}).get("callId"): entry for entry in journal}
+    assert (entries["b1"]["event"], entries["c1"]["tier"]) == ("intercept", 3)
+
+
+def test_32_b6_refusal_of_the_gate_is_told_with_its_reason_and_reads_go_on(gate: Path) -> None:
+    hook = Hook(gate)
+    table(gate)
+    nameless = event("PreToolUse", "A", "Write", {"file_path": "/repo/a.md", "content": ""}, "w1", session_id=7)
+    said = hook.send(nameless).denied
+    assert "The gate refused to judge Write, so it was not run: expected a text, got int (session_id)." in said
+    assert hook.send({**nameless, "tool_name": "Read", "tool_use_id": "r1"}) == Said(0, b"", "")
+    assert hook.before("B", "Read", {"file_path": "/repo/b.md"}) == Said(0, b"", "")
+    late = [
+        entry
+        for entry in map(json.loads, run(gate, "journal", "--json").stdout.splitlines())
+        if entry["event"] == "late"
+    ]
+    assert [(entry["tool"], entry["body"]["note"]) for entry in late] == [
+        ("Read", "ran although the gate refused to judge it: expected a text, got int (session_id).")
+    ]
+
+
 def test_32_b6_event_whose_pipe_stays_open_is_judged(gate: Path) -> None:
     """A host that does not close the pipe of its hook gets its answer, long before it gives the hook up."""
     hook = Hook(gate)
     read, write = os.pipe()
-    os.write(write, json.dumps(event("PreToolUse", "C", "Bash", {"command": "callosum off"}, "c1")).encode() + b"\n")
+    os.write(write, raw("C", "Bash", b'{"command": "callosum off"}') + b"\n")
     done = subprocess.run([hook.script, hook.host], stdin=read, capture_output=True, timeout=HANG, check=False)
     os.close(read)
     os.close(write)
@@ -582,7 +631,7 @@ def test_offline_path_imports_little(state: Path) -> None:
     loaded = set(done.stderr.decode().split())
     hosts = ("hosts", "hosts.offline", "hosts.hook_spool", "hosts.refusal")
     described = ("programs", "programs.program", *(host.__module__.removeprefix("callosum.") for host in HOSTS))
-    modules = ("client", "client.fallback", *hosts, *described, "launch", "sockets", "spool")
+    modules = ("client", "client.fallback", *hosts, *described, "launch", "sockets", "spool", "unclean")
     allowed = {"callosum", *(f"callosum.{name}" for name in modules)}
     ours = {name for name in loaded if name.startswith("callosum")}
     assert ours == allowed

@@ -198,8 +198,8 @@ def test_revoked_token_blocks_risky_calls(ann: Machine) -> None:
     Tokens(ann.team.state / TOKENS).remove(ann.name)
     until(lambda: ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": f"{time.monotonic_ns()}@example.com"}))
     refused = ann.tell("PreToolUse", "A", MAILS, {**MAIL, "to": "carol@example.com"})
-    assert "The gate is unreachable" in refused
-    assert ann.team.url in refused
+    assert "The gate refused to judge" in refused
+    assert "this token is not in force" in refused
     assert ann.tell("PreToolUse", "A", "Read", {"file_path": "/repo/a.py"}) == ""
     level, says = ann.doctor()["claude-code server"]
     assert level == "wrong"

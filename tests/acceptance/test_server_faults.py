@@ -112,14 +112,12 @@ NO_JSON: dict[str, Callable[[bytes], bytes]] = {
     "a bad escape": beside(b'"\\x41"'),
     "half a surrogate": beside(b'"\\ud800"'),
     "invalid utf-8": beside(b'"a\xffb"'),
-    "invalid utf-8 in a name": lambda body: body[:-1] + b', "a\xe9": 1}',
     "an overlong letter": beside(b'"\xc1\xa1"'),
     "a surrogate in utf-8": beside(b'"\xed\xa0\x80"'),
     "a form": lambda _: b"instance=mira&tool=read",
     "xml": lambda _: b"<call><instance>mira</instance></call>",
     "packed": gzip.compress,
     "deep lists": lambda _: b"[" * DEEP + b"]" * DEEP,
-    "deep objects": lambda _: b'{"a":' * DEEP + b"1" + b"}" * DEEP,
     "deep and not closed": lambda _: b'{"meta":' + b"[" * DEEP,
     "deep beside": beside(b"[" * DEEP + b"]" * DEEP),
 }
@@ -142,24 +140,6 @@ def test_malformed_json_is_refused(server: Server, approver: str, path: str, nam
     assert answer.body["at"] in {"body", "meta"}, "the field beside is not known to every request, or is no object"
 
 
-INSIDE_PARAMS = {
-    "a number that is too large": b'{"a": 1e999}',
-    "half a surrogate": b'{"a": "\\udfff"}',
-    "invalid utf-8": b'{"a": "\xff"}',
-    "invalid utf-8 in a name": b'{"\xff": 1}',
-    "deep lists": b'{"a": ' + b"[" * DEEP + b"]" * DEEP + b"}",
-    "deep objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
-}
-
-
-@pytest.mark.parametrize("name", INSIDE_PARAMS)
-def test_malformed_json_inside_the_params_is_refused(server: Server, name: str) -> None:
-    body = b'{"instance": "mira", "tool": "message", "params": ' + INSIDE_PARAMS[name] + b"}"
-    answer = server.ask("POST", "/intercept", raw=body)
-    refused(answer)
-    assert answer.body["at"].startswith(("body", "params"))
-
-
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("body", [b"null", b"5", b'"x"', b"[]", b"true", b""])
 def test_a_body_that_is_no_object_is_refused(server: Server, approver: str, path: str, body: bytes) -> None:
@@ -175,10 +155,6 @@ def test_a_body_that_is_no_object_is_refused(server: Server, approver: str, path
 TWICE = {
     b'{"instance": "mira", "instance": "doug", "tool": "read"}': "instance",
     b'{"instance": "mira", "tool": "read", "inst\\u0061nce": "doug"}': "instance",
-    b'{"instance": "mira", "tool": "read", "params": {"a": 1, "b": {"c": 1, "c": 2}}}': "c",
-    b'{"instance": "mira", "tool": "read", "params": {"a": [1, {"x": {"\\u0062": 1, "b": 2}}]}}': "b",
-    b'{"instance": "mira", "tool": "read", "params": {"": 1, "": 2}}': "body",
-    b'{"instance": "mira", "tool": "read", "meta": {"a": 1, "a": 1}}': "a",
 }
 
 

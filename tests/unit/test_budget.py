@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callosum import Call, LocalGate, budget, wire
-from callosum.budget import MAX_VALUES, UNREAD
+from callosum.budget import MAX_VALUES
 from callosum.gate.check import with_json_params
 from callosum.model import Classification
 from callosum.rulebook import Rulebook
+from callosum.unclean import UNREAD
 
 MANY = [{"id": number, "name": "x"} for number in range(70_000)]
 
@@ -113,13 +114,9 @@ def test_blanks_around_a_command_do_not_hide_it() -> None:
     assert found.tier == 4
 
 
-def test_duplicate_names_are_refused_even_with_many_values() -> None:
-    for text in (
-        '{"instance":"a","tool":"Bash","params":{"command":"ls","rows":%s,"command":"rm"}}',
-        '{"instance":"a","tool":"Bash","tool":"x","params":{"rows":%s}}',
-    ):
-        with pytest.raises(wire.BadRequest, match="twice"):
-            wire.read(msgspec.json.Decoder(Call), (text % json.dumps(MANY)).encode())
+def test_duplicate_names_are_judged_even_with_many_values() -> None:
+    text = '{"instance":"a","tool":"Bash","params":{"command":"rm -rf /","rows":%s,"command":"ls"}}'
+    assert classify(wire.read(msgspec.json.Decoder(Call), (text % json.dumps(MANY)).encode())).tier == 4
 
 
 def test_list_of_calls_is_read_as_a_whole_or_refused() -> None:
@@ -137,10 +134,9 @@ def test_dropped_values_are_always_counted() -> None:
         read({**names, "instance": "a", "tool": "Bash", "params": {"command": "ls"}})
 
 
-def test_large_request_that_is_nested_too_deeply_is_refused_too() -> None:
-    text = b'{"instance":"a","tool":"b","params":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
-    with pytest.raises(wire.BadRequest, match="too deeply"):
-        wire.read(msgspec.json.Decoder(Call), text)
+def test_32_b6_large_request_that_is_nested_too_deeply_counts_as_risky() -> None:
+    text = b'{"instance":"a","tool":"Read","params":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    assert classify(wire.read(msgspec.json.Decoder(Call), text)).tier == 3
 
 
 def test_shortened_params_never_replace_the_call(tmp_path: Any) -> None:

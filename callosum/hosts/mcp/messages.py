@@ -15,6 +15,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from callosum.unclean import readings, repaired, with_readings
+from callosum.wire import BadRequest, refuse_name_twice
+
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 CANCELLED: Final = "notifications/cancelled"
@@ -77,6 +80,10 @@ _LOOKED_AT: Final = ("id", "method", "params")
 _NAME: Final = re.compile(rb'"(?i:id|method|params)"|\\u00|(?!tools/call)(?i:tools\\?/call)')
 """What the gate looks at, in any case, or letters that JSON writes in another way."""
 _PLAIN: Final = frozenset((b'"id"', b'"method"', b'"params"'))
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""What JSON writes with a backslash; the group is a lone surrogate."""
 _MESSAGE: Final = msgspec.json.Decoder(Message)
 _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _PARAMS: Final = msgspec.json.Decoder(Params)
@@ -136,11 +143,9 @@ def _decoded_mended(text: bytes) -> Message | list[Message]:
 
 
 def _mended(text: bytes) -> bytes:
-    """Return the text as Python's own parser reads it.
-
-    That parser accepts unpaired surrogates, which some hosts send. They become question marks.
-    """
-    return json.dumps(json.loads(text.decode()), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    """Return the text with each lone surrogate, which some hosts send, or broken byte as U+FFFD and its number."""
+    whole = repaired(text.decode("utf-8", "surrogateescape")).encode()
+    return _ESCAPE.sub(lambda found: b"\\ufffd" + found[1].lower() if found[1] else found[0], whole)
 
 
 def parts(line: bytes) -> list[bytes]:
@@ -166,15 +171,33 @@ def params_of(message: Message) -> Params | None:
         return None
 
 
-def arguments_of(params: Params) -> dict[str, Any]:
-    """Return the arguments as values. Anything but an object is put into one. Raises ``MalformedMessage``."""
-    raw = params.arguments
-    if isinstance(raw, UnsetType):
-        return {}
-    value = value_of(bytes(raw))
+def arguments_of(params: Params, written: bytes = b"{}") -> dict[str, Any]:
+    """Return the arguments as values. Anything but an object is put into one.
+
+    ``written`` are the whole params. Raises ``MalformedMessage``, also if those name the tool or its arguments twice.
+    """
+    raw = b"null" if isinstance(params.arguments, UnsetType) else bytes(params.arguments)
+    others, whole = list[Any](), True
+    try:
+        value = value_of(raw)
+        refuse_name_twice(written)
+        refuse_name_twice(raw)
+    except (MalformedMessage, BadRequest):
+        try:
+            (value, *others), _, whole = readings(raw)
+            twice = readings(written)[1]
+        except (ValueError, RecursionError) as error:
+            raise MalformedMessage(str(error)[:200]) from None
+        if twice:
+            raise MalformedMessage(f"{min(twice)[:100]!r} occurs twice") from None
     if value is None:
         return {}
-    return value if isinstance(value, dict) else {"arguments": value}
+    arguments = value if isinstance(value, dict) else {"arguments": value}
+    if not others and whole:
+        return arguments
+    call, *alike = ({"name": params.name, "arguments": one} for one in (arguments, *others))
+    read: dict[str, Any] = with_readings(call, alike, "name", "arguments", whole=whole)["arguments"]
+    return read
 
 
 def value_of(raw: bytes) -> Any:

@@ -250,12 +250,14 @@ class Proxy:
             run=actor.run,
             host=self._wrapped.host,
             meta=trace_of(params.meta),
-            rewrite=self._wrapped.cwd is not None,  # the files of a server at a URL are not on this machine
         )
-        size = 0 if isinstance(params.arguments, UnsetType) else len(bytes(params.arguments))
+        arguments = b"" if isinstance(params.arguments, UnsetType) else bytes(params.arguments)
+        size = len(arguments)
+        # The files of a server at a URL are not on this machine, and no repaired text is written to a file.
+        call = replace(call, rewrite=self._wrapped.cwd is not None and "\ufffd".encode() not in arguments)
         pending = _PendingCall(message, call, size, params.meta)
         try:
-            pending.call = replace(call, params=messages.arguments_of(params))
+            pending.call = replace(call, params=messages.arguments_of(params, bytes(message.params or b"{}")))
         except MalformedMessage as error:
             pending.gate_answer = GateAnswer(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
         else:

@@ -16,7 +16,7 @@ import path from "node:path";
 import { Away, Refused, START } from "./gate.js";
 import { Bounded, nameOf } from "./names.js";
 import { backgroundOf, endedOf, outcomeOf } from "./outcome.js";
-import { LONG, shortened } from "./truncation.js";
+import { LONG, shortenedParams } from "./truncation.js";
 import { goesOn, tierOf } from "./tiers.js";
 
 const MOST = 5000;
@@ -121,7 +121,7 @@ export class Calls {
         return defined({
             ...who(ctx.sessionKey ?? ctx.agentId),
             tool: nameOf(event.toolName),
-            params: written.length > LONG ? shortened(event.params) : (event.params ?? {}),
+            params: written.length > LONG ? shortenedParams(event.params) : (event.params ?? {}),
             callId: event.toolCallId === undefined ? undefined : nameOf(`${run ?? "-"}:${event.toolCallId}`),
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
             home: HOMES.test(written) ? os.homedir() : undefined,
@@ -151,8 +151,10 @@ export class Calls {
             return { decision };
         } catch (error) {
             if (error instanceof Refused) {
-                if (error.status !== 401 && error.status !== 403)
-                    return { deny: `[Callosum] This call cannot be judged (${error.message}).` };
+                if (error.status !== 401 && error.status !== 403) {
+                    if (tier > 0) return { deny: `[Callosum] This call cannot be judged (${error.message}).` };
+                    return { late: this.#link.late.add(words, tier, error.message) };
+                }
                 return this.#without(words, tier, `it refuses this host: ${error.message}`);
             }
             if (!(error instanceof Away)) gate.log(`a call could not be asked about: ${error.stack}`);

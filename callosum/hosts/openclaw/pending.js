@@ -36,13 +36,13 @@ export class PendingRecords {
         return this.#records.length;
     }
 
-    /** Keep a call that runs without the gate. Pass the return value to `report`. */
-    add(call, tier = Infinity) {
+    /** Keep a call that runs without the gate, which refused to judge it if there is a `why`. Pass the return value to `report`. */
+    add(call, tier = Infinity, why = undefined) {
         const kept = Object.fromEntries(Object.entries(call).filter(([name]) => !ASKING.includes(name)));
         kept.callId ??= `late-${randomUUID()}`;
         const { instance, session, namespace, callId } = kept;
         const item = { who: { instance, session, namespace, callId }, record: undefined };
-        const begun = { kind: "call", running: true, outcome: "done", started: now() };
+        const begun = { kind: "call", running: true, outcome: "done", started: now(), ...(why && { why }) };
         const params = tier <= SUMMARISED ? summaryOf(kept.params) : undefined;
         if (params !== undefined && this.#spooled({ ...begun, v: 1, call: { ...kept, params } })) return item;
         const whole = JSON.stringify(kept).length <= LONGEST;

@@ -18,6 +18,14 @@ export function shortened(value, most = LONG, depth = 0) {
     return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shortened(one, most, depth + 1)]));
 }
 
+/** Return params that were cut, with a param that says which were: they count as risky if what was cut may matter. */
+export function shortenedParams(params) {
+    const short = shortened(params);
+    const size = (one) => JSON.stringify(one)?.length;
+    const names = Object.keys(short).filter((name) => size(short[name]) !== size(params[name]));
+    return { ...short, "callosum:unread": { in: names.slice(0, 64) } };
+}
+
 function cut(text, most) {
     const digest = createHash("sha256").update(text).digest("hex").slice(0, 32);
     return `${text.slice(0, most)}\n… ${text.length} characters, ${digest}`;

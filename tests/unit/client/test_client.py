@@ -367,7 +367,7 @@ def test_unsendable_value_is_refused_with_its_field(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 421, 422])
 def test_refusal_of_the_gate_names_the_field(clients: Clients, status: int) -> None:
     with Peer(replies(FAULT, status)) as peer:
-        client = clients(peer.url, fallback={"mail": 0})
+        client = clients(peer.url, fallback={"mail": 1})
         for act in (lambda: client.intercept(MAIL), client.status, lambda: client.release("mira", "k")):
             with pytest.raises(ConfigError) as caught:
                 act()

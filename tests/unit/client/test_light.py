@@ -75,7 +75,7 @@ def test_client_imports_neither_rules_nor_stores() -> None:
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
         "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
         "callosum.errors", "callosum.model", "callosum.operations", "callosum.policy", "callosum.policy.table",
-        "callosum.spool", "callosum.wire", "callosum.worktree",
+        "callosum.spool", "callosum.unclean", "callosum.wire", "callosum.worktree",
     }  # fmt: skip
 
 

@@ -117,10 +117,26 @@ def test_protocol_of_an_unreadable_call_is_found() -> None:
     assert messages.call_inside(line) == (b"1", "t", True)
 
 
-def test_unpaired_surrogate_becomes_a_question_mark() -> None:
-    params = messages.params_of(single_message(b'{"params":{"name":"t","arguments":{"a":"x\\ud83d"}}}'))
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (b'{"a":"x\\ud83d","b":"\\\\ud83d \\ud83d\\ude00"}', {"a": "x\ufffdd83d", "b": "\\ud83d \U0001f600"}),
+        (b'{"a":"x\xff"}', {"a": "x\ufffddcff"}),
+        (b'{"a":1,"a":2}', {"a": 2, "callosum:readings": [["t", {"a": 1}]]}),
+    ],
+)
+def test_32_b6_arguments_that_are_no_clean_json_are_read(arguments: bytes, read: dict[str, object]) -> None:
+    params = messages.params_of(single_message(b'{"params":{"name":"t","arguments":%s}}' % arguments))
     assert params is not None
-    assert messages.arguments_of(params) == {"a": "x?"}
+    assert messages.arguments_of(params) == read
+
+
+def test_32_b6_params_that_name_the_tool_twice_are_refused() -> None:
+    written = b'{"name":"ls","name":"rm","arguments":{}}'
+    params = messages.params_of(single_message(b'{"params":%s}' % written))
+    assert params is not None
+    with pytest.raises(MalformedMessage, match="'name' occurs twice"):
+        messages.arguments_of(params, written)
 
 
 @pytest.mark.parametrize(
