@@ -13,7 +13,7 @@ import typer
 from typer.main import get_command
 
 import callosum
-from callosum.cli.app import app
+from callosum.cli.app import app_for
 from callosum.server.openapi import document
 
 _JSON: Final = "application/json"
@@ -176,7 +176,7 @@ def type_of(schema: Mapping[str, Any]) -> str:
 
 def command_page() -> str:
     """Return the page of the command, from the typer application: each command with usage, arguments and options."""
-    command = get_command(app)
+    command = get_command(app_for(()))
     context = typer.Context(command, info_name="callosum")
     return "\n".join(_command_lines(command, context, 1)) + "\n"
 

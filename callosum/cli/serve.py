@@ -104,8 +104,6 @@ def serve(  # noqa: PLR0917  typer names them all
 def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: float, ready_fd: int | None) -> None:
     import logging
 
-    from callosum.cli import show
-
     try:
         from callosum.server.run import ServerOptions
         from callosum.server.run import serve as run
@@ -134,6 +132,8 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
             os.write(ready_fd, address.encode() + b"\n")
             os.close(ready_fd)
         else:
+            from callosum.cli import show
+
             show.line(f"Callosum listens on {address}", "green")
             if not address.startswith("unix:"):
                 show.line(f"state in {settings.state} · {address}/docs tells the endpoints · Ctrl-C ends it")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callosum.cli.app import app
+from callosum.cli.app import app_for
 from callosum.gate import LocalGate
 from callosum.model import Call
 from tests.acceptance.command import STARTED, at_terminal, environment, run
@@ -84,6 +84,7 @@ def state(tmp_path: Path) -> Path:
 
 
 def test_every_command_is_tested() -> None:
+    app = app_for(())
     commands = {one.callback.__name__ for one in app.registered_commands if one.callback}
     for group in app.registered_groups:
         assert group.typer_instance is not None
