@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-import psutil
 from msgspec.structs import replace
 
 from callosum.corpus.events import CorpusEvent, InputRouted, cleaned
@@ -337,6 +336,8 @@ class _Session:
 
 
 def _root_of(host: Program, process: Host, home: str | None) -> Path | None:
+    import psutil  # noqa: PLC0415 - takes a server longer to load than most of its parts
+
     try:
         running = psutil.Process(process.pid)
         if running.uids().real != os.geteuid():

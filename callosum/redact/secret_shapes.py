@@ -816,6 +816,8 @@ _ASSIGNMENT: Final = rb"(" + SECRET_NAME + rb")" + _BETWEEN + rb"|(?:^|[\s\"'])(
 """A name, and the separator between it and its value."""
 
 
+_ANCHOR: Final = re.compile(rb"[\^$]|\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""An anchor; an escaped character and a class, which are none."""
 _REPEATED: Final = re.compile(rb"\{([0-9]+)(,?)([0-9]*)\}")
 _ENOUGH: Final = 16
 """Repetitions that are counted to detect a possible secret: each one makes the automaton larger."""
@@ -836,15 +838,7 @@ def _looser(pattern: bytes) -> bytes:
 
 def _anchored_in_json(pattern: bytes) -> bytes:
     """Return a pattern whose anchors match at a quote and at a carriage return too."""
-    pieces: list[bytes] = []
-    in_class = escaped = False
-    for character in (pattern[at : at + 1] for at in range(len(pattern))):
-        is_anchor = character in (b"^", b"$") and not in_class and not escaped
-        pieces.append(rb'(?:%b|["\r])' % character if is_anchor else character)
-        if not escaped and character in (b"[", b"]"):
-            in_class = character == b"["
-        escaped = character == b"\\" and not escaped
-    return b"".join(pieces)
+    return _ANCHOR.sub(lambda found: rb'(?:%b|["\r])' % found[0] if found[0] in b"^$" else found[0], pattern)
 
 
 def _fewer(match: re.Match[bytes]) -> bytes:

@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 
 class DiskSpace(NamedTuple):
     """Used and total size of memory or a disk, in bytes."""
@@ -20,6 +18,8 @@ class DiskSpace(NamedTuple):
 
 def memory_now() -> DiskSpace:
     """Return the use of the machine's memory."""
+    import psutil  # noqa: PLC0415 - takes longer to load than a start may wait for
+
     memory = psutil.virtual_memory()
     return DiskSpace(memory.total - memory.available, memory.total)
 

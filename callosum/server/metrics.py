@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import inf
-from typing import Final, NamedTuple
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callosum.model import Event, Observation, Verdict
 from callosum.stores.base import Pool
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -29,7 +30,7 @@ class DecisionTimes(NamedTuple):
     most: float
 
 
-class Metrics(Collector):
+class Metrics:
     """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate.
 
     ``pool`` returns the figures of the store's connections, if it has any. Other metrics in ``registry`` are shown too.
@@ -44,8 +45,15 @@ class Metrics(Collector):
         self._refused: Counter[str] = Counter()
         self._buckets = [0] * (len(_BOUNDS) + 1)
         self._seconds = 0.0
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
+
+    @cached_property
+    def registry(self) -> CollectorRegistry:
+        """The registry of ``GET /metrics``, which few servers are asked for."""
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)  # it collects, and needs nothing else of a collector
+        return registry
 
     def observe(self, seen: Observation) -> None:
         """Count a decision or an outcome."""
@@ -75,10 +83,14 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
+        from prometheus_client import generate_latest  # noqa: PLC0415
+
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         """Yield the metrics; the registry calls this."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily  # noqa: PLC0415
+
         decisions = CounterMetricFamily("callosum_decisions", "Decisions.", labels=("tier", "verdict"))
         for (tier, verdict), count in sorted(self._decisions.items()):
             decisions.add_metric((str(tier), verdict.value), count)
@@ -107,6 +119,8 @@ class Metrics(Collector):
 
 def _connections(pool: Pool) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     """Yield the metrics of the connections to the store."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
     now = GaugeMetricFamily("callosum_store_connections", "Connections to the store.", labels=("state",))
     now.add_metric(("idle",), pool.idle)
     now.add_metric(("busy",), pool.open - pool.idle)

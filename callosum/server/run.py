@@ -44,7 +44,6 @@ from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 from callosum.stores.base import Pooled
-from callosum.telemetry.prometheus import Prometheus
 
 try:
     import resource
@@ -268,6 +267,8 @@ async def serve_gate(
     unobserve = gate.add_observer(metrics.observe)
     unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream), ahead=True)
     if gate.settings.telemetry_prometheus:
+        from callosum.telemetry.prometheus import Prometheus  # noqa: PLC0415
+
         Prometheus(brain.corpus, metrics.registry)
     transcripts = None
     if not options.public and "models" not in brain.settings.regions_off:  # other hosts' files are elsewhere
