@@ -181,7 +181,6 @@ def _room() -> _Room:
 
 def _tune() -> None:
     """Collect garbage less often: objects of the start live on, and those of a request have no cycles."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)
     sys.setswitchinterval(_SWITCH)
