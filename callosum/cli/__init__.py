@@ -6,7 +6,6 @@ standard error, and the exit code tells a program which of the two it was (``cod
 
 from __future__ import annotations
 
-import atexit
 import gc
 import io
 import sys
@@ -17,13 +16,16 @@ from callosum.errors import CallosumError
 
 def main() -> None:
     """Run the command with the arguments of the process, and end it with the exit code."""
+    usual = gc.get_threshold()
     gc.set_threshold(100_000)  # what loading makes stays: searching it for garbage takes a tenth of a start
-    atexit.register(gc.freeze)  # nor is it searched at the end
     _say_what_can_be_said()
     from callosum.cli.app import app_for
 
     try:
-        app_for(sys.argv[1:])(prog_name="callosum")
+        app = app_for(sys.argv[1:])
+        gc.freeze()
+        gc.set_threshold(*usual)
+        app(prog_name="callosum")
     except CallosumError as error:
         from callosum.cli.text import clean
 
