@@ -816,7 +816,7 @@ _ASSIGNMENT: Final = rb"(" + SECRET_NAME + rb")" + _BETWEEN + rb"|(?:^|[\s\"'])(
 """A name, and the separator between it and its value."""
 
 
-_ANCHOR: Final = re.compile(rb"[\^$]|\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_ANCHOR: Final = re.compile(rb"[\^$]|\\.|\[(?:\\.|[^\]\\])*\]?", re.DOTALL)
 """An anchor; an escaped character and a class, which are none."""
 _REPEATED: Final = re.compile(rb"\{([0-9]+)(,?)([0-9]*)\}")
 _ENOUGH: Final = 16
