@@ -17,12 +17,9 @@ from tests.support.visiting import RULES, Page, Visitor, ask, console_server, li
 
 PAGES = ("/console", "/console/sessions", "/console/lanes", "/console/conflicts", "/console/report", "/console/search")
 HOSTILE = (
-    '<script>alert("x")</script>',
-    '"><img src=x onerror=alert(1)>',
-    "\u202egnp.exe\u2066 \x1b[31mred\x07",
-    "{{ 7 * 7 }}{% raw %}&lt;b&gt;",
-    "javascript:alert(1)",
-)
+    '<script>alert("x")</script>', '"><img src=x onerror=alert(1)>', "\u202egnp.exe\u2066 \x1b[31mred\x07",
+    "{{ 7 * 7 }}{% raw %}&lt;b&gt;", "javascript:alert(1)",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

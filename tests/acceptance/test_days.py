@@ -186,17 +186,13 @@ def how_each_ended_really(found: Lived) -> Any:
 
 
 QUESTIONS: dict[Answers, Answers] = {
-    who_worked_when: who_worked_when_really,
-    what_each_was_asked: what_each_was_asked_really,
+    who_worked_when: who_worked_when_really, what_each_was_asked: what_each_was_asked_really,
     who_changed_the_checkout: who_changed_the_checkout_really,
     why_the_checkout_was_changed: why_the_checkout_was_changed_really,
-    what_was_held_back_and_how: what_was_held_back_and_how_really,
-    who_was_in_the_way: who_was_in_the_way_really,
-    what_ran_after_all: what_ran_after_all_really,
-    what_failed_and_how: what_failed_and_how_really,
-    what_is_unknown: what_is_unknown_really,
-    how_each_ended: how_each_ended_really,
-}
+    what_was_held_back_and_how: what_was_held_back_and_how_really, who_was_in_the_way: who_was_in_the_way_really,
+    what_ran_after_all: what_ran_after_all_really, what_failed_and_how: what_failed_and_how_really,
+    what_is_unknown: what_is_unknown_really, how_each_ended: how_each_ended_really,
+}  # fmt: skip
 
 
 def right(found: Lived) -> list[str]:

@@ -27,11 +27,9 @@ from tests.support.serving import end_gates, hosted, serving, until
 
 SCRIPTED = ("claude-code", "codex", "gemini")
 SETTINGS = {
-    "claude-code": ".claude/settings.json",
-    "codex": ".codex/hooks.json",
-    "gemini": ".gemini/settings.json",
+    "claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json",
     "openclaw": ".openclaw/openclaw.json",
-}
+}  # fmt: skip
 Finding = dict[str, Any]
 
 

@@ -59,21 +59,15 @@ def test_forked_program_finds_the_same_environment_as_a_started_one(tmp_path: Pa
 @pytest.mark.parametrize(
     "code",
     [
-        "",
-        "import sys; sys.exit(3)",
-        "import sys; sys.exit(-1)",
-        "import sys; sys.exit('what it says')",
-        "import os; os._exit(9)",
-        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
-        "raise KeyboardInterrupt",
-        "1 / 0",
-        "this is no Python",
+        "", "import sys; sys.exit(3)", "import sys; sys.exit(-1)", "import sys; sys.exit('what it says')",
+        "import os; os._exit(9)", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+        "raise KeyboardInterrupt", "1 / 0", "this is no Python",
         "import atexit; atexit.register(print, 'at the end'); print('in between')",
         "import threading; threading.Timer(0.05, print, ['of a thread']).start()",
         "import sys; print('lost'); sys.stdout.buffer.raw.close()",
         "import sys, os; os.close(1); print('to nobody')",
     ],
-)
+)  # fmt: skip
 def test_forked_program_ends_like_a_started_one(code: str) -> None:
     asked = [sys.executable, "-c", code]
     given: dict[str, Any] = {"text": True, "capture_output": True, "env": ENVIRON}

@@ -53,19 +53,10 @@ def mirrored(struct: type[Struct]) -> dict[str, bool]:
 @pytest.mark.parametrize(
     "struct",
     [
-        model.Conflict,
-        model.Lease,
-        model.LockResult,
-        model.Report,
-        model.Holding,
-        model.RecentAction,
-        model.Status,
-        model.Entry,
-        wire.Approval,
-        wire.Approvals,
-        wire.JournalPage,
+        model.Conflict, model.Lease, model.LockResult, model.Report, model.Holding, model.RecentAction,
+        model.Status, model.Entry, wire.Approval, wire.Approvals, wire.JournalPage,
     ],
-)
+)  # fmt: skip
 def test_response_has_the_fields_of_its_type(struct: type[Struct]) -> None:
     assert declared(struct.__name__) == mirrored(struct)
 

@@ -58,27 +58,17 @@ def keys(gate: LocalGate, command: str, cwd: Path | str, who: str = "a", **more:
 
 
 WAYS = [
-    "cd shop && git push --force",
-    "git -C shop push --force",
-    "(cd shop; git push --force)",
-    "pushd shop > /dev/null; git push --force; popd",
-    "bash -c 'cd shop && git push --force'",
-    'sh -c "git -C shop push --force"',
-    "cd shop/src && git push --force",
-    "cd blog && cd ../shop && git push --force",
-    "D=shop; git -C $D push --force",
-    "git -C blog -C ../shop push --force",
-    "GIT_DIR=shop/.git git push --force",
-    "git --git-dir=shop/.git push --force",
-    "git --git-dir shop/.git --work-tree shop push --force",
-    "env GIT_DIR=shop/.git git push --force",
-    "export GIT_DIR=$PWD/shop/.git; git push --force",
-    "GIT_DIR=shop/.git GIT_WORK_TREE=shop git push --force",
-    "cd blog; cd -; cd shop; git push --force",
-    "if cd shop; then git push --force; fi",
-    "sudo -u bob git -C shop push --force",
+    "cd shop && git push --force", "git -C shop push --force", "(cd shop; git push --force)",
+    "pushd shop > /dev/null; git push --force; popd", "bash -c 'cd shop && git push --force'",
+    'sh -c "git -C shop push --force"', "cd shop/src && git push --force",
+    "cd blog && cd ../shop && git push --force", "D=shop; git -C $D push --force",
+    "git -C blog -C ../shop push --force", "GIT_DIR=shop/.git git push --force",
+    "git --git-dir=shop/.git push --force", "git --git-dir shop/.git --work-tree shop push --force",
+    "env GIT_DIR=shop/.git git push --force", "export GIT_DIR=$PWD/shop/.git; git push --force",
+    "GIT_DIR=shop/.git GIT_WORK_TREE=shop git push --force", "cd blog; cd -; cd shop; git push --force",
+    "if cd shop; then git push --force; fi", "sudo -u bob git -C shop push --force",
     "timeout 60 git -C ./shop/src/.. push --force",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", WAYS)

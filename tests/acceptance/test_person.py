@@ -14,15 +14,13 @@ from tests.support.serving import until
 
 NOTHING: Mapping[str, str] = {}
 ACTS = {
-    "approve": "gate.approve(ID, by='kim').ok",
-    "deny": "gate.deny(ID, by='kim').ok",
-    "observe": "gate.observe(3600, by='kim') > 0",
-    "resolve as a person": "gate.resolve(LOST, happened=False).ok",
+    "approve": "gate.approve(ID, by='kim').ok", "deny": "gate.deny(ID, by='kim').ok",
+    "observe": "gate.observe(3600, by='kim') > 0", "resolve as a person": "gate.resolve(LOST, happened=False).ok",
     "release another's lease": "gate.release('', 'payment:acme', by='kim', force=True).ok",
     "approve through an async gate": "asyncio.run(AsyncGate(gate).approve(ID, by='kim')).ok",
     "accept a changed store": "gate.store.accept() == ''",
     "get an approver's token": "bool(Tokens(Path(sys.argv[1]) / 'tokens.json').add('kim', role=Role.APPROVER))",
-}
+}  # fmt: skip
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path

@@ -86,12 +86,10 @@ def test_a_store_over_tls_with_a_password_file(guarded: tuple[Server, Path], pas
         pytest.param({"sslrootcert": "another"}, "certificate verify failed", id="another-vouches"),
         pytest.param({"sslrootcert": "its", "host": "db.example"}, "does not match host name", id="another-name"),
         pytest.param({"sslrootcert": "its", "passfile": "/nowhere"}, "no password supplied", id="no-password"),
-        pytest.param(
-            {"sslrootcert": "its", "passfile": "wrong"}, "password authentication failed", id="wrong-password"
-        ),
+        pytest.param({"sslrootcert": "its", "passfile": "wrong"}, "password authentication failed", id="wrong-password"),
         pytest.param({"sslmode": "disable"}, "no encryption", id="without-tls"),
     ],
-)
+)  # fmt: skip
 def test_untrusted_server_is_refused_with_the_reason(
     guarded: tuple[Server, Path],
     passfile: Path,

@@ -70,15 +70,11 @@ def test_zombie_is_dead() -> None:
 @linux
 def test_process_whose_first_thread_has_ended_is_alive() -> None:
     code = (
-        "import ctypes, threading",
-        "def other():",
+        "import ctypes, threading", "def other():",
         "    while open('/proc/self/stat').read().rpartition(')')[2].split()[0] != 'Z': pass",
-        "    print('ready', flush=True)",
-        "    import sys; sys.stdin.read()",
-        "    import os; os._exit(0)",
-        "threading.Thread(target=other).start()",
-        "ctypes.CDLL(None).pthread_exit(None)",
-    )
+        "    print('ready', flush=True)", "    import sys; sys.stdin.read()", "    import os; os._exit(0)",
+        "threading.Thread(target=other).start()", "ctypes.CDLL(None).pthread_exit(None)",
+    )  # fmt: skip
     with child(*code) as started:
         host = host_of(started.pid)
         assert alive(host) is True

@@ -355,17 +355,14 @@ BAD = {
     "chunks and length": (chunked(b"abc").replace(b"Host", b"Content-Length: 3\r\nHost", 1), "request"),
     "two lengths": (post(b"abc", b"Content-Length: 3"), "request"),
     "a signed length": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc", "request"),
-    "a length beyond numbers": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        "request",
-    ),
+    "a length beyond numbers": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", "request"),
     "packed chunks": (chunked(b"abc").replace(b"chunked", b"gzip, chunked"), "Transfer-Encoding"),
     "chunks in 1.0": (chunked(b"abc").replace(b"HTTP/1.1", b"HTTP/1.0"), "Transfer-Encoding"),
     "a coding that is none": (chunked(b"abc").replace(b"chunked", b"xchunked"), "request"),
     "a bad chunk": (chunked(b"abc").replace(b"\r\n3\r\n", b"\r\nzz\r\n"), "body"),
     "a chunk that is longer": (chunked(b"abc").replace(b"\r\n3\r\n", b"\r\n2\r\n"), "body"),
     "a length in a trailer": (chunked(b"abc", trailer=b"Content-Length: 3\r\n"), "body"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

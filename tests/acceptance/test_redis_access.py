@@ -23,15 +23,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisSer
     cert, key = certificate_in(folder)
     port = free_port()
     tls = [
-        "--tls-port",
-        str(port),
-        "--tls-cert-file",
-        str(cert),
-        "--tls-key-file",
-        str(key),
-        "--tls-auth-clients",
+        "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key), "--tls-auth-clients",
         "no",
-    ]
+    ]  # fmt: skip
     for server in serving(*tls):
         with server.client() as client:
             rights = f"on >not-a-real-one resetkeys ~callosum:* resetchannels &callosum:{{*}}:wake {RIGHTS}"

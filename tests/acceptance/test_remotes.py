@@ -102,13 +102,11 @@ def test_no_read_lifts_the_block_of_an_unknown_force_push(team: Team) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "git pull --rebase && git push",
-        "git pull --rebase origin main && git push origin main",
-        "git fetch && git rebase origin/main && git push",
-        "git pull --rebase; git push",
+        "git pull --rebase && git push", "git pull --rebase origin main && git push origin main",
+        "git fetch && git rebase origin/main && git push", "git pull --rebase; git push",
         "git pull --rebase && npm test && git push origin HEAD",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("theirs", ["git push", "git push origin main"])
 def test_pull_and_push_in_one_line_are_not_paused_by_anothers_push(team: Team, line: str, theirs: str) -> None:
     for space in ("b", "c"):

@@ -11,13 +11,10 @@ from callosum.model import Call, Decision
 from tests.acceptance.command import at_terminal, run
 
 WORDS = (
-    "the invoice for march was paid yesterday evening",
-    "please bring two extra chairs into the small room",
-    "our flight leaves at noon from the northern terminal",
-    "nobody has seen the blue folder since last autumn",
-    "soup and bread are served on the terrace tonight",
-    "his violin needs new strings before the concert",
-)
+    "the invoice for march was paid yesterday evening", "please bring two extra chairs into the small room",
+    "our flight leaves at noon from the northern terminal", "nobody has seen the blue folder since last autumn",
+    "soup and bread are served on the terrace tonight", "his violin needs new strings before the concert",
+)  # fmt: skip
 
 
 def reply(gate: LocalGate, who: str, target: str, number: int, text: str, after: int | None = None) -> Decision:
@@ -80,16 +77,11 @@ def test_proposed_rule_stops_the_pauses_once_it_is_in_the_rules_file(state: Path
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["--min", "7"], 1),
-        (["--min", "6"], 0),
-        (["--since", "0s"], 1),
-        (["--since", "1h"], 0),
-        (["--namespace", "elsewhere"], 1),
-        (["--namespace", "default"], 0),
-        (["--since", "soon"], 2),
+        (["--min", "7"], 1), (["--min", "6"], 0), (["--since", "0s"], 1), (["--since", "1h"], 0),
+        (["--namespace", "elsewhere"], 1), (["--namespace", "default"], 0), (["--since", "soon"], 2),
         (["--min", "1"], 2),
     ],
-)
+)  # fmt: skip
 def test_options_change_the_proposals(state: Path, words: list[str], code: int) -> None:
     make_conflicts(state)
     shown = run(state, "rules", "suggest", *words)

@@ -263,11 +263,9 @@ def cancelled(bench: Bench) -> None:
 
 def tool_raises(bench: Bench) -> None:
     raised = {
-        ValueError("no such user"): Outcome.FAILED,
-        ConnectionRefusedError("nobody there"): Outcome.FAILED,
-        TimeoutError("no answer"): Outcome.UNKNOWN,
-        ConnectionResetError("cut"): Outcome.UNKNOWN,
-    }
+        ValueError("no such user"): Outcome.FAILED, ConnectionRefusedError("nobody there"): Outcome.FAILED,
+        TimeoutError("no answer"): Outcome.UNKNOWN, ConnectionResetError("cut"): Outcome.UNKNOWN,
+    }  # fmt: skip
     for place, (error, outcome) in enumerate(raised.items()):
 
         def fail(_body: str, error: Exception = error) -> None:
@@ -337,20 +335,11 @@ def injected_arguments(bench: Bench) -> None:
 
 
 CHECKS: Mapping[str, Callable[[Bench], None]] = {
-    "deny": deny,
-    "confirm": confirm,
-    "ask and resume": ask_and_resume,
-    "parallel": parallel,
-    "streaming": streaming,
-    "nested agent": nested_agent,
-    "retry": retry,
-    "cancelled": cancelled,
-    "tool raises": tool_raises,
-    "gate away": gate_away,
-    "gate killed": gate_killed,
-    "two sessions": two_sessions,
+    "deny": deny, "confirm": confirm, "ask and resume": ask_and_resume, "parallel": parallel,
+    "streaming": streaming, "nested agent": nested_agent, "retry": retry, "cancelled": cancelled,
+    "tool raises": tool_raises, "gate away": gate_away, "gate killed": gate_killed, "two sessions": two_sessions,
     "injected arguments": injected_arguments,
-}
+}  # fmt: skip
 
 
 def modes_of(behaviour: str, framework: Framework) -> list[Mode]:

@@ -214,27 +214,13 @@ def sent_twice_and_refused_once(told: CheckedHistory) -> None:
 
 
 GOOD = (
-    sent_twice_and_refused_once,
-    one_after_another,
-    taken_over_when_it_ran_out,
-    both_only_warn,
-    other_things,
-    nobody_knows_whether_it_was_granted,
-    nobody_knows_whether_it_ended,
-    died_and_its_host_with_it,
-    a_retry_that_is_answered_as_before,
-    an_unknown_release_may_come_later,
-    locked_again_by_its_holder,
-    waited_in_turn,
-    by_the_stores_clock,
-    counted,
-    taken_back_and_decided_again,
-    left_the_queue_when_its_deadline_passed,
-    given_up_and_cancelled,
-    reported_while_the_gate_was_away,
-    ran_without_the_gate,
-    given_up_by_a_process_that_was_killed,
-)
+    sent_twice_and_refused_once, one_after_another, taken_over_when_it_ran_out, both_only_warn, other_things,
+    nobody_knows_whether_it_was_granted, nobody_knows_whether_it_ended, died_and_its_host_with_it,
+    a_retry_that_is_answered_as_before, an_unknown_release_may_come_later, locked_again_by_its_holder,
+    waited_in_turn, by_the_stores_clock, counted, taken_back_and_decided_again,
+    left_the_queue_when_its_deadline_passed, given_up_and_cancelled, reported_while_the_gate_was_away,
+    ran_without_the_gate, given_up_by_a_process_that_was_killed,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)

@@ -122,17 +122,8 @@ def test_installed_wheel_gates_a_host_without_a_compiler(built: Path, home: Path
     venv.create(fresh, with_pip=False, symlinks=True)
     (site,) = (fresh / "lib").glob("python*/site-packages")
     words = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(fresh),
-        "install",
-        "--no-deps",
-        "--no-index",
-        "-q",
-        str(wheel),
-    ]
+        sys.executable, "-m", "pip", "--python", str(fresh), "install", "--no-deps", "--no-index", "-q", str(wheel),
+    ]  # fmt: skip
     subprocess.run(words, check=True, timeout=300)
     ours = Path(sys.prefix) / "lib" / site.parent.name / "site-packages"
     for path in ours.iterdir():

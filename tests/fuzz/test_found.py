@@ -17,12 +17,10 @@ RULES = RuleSet.parse(secret=b"s")
 @pytest.mark.parametrize(
     "line",
     [
-        "case x in a) ls;; esac | rm -rf /srv/data | cat",
-        "case x in a) ls;; esac; rm -rf /srv/data",
-        'echo "$( case x in a) ls;; esac )"; rm -rf /srv/data',
-        "$( case x in (a|b) ls;; esac )\nrm -rf /srv/data",
+        "case x in a) ls;; esac | rm -rf /srv/data | cat", "case x in a) ls;; esac; rm -rf /srv/data",
+        'echo "$( case x in a) ls;; esac )"; rm -rf /srv/data', "$( case x in (a|b) ls;; esac )\nrm -rf /srv/data",
     ],
-)
+)  # fmt: skip
 def test_text_after_a_case_is_a_command_and_no_pattern(line: str) -> None:
     assert judge(line, "/w").tier == 4
 
@@ -38,13 +36,11 @@ def test_unterminated_construct_is_not_a_read(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "case x in a|b) ls;; (c) pwd;; esac",
-        "if ls; then pwd; elif ls; then pwd; else ls; fi",
-        "for i in a b; do { pwd; }; done",
-        "time if ls; then pwd; fi",
+        "case x in a|b) ls;; (c) pwd;; esac", "if ls; then pwd; elif ls; then pwd; else ls; fi",
+        "for i in a b; do { pwd; }; done", "time if ls; then pwd; fi",
         "case x in a) if ls; then pwd; fi;; *) ls;; esac | cat",
     ],
-)
+)  # fmt: skip
 def test_terminated_construct_is_a_read(line: str) -> None:
     assert judge(line, "/w").tier == 0
 

@@ -47,11 +47,7 @@ def find_fault(name: str) -> Fault | None:
 
 def _forget() -> None:
     """Clear the caches, which would hide a planted fault before and keep it after."""
-    for memo in (
-        callosum.rules.keys._spell_memo,
-        callosum.rules.shell.line._kept,
-        callosum.rules.sql._read,
-    ):
+    for memo in (callosum.rules.keys._spell_memo, callosum.rules.shell.line._kept, callosum.rules.sql._read):
         memo.cache_clear()
 
 

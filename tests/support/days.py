@@ -114,13 +114,8 @@ TASKS: Final = (
 )
 
 _TOOLS: Final = {
-    "claude-code": {
-        "read": "Read", "edit": "Edit", "run": "Bash", "mail": "mcp__mail__send_email", "transfer": "bank_transfer",
-    },
-    "gemini": {
-        "read": "read_file", "edit": "replace", "run": "run_shell_command", "mail": "mcp_mail_send_email",
-        "transfer": "bank_transfer",
-    },
+    "claude-code": {"read": "Read", "edit": "Edit", "run": "Bash", "mail": "mcp__mail__send_email", "transfer": "bank_transfer"},
+    "gemini": {"read": "read_file", "edit": "replace", "run": "run_shell_command", "mail": "mcp_mail_send_email", "transfer": "bank_transfer"},
 }  # fmt: skip
 
 

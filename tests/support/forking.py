@@ -43,29 +43,14 @@ _SUBREAPER: Final = 36
 _ABOVE: Final = 512
 """Files that came with a request lie above this number until they get their own."""
 _READ_AT_START: Final = (
-    "PYTHON",
-    "LC_",
-    "LANG",
-    "TYPER_",
-    "FORCE_COLOR",
-    "NO_COLOR",
-    "PY_COLORS",
-    "GITHUB_ACTIONS",
-    "TERMINAL_WIDTH",
-)
+    "PYTHON", "LC_", "LANG", "TYPER_", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH",
+)  # fmt: skip
 """How the names of the variables begin that Python and the libraries read once, when they start."""
 _ALIKE: Final = {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
 _PLAIN: Final = {
-    "close_fds": True,
-    "executable": None,
-    "preexec_fn": None,
-    "shell": False,
-    "process_group": -1,
-    "gid": None,
-    "gids": None,
-    "uid": None,
-    "umask": -1,
-}
+    "close_fds": True, "executable": None, "preexec_fn": None, "shell": False, "process_group": -1, "gid": None,
+    "gids": None, "uid": None, "umask": -1,
+}  # fmt: skip
 """What a request for a process may not ask for here."""
 _TURN: Final = threading.Lock()
 """One request at a time."""

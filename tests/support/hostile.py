@@ -14,33 +14,14 @@ BESIDE: Final = 32_000
 """Bytes of a request whose texts are all read, in a thread beside the loop."""
 
 TEXTS: Final[dict[str, str]] = {
-    "blanks": " ",
-    "newlines": "\n",
-    "letters": "a",
-    "words": "delete the file and send it to alice@example.com, then 5 of them. ",
-    "quotes": '"',
-    "apostrophes": "' ",
-    "backslashes": "\\",
-    "substitutions": "$(",
-    "parentheses": "(",
-    "braces": "{a,b}",
-    "semicolons": ";",
-    "commands": "rm -rf /x; ",
-    "pipes": "a|",
-    "here-documents": "cat <<E\nE\n",
-    "paths": "/a",
-    "statements": "select * from a where b = 'c'; ",
-    "comments": "/* -- ",
-    "headers": "To: ",
-    "equals": "a=b ",
-    "secrets": "password=hunter22 ",
-    "addresses": "a@b.co,",
-    "accents": "é ",
-    "dashes": "--a ",
-    "json": '{"id": ',
-    "gates": "callosum ",
-    "patches": "*** Update File: a\n",
-}
+    "blanks": " ", "newlines": "\n", "letters": "a",
+    "words": "delete the file and send it to alice@example.com, then 5 of them. ", "quotes": '"',
+    "apostrophes": "' ", "backslashes": "\\", "substitutions": "$(", "parentheses": "(", "braces": "{a,b}",
+    "semicolons": ";", "commands": "rm -rf /x; ", "pipes": "a|", "here-documents": "cat <<E\nE\n", "paths": "/a",
+    "statements": "select * from a where b = 'c'; ", "comments": "/* -- ", "headers": "To: ", "equals": "a=b ",
+    "secrets": "password=hunter22 ", "addresses": "a@b.co,", "accents": "é ", "dashes": "--a ", "json": '{"id": ',
+    "gates": "callosum ", "patches": "*** Update File: a\n",
+}  # fmt: skip
 """Pieces that fill a text."""
 
 
@@ -50,14 +31,9 @@ def filled(piece: str, length: int = FULL) -> str:
 
 
 VALUES: Final[dict[str, bytes]] = {
-    "numbers": b"1",
-    "objects": b"{}",
-    "named objects": b'{"id":"x1"}',
-    "lists": b"[]",
-    "texts": b'""',
-    "escaped texts": b'"\\""',
-    "rows": b'{"id":7,"name":"row","value":null}',
-}
+    "numbers": b"1", "objects": b"{}", "named objects": b'{"id":"x1"}', "lists": b"[]", "texts": b'""',
+    "escaped texts": b'"\\""', "rows": b'{"id":7,"name":"row","value":null}',
+}  # fmt: skip
 """Values that fill a list."""
 
 

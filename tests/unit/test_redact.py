@@ -167,25 +167,14 @@ def test_name_inside_a_text_reveals_its_value(text: str, redacted: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Lunch on Tuesday?",
-        "the token count is 12",
-        "max_tokens=100, tokens: 12",
-        "password: str, token: None = None",
-        "password=$DB_PASSWORD token=${TOKEN} secret=$(cat x)",
-        'token = os.environ["TOKEN"]',
-        "docker login --password-stdin",
-        "PWD=/root",
-        "sk-loading-indicator-wrapper",
-        "basic authentication with bearer tokens",
-        "http://host:8080/x and a@b.c",
-        "https://user@host/x",
-        "see RFC 6750: bearer tokens",
-        "eyJust a word",
-        "-----BEGIN PUBLIC KEY-----",
-        "mailto:mira@example.com",
+        "Lunch on Tuesday?", "the token count is 12", "max_tokens=100, tokens: 12",
+        "password: str, token: None = None", "password=$DB_PASSWORD token=${TOKEN} secret=$(cat x)",
+        'token = os.environ["TOKEN"]', "docker login --password-stdin", "PWD=/root", "sk-loading-indicator-wrapper",
+        "basic authentication with bearer tokens", "http://host:8080/x and a@b.c", "https://user@host/x",
+        "see RFC 6750: bearer tokens", "eyJust a word", "-----BEGIN PUBLIC KEY-----", "mailto:mira@example.com",
         "Größe 日本語 🙂",
     ],
-)
+)  # fmt: skip
 def test_a_harmless_text_stays(text: str) -> None:
     assert redact_text(text) == text
 
@@ -202,10 +191,7 @@ def test_full_width_name_reveals_a_secret() -> None:
 def test_recall_and_false_redaction_reach_their_targets() -> None:
     """The bench plants every kind in every context, with more seeds, and a third of the providers outside the table."""
     chance = random.Random(11)
-    for tally in (
-        redaction.of_providers(redact_text, chance, contexts=4),
-        redaction.of_places(redact_text, chance, 2),
-    ):
+    for tally in (redaction.of_providers(redact_text, chance, contexts=4), redaction.of_places(redact_text, chance, 2)):
         assert tally.share >= redaction.RECALL, tally.others
     shown = [text for text in redaction.HARMLESS if redact_text(text) != text]
     assert len(shown) <= redaction.FALSE * len(redaction.HARMLESS), shown
@@ -564,10 +550,7 @@ def test_secret_with_invisible_characters_is_hidden() -> None:
         ("userPassword: {SSHA}X1y2z3w4X1y2z3w4X1y2", "userPassword: {SSHA}[redacted]"),
         ("密码：X1y2", "密码:[redacted]"),
         ("echo 'ana:X1y2z3w4' | sudo chpasswd", "echo '[redacted]' | sudo chpasswd"),
-        (
-            'printf "%s" "X1y2z3w4" | docker login --password-stdin x',
-            'printf "%s" "[redacted]" | docker login --password-stdin x',
-        ),
+        ('printf "%s" "X1y2z3w4" | docker login --password-stdin x', 'printf "%s" "[redacted]" | docker login --password-stdin x'),
         ("kinit ana <<< X1y2z3w4", "kinit ana <<< [redacted]"),
         ("chpasswd <<EOF\nana:X1y2z3w4\nEOF", "chpasswd <<EOF\n[redacted]\nEOF"),
         ('Proxy: Digest uri="/a", response="X1y2", qop=auth\nHost: x', "Proxy: Digest [redacted]\nHost: x"),
@@ -579,10 +562,7 @@ def test_secret_with_invisible_characters_is_hidden() -> None:
         ("491352 is your login code", "[redacted] is your login code"),
         ("npm publish --otp 491352", "npm publish --otp [redacted]"),
         ("login%5Bpassword%5D=X1y2z3w4&a=1", "login%5Bpassword%5D=[redacted]&a=1"),
-        (
-            '<input name="login[password]" id="a" value="X1y2">',
-            '<input name="login[password]" id="a" value="[redacted]">',
-        ),
+        ('<input name="login[password]" id="a" value="X1y2">', '<input name="login[password]" id="a" value="[redacted]">'),
         ("oathtool --totp -d 6 -b X1Y2Z3W4", "oathtool --totp -d 6 -b [redacted]"),
         ("create_ap -n wlan0 Cafe X1y2z3w4", "create_ap -n wlan0 Cafe [redacted]"),
         ("croc 1234-alpha-beta-gamma", "croc [redacted]"),
@@ -598,7 +578,7 @@ def test_secret_with_invisible_characters_is_hidden() -> None:
         ("A_SECRET=ghp_aB3dE6gH1jK4mN7pQ0sT2vW5yZ8.X1", "A_SECRET=[redacted]"),
         (f"https://x/hooks/{'0a1b2c3d' * 4}:{'4e5f6a7b' * 8}", "https://x/hooks/[redacted]"),
     ],
-)
+)  # fmt: skip
 def test_a_secret_is_hidden_in_settings_code_and_command_lines(text: str, shown: str) -> None:
     assert redact_text(text) == shown
 
@@ -608,16 +588,13 @@ def test_a_secret_is_hidden_in_settings_code_and_command_lines(text: str, shown:
     [
         ({"routingKey": "q7Rk2LmX9vT4bZ8wPc3N"}, {"routingKey": MARKER}),
         ({"routingKey": "orders.created"}, {"routingKey": "orders.created"}),
-        (
-            {"ParameterKey": "DbPassword", "ParameterValue": "x1"},
-            {"ParameterKey": "DbPassword", "ParameterValue": MARKER},
-        ),
+        ({"ParameterKey": "DbPassword", "ParameterValue": "x1"}, {"ParameterKey": "DbPassword", "ParameterValue": MARKER}),
         ({"headers": [["X-Api-Key", "x1y2"]]}, {"headers": [["X-Api-Key", MARKER]]}),
         ({"required": ["password", "email"]}, {"required": ["password", "email"]}),
         ({"backup_codes": ["1a", "2b"]}, {"backup_codes": MARKER}),
         ({"country_code": "49"}, {"country_code": "49"}),
     ],
-)
+)  # fmt: skip
 def test_name_or_pair_decides_how_much_is_hidden(params: dict[str, Any], kept: dict[str, Any]) -> None:
     assert summarise(params) == kept
 
@@ -625,29 +602,17 @@ def test_name_or_pair_decides_how_much_is_hidden(params: dict[str, Any], kept: d
 @pytest.mark.parametrize(
     "text",
     [
-        "cargo test -p my-crate-2core",
-        "grep -P '[a-z]+[0-9]{2}' notes.txt",
-        "mkdir -p src/build2024",
-        "docker build -t app:1.27-alpine .",
-        "import typing\nshopping: 3 apples",
-        "cache_key: user-7",
-        "commit e83c5163316f89bfbde7d9ab23ca2e25604af290",
-        "session-3f2504e0-4f89-11d3-9a0c-0305e82c3301",
-        'echo "root:x:0:0" | sudo tee -a /etc/passwd',
-        'echo "$USER:$PW" | chpasswd',
-        "openssl enc -aes-256-cbc -in a -out b",
-        "plink -P 2222 ana@host ls",
-        "security find-generic-password -s foo -w | pbcopy",
-        "net user ana /delete",
-        "the net user growth in 2024 was 12 %",
-        "croc send report2024.pdf",
-        "exp 1/2 and imp 3/4",
-        "netsh wlan show profile name=x key=clear",
-        "fly secrets set KEY=$VALUE",
-        "OTP codes expire after 300 seconds, otp_length: 6",
-        "signature version=4, region=eu-west-1",
+        "cargo test -p my-crate-2core", "grep -P '[a-z]+[0-9]{2}' notes.txt", "mkdir -p src/build2024",
+        "docker build -t app:1.27-alpine .", "import typing\nshopping: 3 apples", "cache_key: user-7",
+        "commit e83c5163316f89bfbde7d9ab23ca2e25604af290", "session-3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        'echo "root:x:0:0" | sudo tee -a /etc/passwd', 'echo "$USER:$PW" | chpasswd',
+        "openssl enc -aes-256-cbc -in a -out b", "plink -P 2222 ana@host ls",
+        "security find-generic-password -s foo -w | pbcopy", "net user ana /delete",
+        "the net user growth in 2024 was 12 %", "croc send report2024.pdf", "exp 1/2 and imp 3/4",
+        "netsh wlan show profile name=x key=clear", "fly secrets set KEY=$VALUE",
+        "OTP codes expire after 300 seconds, otp_length: 6", "signature version=4, region=eu-west-1",
         "https://x/[redacted]/orders/2026-11-23",
     ],
-)
+)  # fmt: skip
 def test_a_text_that_resembles_a_secret_stays(text: str) -> None:
     assert redact_text(text) == text

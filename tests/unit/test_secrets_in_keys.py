@@ -33,10 +33,7 @@ CALLS: dict[str, tuple[Call, str]] = {
     "a webhook": (Call("a", "web_fetch", {"url": HOOK, "method": "POST"}), HOOK[-24:]),
     "a query": (Call("a", "http_post", {"url": f"https://x.org/me?access_token={PASSWORD}"}), PASSWORD),
     "a login": (Call("a", "clone_repo", {"remote": f"ssh://git:{PASSWORD}@x.org/r.git"}), PASSWORD),
-    "a file name": (
-        Call("a", "write", {"path": f"/home/a/backup_{TOKENS['GitHub']}.txt", "content": "x"}),
-        TOKENS["GitHub"],
-    ),
+    "a file name": (Call("a", "write", {"path": f"/home/a/backup_{TOKENS['GitHub']}.txt", "content": "x"}), TOKENS["GitHub"]),
     "a target": (Call("a", "message", {"action": "send", "target": TOKENS["Slack"], "message": "x"}), TOKENS["Slack"]),
     "the agent's own key": (Call("a", "write", {"_contextKey": f"url:{HOOK}", "path": "/x"}), HOOK[-24:]),
     "cwd": (Call("a", "write", {"path": "x"}, cwd=f"/srv/{TOKENS['GitLab']}"), TOKENS["GitLab"]),
@@ -45,11 +42,8 @@ CALLS: dict[str, tuple[Call, str]] = {
     "a tool": (Call("a", f"mcp__{TOKENS['npm']}__write", {"path": "/x"}), TOKENS["npm"]),
     "a call id": (Call("a", "write", {"path": "/x"}, call_id=TOKENS["AWS"]), TOKENS["AWS"]),
     "a run": (Call("a", "write", {"path": "/x"}, run=TOKENS["AWS"]), TOKENS["AWS"]),
-    "a zero-width disguise": (
-        Call("a", "write", {"path": "/x/" + TOKENS["GitHub"][:9] + "\u200b" + TOKENS["GitHub"][9:]}),
-        TOKENS["GitHub"][10:],
-    ),
-}
+    "a zero-width disguise": (Call("a", "write", {"path": "/x/" + TOKENS["GitHub"][:9] + "\u200b" + TOKENS["GitHub"][9:]}), TOKENS["GitHub"][10:]),
+}  # fmt: skip
 
 
 SPREAD: dict[str, Call] = {

@@ -336,19 +336,12 @@ def test_every_region_can_be_switched_off() -> None:
 
 def test_settings_passed_to_a_gate_have_absolute_paths(tmp_path: Path) -> None:
     environ = {
-        "CALLOSUM_RULES": "tiers.json",
-        "CALLOSUM_CONFIG": "sub/callosum.toml",
-        "CALLOSUM_SHELL_FOLDERS": "build:/data",
-        "CALLOSUM_STORE": "postgresql://db/agents",
-        "CALLOSUM_MODE": "observe",
-        "CALLOSUM_LEASE_TTL": "",
-        "CALLOSUM_TOKEN": "made-up",
-        "CALLOSUM_STATE": "state",
-        "CALLOSUM_INSTANCE": "mira",
-        "CALLOSUM_SERVER_PORT": "1",
-        "CALLOSUM_NOTIFY": "notify-send",
-        "PATH": "/bin",
-    }
+        "CALLOSUM_RULES": "tiers.json", "CALLOSUM_CONFIG": "sub/callosum.toml",
+        "CALLOSUM_SHELL_FOLDERS": "build:/data", "CALLOSUM_STORE": "postgresql://db/agents",
+        "CALLOSUM_MODE": "observe", "CALLOSUM_LEASE_TTL": "", "CALLOSUM_TOKEN": "made-up",
+        "CALLOSUM_STATE": "state", "CALLOSUM_INSTANCE": "mira", "CALLOSUM_SERVER_PORT": "1",
+        "CALLOSUM_NOTIFY": "notify-send", "PATH": "/bin",
+    }  # fmt: skip
     assert handed_on(environ, tmp_path) == {
         "CALLOSUM_RULES": f"{tmp_path}/tiers.json",
         "CALLOSUM_CONFIG": f"{tmp_path}/sub/callosum.toml",

@@ -24,18 +24,10 @@ RULES = RuleSet.parse(json.dumps({"rules": [REFUND]}))
 
 def approval(rules: RuleSet = RULES, **more: Any) -> StandingApproval:
     said: dict[str, Any] = {
-        "id": 7,
-        "tool": "refund",
-        "tier": 3,
-        "rule": "refund",
-        "under": rules.digest_of("refund"),
-        "params": {"to": "Bob"},
-        "asks": True,
-        "kinds": (),
-        "by": "anna",
-        "at": time.time(),
+        "id": 7, "tool": "refund", "tier": 3, "rule": "refund", "under": rules.digest_of("refund"),
+        "params": {"to": "Bob"}, "asks": True, "kinds": (), "by": "anna", "at": time.time(),
         "until": time.time() + 60,
-    }
+    }  # fmt: skip
     return StandingApproval(**(said | more))
 
 

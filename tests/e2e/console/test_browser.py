@@ -31,12 +31,9 @@ RULES: list[dict[str, object]] = [
     {"name": "rooms", "tool": "book", "tier": 3, "repeats": True, "contextKey": "room:{params.room}"},
 ]
 PAGES = {
-    "waiting": "",
-    "sessions": "/sessions",
-    "lanes": "/lanes?span=20",
-    "conflicts": "/conflicts",
+    "waiting": "", "sessions": "/sessions", "lanes": "/lanes?span=20", "conflicts": "/conflicts",
     "report": "/report",
-}
+}  # fmt: skip
 _AXE = "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
 MAIL = {"to": "alice@example.com", "subject": "Invoice for May", "body": "Dear Alice, the invoice of May is paid."}
 

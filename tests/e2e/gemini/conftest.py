@@ -28,10 +28,8 @@ class GeminiHome(Home):
         assert node, "Gemini CLI needs Node"
         options = "--model gemini-2.5-pro --approval-mode=yolo --skip-trust --output-format json --prompt".split()
         environ = {
-            "GEMINI_API_KEY": "none",
-            "GOOGLE_GEMINI_BASE_URL": scripted.address,
-            "GEMINI_CLI_NO_RELAUNCH": "true",
-        }
+            "GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": scripted.address, "GEMINI_CLI_NO_RELAUNCH": "true",
+        }  # fmt: skip
         super().__init__(folder, "gemini", [node, str(program), *options], environ)
         self.settings = self.home / ".gemini" / "settings.json"
         self.settings.parent.mkdir()

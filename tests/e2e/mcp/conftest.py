@@ -146,12 +146,7 @@ def real(installed: Path, page: str, tmp_path: Path) -> Callable[[str], RealServ
         return RealServer("time", command, calls, ("convert_time", wanted), {})
 
     made = {
-        "filesystem": filesystem,
-        "memory": memory,
-        "everything": everything,
-        "thinking": thinking,
-        "git": git,
-        "fetch": fetch,
-        "time": time,
-    }
+        "filesystem": filesystem, "memory": memory, "everything": everything, "thinking": thinking, "git": git,
+        "fetch": fetch, "time": time,
+    }  # fmt: skip
     return lambda name: made[name]()

@@ -68,15 +68,10 @@ class OpenClawHome:
         provider = {"baseUrl": f"{model.url}/v1", "apiKey": "sk-fake", "api": "openai-completions", "models": [offers]}
         agents = {"model": {"primary": "fake/fake-1"}, "workspace": str(self.workspace), "skipBootstrap": True}
         self.settings: dict[str, Any] = {
-            "gateway": {
-                "mode": "local",
-                "port": self.port,
-                "bind": "loopback",
-                "auth": {"mode": "token", "token": TOKEN},
-            },
+            "gateway": {"mode": "local", "port": self.port, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}},
             "models": {"mode": "replace", "providers": {"fake": provider}},
             "agents": {"defaults": {**agents, "heartbeat": {"every": "0m"}}},
-        }
+        }  # fmt: skip
         if telegram is not None:
             channel = {"enabled": True, "botToken": "7:fake", "apiRoot": telegram.url, "dmPolicy": "open"}
             network = {"dangerouslyAllowPrivateNetwork": True}

@@ -69,18 +69,11 @@ def test_fallback_knows_every_shell_of_the_rules() -> None:
 @pytest.mark.parametrize(
     ("tool", "does"),
     [
-        ("run_terminal_cmd", True),
-        ("PowerShell", True),
-        ("mcp__box__Run-Command", True),
-        ("functions.exec", True),
-        ("box:ssh", True),
-        ("shell_", True),
-        ("BashOutput", False),
-        ("ssh_keys_list", False),
-        ("", False),
+        ("run_terminal_cmd", True), ("PowerShell", True), ("mcp__box__Run-Command", True), ("functions.exec", True),
+        ("box:ssh", True), ("shell_", True), ("BashOutput", False), ("ssh_keys_list", False), ("", False),
         ("__", False),
     ],
-)
+)  # fmt: skip
 def test_tools_that_run_any_command_are_recognised(tool: str, *, does: bool) -> None:
     assert runs_commands(tool) is does
     assert tier_of({tool: 1}, tool) == (3 if does else 1)

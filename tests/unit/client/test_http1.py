@@ -36,29 +36,17 @@ def test_end_of_the_body_is_found(lines: bytes, length: int | None, chunked: boo
 @pytest.mark.parametrize(
     "lines",
     [
-        b"",
-        b"HTTP/2 200 OK",
-        b"HTTP/1.1 20 OK",
-        b"HTTP/1.1 2000",
-        b"HTTP/1.1\xa0200 OK",
-        b"http/1.1 200 OK",
-        b"SSH-2.0-OpenSSH_9.6",
-        b"HTTP/1.1 200 OK\r\nno colon",
-        b"HTTP/1.1 200 OK\r\n: no name",
-        b"HTTP/1.1 200 OK\r\nContent-Length : 5",
-        b"HTTP/1.1 200 OK\r\nA: b\r\n folded: c",
+        b"", b"HTTP/2 200 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 2000", b"HTTP/1.1\xa0200 OK", b"http/1.1 200 OK",
+        b"SSH-2.0-OpenSSH_9.6", b"HTTP/1.1 200 OK\r\nno colon", b"HTTP/1.1 200 OK\r\n: no name",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 5", b"HTTP/1.1 200 OK\r\nA: b\r\n folded: c",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip",
-        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -5",
-        b"HTTP/1.1 200 OK\r\nContent-Length: +5",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5_0",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 64000001",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999",
-        b"HTTP/1.1 200 OK\r\nContent-Length:",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip", b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5", b"HTTP/1.1 200 OK\r\nContent-Length: +5",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5_0", b"HTTP/1.1 200 OK\r\nContent-Length: 64000001",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999", b"HTTP/1.1 200 OK\r\nContent-Length:",
     ],
-)
+)  # fmt: skip
 def test_malformed_heads_are_refused(lines: bytes) -> None:
     with pytest.raises(BadResponse):
         read_head(lines)

@@ -201,16 +201,10 @@ def test_files_and_folders_are_private(corpus: Corpus, log: DailyLog, folder: Pa
 @pytest.mark.parametrize(
     "text",
     [
-        "two\nlines",
-        "\r\n\r\u2028\u2029\x85\x0b\x0c",
-        "\x00\x1b[2J\x7f\x9b2J",
-        '"},{"} | tool.called | {}',
-        "\u202egnp.exe \u200b\ufeff \U000e0041",
-        "lone \ud800 half",
-        "日本語 – ünïcode 🎉",
-        "\\n \\\\ \\u0000",
+        "two\nlines", "\r\n\r\u2028\u2029\x85\x0b\x0c", "\x00\x1b[2J\x7f\x9b2J", '"},{"} | tool.called | {}',
+        "\u202egnp.exe \u200b\ufeff \U000e0041", "lone \ud800 half", "日本語 – ünïcode 🎉", "\\n \\\\ \\u0000",
     ],
-)
+)  # fmt: skip
 def test_one_event_is_one_line_whatever_its_text(corpus: Corpus, log: DailyLog, folder: Path, text: str) -> None:
     corpus.emit(TaskStopped(text, "x", at=NOON))
     corpus.emit(ToolCalled("x", {text: [text]}, at=NOON))
@@ -389,11 +383,7 @@ SECRETS: list[tuple[str, Callable[[], CorpusEvent], str]] = [
     ("token, nested", lambda: ToolCalled("x", {"token": {"a": "hunter2"}}, at=NOON), "hunter2"),
     ("pair", lambda: ToolCalled("x", {"h": [{"name": "Authorization", "value": "hunter2"}]}, at=NOON), "hunter2"),
     ("JSON in a text", lambda: ToolCompleted("x", output=json.dumps({"password": "hunter2"}), at=NOON), "hunter2"),
-    (
-        "JSON in JSON in a text",
-        lambda: ToolCompleted("x", output=json.dumps({"body": json.dumps({"password": "hunter2"})}), at=NOON),
-        "hunter2",
-    ),
+    ("JSON in JSON in a text", lambda: ToolCompleted("x", output=json.dumps({"body": json.dumps({"password": "hunter2"})}), at=NOON), "hunter2"),
     ("as a name", lambda: ToolCalled("x", {GITHUB: 1}, at=NOON), GITHUB),
     ("in a common field", lambda: TaskStopped("x", "y", at=NOON, instance=GITHUB), GITHUB),
     ("in what JSON cannot hold", lambda: ToolCompleted("x", output=[GITHUB, object()], at=NOON), GITHUB),

@@ -65,10 +65,8 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
         (("update_user", {"uid": "u1", "role": "a"}), ("delete_user", {"userId": "u1"}), Verdict.BLOCK),
         (("update_post", {"slug": "a", "body": YES}), ("delete_post", {"slug": "a"}), Verdict.BLOCK),
         # a container and its members
-        (("update_record", {"base_id": "b", "record_id": "r", "fields": {"a": 1}}), ("delete_base", {"base_id": "b"}),
-         Verdict.BLOCK),
-        (("create_record", {"base_id": "b", "table_id": "t", "fields": {"a": 1}}), ("delete_base", {"base_id": "b"}),
-         Verdict.BLOCK),
+        (("update_record", {"base_id": "b", "record_id": "r", "fields": {"a": 1}}), ("delete_base", {"base_id": "b"}), Verdict.BLOCK),
+        (("create_record", {"base_id": "b", "table_id": "t", "fields": {"a": 1}}), ("delete_base", {"base_id": "b"}), Verdict.BLOCK),
     ],
 )  # fmt: skip
 def test_second_session_is_notified(sessions: Sessions, one: Any, other: Any, verdict: Verdict) -> None:
@@ -84,8 +82,7 @@ def test_second_session_is_notified(sessions: Sessions, one: Any, other: Any, ve
         (("reply_to_mail", {"thread_id": "t1", "body": YES}), ("reply_to_mail", {"thread_id": "t2", "body": YES})),
         (("message", {"action": "send", "target": "andy", "replyTo": "5", "message": YES}),
          ("message", {"action": "send", "target": "bert", "replyTo": "5", "message": YES})),
-        (("send_email", {"to": "a@x.org", "replyTo": "desk@x.org", "body": YES}),
-         ("send_email", {"to": "b@x.org", "replyTo": "desk@x.org", "body": YES})),
+        (("send_email", {"to": "a@x.org", "replyTo": "desk@x.org", "body": YES}), ("send_email", {"to": "b@x.org", "replyTo": "desk@x.org", "body": YES})),
         (("send_message", {"channel": "general", "text": YES}), ("send_message", {"channel": "general", "text": NO})),
         (("send_message", {"channel": "general", "text": YES}), ("send_message", {"channel": "random", "text": YES})),
         (("create_refund", {"charge": "ch_1", "amount": 5}), ("create_refund", {"charge": "ch_2", "amount": 5})),

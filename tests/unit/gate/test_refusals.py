@@ -50,10 +50,8 @@ def entry(call: str = CALL, content: str = SENTENCE, *, error: bool = True, **mo
 
 
 ESC: dict[str, Any] = {
-    "toolUseResult": "User rejected tool use",
-    "toolDenialKind": "user-rejected",
-    "toolDenialBeforeRun": True,
-}
+    "toolUseResult": "User rejected tool use", "toolDenialKind": "user-rejected", "toolDenialBeforeRun": True,
+}  # fmt: skip
 INTERRUPTED: dict[str, Any] = {"toolUseResult": "User rejected tool use", "toolDenialKind": "user-rejected"}
 WITH_A_REASON: dict[str, Any] = {
     "toolUseResult": f"Error: {SENTENCE} the user said: not now",

@@ -17,12 +17,9 @@ FRAMEWORK: Final = "names the Agent SDK, a framework that is called after the ho
 ALLOWED: Final = {
     "programs/__init__.py": "the one line by which a description is known",
     "client/fallback.py": "says whose tools stand in the table that clients without a description have too",
-    "adapters/__init__.py": FRAMEWORK,
-    "adapters/installing.py": FRAMEWORK,
-    "adapters/claude_agent_sdk.py": FRAMEWORK,
-    "corpus/events.py": MODELS,
-    "telemetry/metrics.py": MODELS,
-}
+    "adapters/__init__.py": FRAMEWORK, "adapters/installing.py": FRAMEWORK,
+    "adapters/claude_agent_sdk.py": FRAMEWORK, "corpus/events.py": MODELS, "telemetry/metrics.py": MODELS,
+}  # fmt: skip
 SOURCES: Final = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sh", ".c", ".h"))
 
 

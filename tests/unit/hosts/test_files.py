@@ -24,14 +24,11 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "before",
     [
-        b'{\n    "a": 1,\n    "b": [1, 2]\n}\n',
-        b'{\n\t"a": "\xc3\xa4"\n}',
-        b'{"a":1}',
-        b'\xef\xbb\xbf{"a": 1}\n',
+        b'{\n    "a": 1,\n    "b": [1, 2]\n}\n', b'{\n\t"a": "\xc3\xa4"\n}', b'{"a":1}', b'\xef\xbb\xbf{"a": 1}\n',
         b'{\n  "a": "\\u00e4"\n}\n',
     ],
     ids=["four spaces", "tab, no end", "one line", "byte order mark", "escaped"],
-)
+)  # fmt: skip
 def test_reverting_restores_the_very_bytes(tmp_path: Path, before: bytes) -> None:
     path, state = tmp_path / "settings.json", tmp_path / "state"
     path.write_bytes(before)

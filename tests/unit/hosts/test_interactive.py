@@ -191,14 +191,9 @@ tmux ls
 screen -dm make
 """
 OF_SEVERAL_LINES = (
-    "bash <<'END'\nls\nEND",
-    "python - <<'END'\nprint(1)\nEND",
-    "cat > run.sh <<'END'\nbash\npython\nEND",
-    "bash <<< 'ls'",
-    "",
-    " ",
-    "\n",
-)
+    "bash <<'END'\nls\nEND", "python - <<'END'\nprint(1)\nEND", "cat > run.sh <<'END'\nbash\npython\nEND",
+    "bash <<< 'ls'", "", " ", "\n",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("line", WAITING.strip().splitlines())

@@ -37,31 +37,19 @@ def read(tool: str, **params: object) -> ProposedWrite | None:
     [
         ("Write", {"file_path": "/p/a", "content": "x"}, ProposedWrite("x", "content")),
         ("write", {"path": "a", "content": "x"}, ProposedWrite("x", "content")),
-        (
-            "Edit",
-            {"file_path": "/p/a", "old_string": "x", "new_string": "y", "replace_all": True},
-            ProposedWrite(edits=(TextEdit("x", "y", everywhere=True),)),
-        ),
-        (
-            "edit",
-            {"path": "a", "edits": [{"oldText": "x", "newText": "y"}]},
-            ProposedWrite(edits=(TextEdit("x", "y"),)),
-        ),
+        ("Edit", {"file_path": "/p/a", "old_string": "x", "new_string": "y", "replace_all": True}, ProposedWrite(edits=(TextEdit("x", "y", everywhere=True),))),
+        ("edit", {"path": "a", "edits": [{"oldText": "x", "newText": "y"}]}, ProposedWrite(edits=(TextEdit("x", "y"),))),
         (
             "apply_patch",
             {"input": "*** Begin Patch\n*** Update File: a\n@@ def f\n one\n-two\n+2\n@@\n-x\n+y\n*** End Patch\n"},
             ProposedWrite(param="input", edits=(TextEdit("one\ntwo\n", "one\n2\n"), TextEdit("x\n", "y\n"))),
         ),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch\n"}, None),
-        (
-            "apply_patch",
-            {"input": "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** End Patch\n"},
-            None,
-        ),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** End Patch\n"}, None),
         ("append_file", {"path": "/p/a", "content": "x"}, None),
         ("Bash", {"command": "echo x > /p/a"}, None),
     ],
-)
+)  # fmt: skip
 def test_what_a_call_writes(tool: str, params: dict[str, object], expected: ProposedWrite | None) -> None:
     assert read(tool, **params) == expected
 

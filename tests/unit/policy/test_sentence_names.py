@@ -11,19 +11,9 @@ from callosum.policy.sentence import name
 from callosum.settings import Settings
 
 HIDDEN = [
-    "\u00ad",
-    "\u3164",
-    "\ufe0f",
-    "\u115f",
-    "\u2800",
-    "\u200b",
-    "\u202e",
-    "\U000e0041",
-    "\ue000",
-    "\ufff9",
-    "\u2028",
-    "\x1b",
-]
+    "\u00ad", "\u3164", "\ufe0f", "\u115f", "\u2800", "\u200b", "\u202e", "\U000e0041", "\ue000", "\ufff9",
+    "\u2028", "\x1b",
+]  # fmt: skip
 
 CONTROLS = ["\x1b", "\u2028", "\ue000"]
 """Those that keys hold as blanks."""

@@ -28,21 +28,14 @@ from tests.support.world import Decision, World
 
 _DECODE = msgspec.json.Decoder(Entry).decode
 WORDS = (
-    "the invoice for march was paid yesterday evening",
-    "please bring two extra chairs into the small room",
-    "our flight leaves at noon from the northern terminal",
-    "nobody has seen the blue folder since last autumn",
-    "soup and bread are served on the terrace tonight",
-    "his violin needs new strings before the concert",
-    "rain is expected over the hills by late afternoon",
-    "the printer on floor three ran out of yellow ink",
-    "grandmother's recipe asks for plums instead of figs",
-    "seven lanterns were hung along the garden wall",
-    "a quiet train crossed the frozen river at dawn",
-    "the museum keeps its oldest maps behind thick glass",
-    "two foxes slept beneath the wooden stage all winter",
-    "her lecture on tides begins after the short break",
-)
+    "the invoice for march was paid yesterday evening", "please bring two extra chairs into the small room",
+    "our flight leaves at noon from the northern terminal", "nobody has seen the blue folder since last autumn",
+    "soup and bread are served on the terrace tonight", "his violin needs new strings before the concert",
+    "rain is expected over the hills by late afternoon", "the printer on floor three ran out of yellow ink",
+    "grandmother's recipe asks for plums instead of figs", "seven lanterns were hung along the garden wall",
+    "a quiet train crossed the frozen river at dawn", "the museum keeps its oldest maps behind thick glass",
+    "two foxes slept beneath the wooden stage all winter", "her lecture on tides begins after the short break",
+)  # fmt: skip
 
 
 class ThreadGate:

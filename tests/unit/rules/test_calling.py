@@ -32,21 +32,12 @@ FORMS: dict[str, Form] = {
     "by name": lambda tool, given: ("call_tool", {"name": tool, "arguments": given}),
     "beside a server": lambda tool, given: ("use_mcp_tool", {"server": "s", "tool_name": tool, "arguments": given}),
     "as JSON": lambda tool, given: ("execute_tool", {"tool_name": tool, "tool_args": json.dumps(given)}),
-    "by JSON-RPC": lambda tool, given: (
-        "rpc",
-        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": tool, "arguments": given}},
-    ),
+    "by JSON-RPC": lambda tool, given: ("rpc", {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": tool, "arguments": given}}),
     "in a request": lambda tool, given: ("proxy", {"request": {"tool": tool, "input": given}}),
-    "in a list": lambda tool, given: (
-        "parallel",
-        {"tool_uses": [{"recipient_name": "functions.get_x", "parameters": {}}, {"name": tool, "arguments": given}]},
-    ),
-    "as a function": lambda tool, given: (
-        "run_all",
-        {"tool_calls": [{"function": {"name": tool, "arguments": json.dumps(given)}}]},
-    ),
+    "in a list": lambda tool, given: ("parallel", {"tool_uses": [{"recipient_name": "functions.get_x", "parameters": {}}, {"name": tool, "arguments": given}]}),
+    "as a function": lambda tool, given: ("run_all", {"tool_calls": [{"function": {"name": tool, "arguments": json.dumps(given)}}]}),
     "twice": lambda tool, given: ("call_tool", {"name": "call_tool", "arguments": {"name": tool, "arguments": given}}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -115,21 +115,12 @@ def test_result_names_the_object_that_was_created(keys: list[str], result: Any, 
 @pytest.mark.parametrize(
     ("said", "key", "side"),
     [
-        ("accept", "event:e", "+attend"),
-        ("Declined", "event:e", "-attend"),
-        ("no", "event:e", "-attend"),
-        ("cancel", "order:o", "-book"),
-        ("approve", "doc:d", "+approve"),
-        ("reject", "doc:d", "-approve"),
-        ("for", "doc:d", "+commit"),
-        ("against", "doc:d", "-commit"),
-        ("+launch", "doc:d", "+launch"),
-        ("maybe", "doc:d", ""),
-        ("", "doc:d", ""),
-        ("+", "doc:d", ""),
-        ("x" * 5_000, "doc:d", ""),
+        ("accept", "event:e", "+attend"), ("Declined", "event:e", "-attend"), ("no", "event:e", "-attend"),
+        ("cancel", "order:o", "-book"), ("approve", "doc:d", "+approve"), ("reject", "doc:d", "-approve"),
+        ("for", "doc:d", "+commit"), ("against", "doc:d", "-commit"), ("+launch", "doc:d", "+launch"),
+        ("maybe", "doc:d", ""), ("", "doc:d", ""), ("+", "doc:d", ""), ("x" * 5_000, "doc:d", ""),
     ],
-)
+)  # fmt: skip
 def test_declared_stance_is_a_verb_or_a_word_after_a_sign(said: str, key: str, side: str) -> None:
     assert side_of(said, (Key(key),)) == side
 

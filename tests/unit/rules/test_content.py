@@ -109,36 +109,21 @@ def test_values_beyond_the_node_limit_are_not_normalised() -> None:
 
 
 NEAR = [
-    (
-        "The nightly build finished and the report is in the usual place",
-        "Hi all, the nightly build finished and the report is in the usual place",
-    ),
-    (
-        "The report for the board is ready, please have a look before the meeting",
-        "The report for the board is ready: please have a look before our meeting",
-    ),
-]
+    ("The nightly build finished and the report is in the usual place", "Hi all, the nightly build finished and the report is in the usual place"),
+    ("The report for the board is ready, please have a look before the meeting", "The report for the board is ready: please have a look before our meeting"),
+]  # fmt: skip
 FAR = [
     ("on it", "on it"),
     (
         "On it, I will have a look",
         "On it, I will have a look at the logs. The cause was a full disk on the second node; I cleaned it and restarted the service.",
     ),
-    (
-        "The nightly build 41 finished and the report is in place",
-        "The nightly build 42 finished and the report is in place",
-    ),
-    (
-        "The deploy to the staging cluster passed without trouble",
-        "The deploy to the staging cluster failed without trouble",
-    ),
-    (
-        "Let us meet about the budget plan on Monday at the office",
-        "Let us meet about the budget plan on Tuesday at the office",
-    ),
+    ("The nightly build 41 finished and the report is in place", "The nightly build 42 finished and the report is in place"),
+    ("The deploy to the staging cluster passed without trouble", "The deploy to the staging cluster failed without trouble"),
+    ("Let us meet about the budget plan on Monday at the office", "Let us meet about the budget plan on Tuesday at the office"),
     ("I can come to the review of the plan", "I can't come to the review of the plan"),
     ("Your parcel has been sent to the depot", "We have found no free table for the dinner"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "two"), NEAR)

@@ -36,15 +36,9 @@ NEAR = {
     "an apostrophe": ("it's the disk of the builder that is full", "it\u2019s the disk of the builder that is full"),
     "markdown": (PLAIN, f"**{PLAIN}**"),
     "the same number": (f"{PLAIN} (41 jobs)", f"Hi, {PLAIN} (41 jobs)."),
-    "a script without spaces": (
-        "明日の会議は午後三時から本社の会議室で行います",
-        "明日の会議は午後三時から本社の会議室で行います。",
-    ),
-    "Cyrillic": (
-        "отчёт о ночной сборке лежит в обычной папке на сервере",
-        "Отчёт о ночной сборке лежит в обычной папке, на сервере!",
-    ),
-}
+    "a script without spaces": ("明日の会議は午後三時から本社の会議室で行います", "明日の会議は午後三時から本社の会議室で行います。"),
+    "Cyrillic": ("отчёт о ночной сборке лежит в обычной папке на сервере", "Отчёт о ночной сборке лежит в обычной папке, на сервере!"),
+}  # fmt: skip
 FAR = {
     "another number": (f"{PLAIN} (41 jobs)", f"{PLAIN} (42 jobs)"),
     "a number more": (PLAIN, f"{PLAIN} (42 jobs)"),
@@ -56,22 +50,16 @@ FAR = {
     "a day": (f"{PLAIN} on Monday", f"{PLAIN} on Tuesday"),
     "a name": (f"{PLAIN} for Anna", f"{PLAIN} for Bob"),
     "a place": (f"{PLAIN} in Lisbon, as always", f"{PLAIN} in Kyoto, as always"),
-    "another thing, in a short text": (
-        "Deploy of billing to staging went well",
-        "Deploy of payroll to staging went well",
-    ),
+    "another thing, in a short text": ("Deploy of billing to staging went well", "Deploy of payroll to staging went well"),
     "an acknowledgement and the answer": (
         "On it, I will have a look at the build",
         "On it, I will have a look at the build. The disk of the second node was full; I cleaned it and ran the job.",
     ),
     "another text": (PLAIN, "the garden party is moved to the large hall because of the rain that is expected"),
     "short": ("please call me", "please call me!"),
-    "courtesy alone": (
-        "good morning everyone and many thanks to all",
-        "good morning everybody and kind regards to all",
-    ),
+    "courtesy alone": ("good morning everyone and many thanks to all", "good morning everybody and kind regards to all"),
     "the name of Cyrillic": ("отчёт для Анны лежит в обычной папке", "отчёт для Ивана лежит в обычной папке"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", NEAR)

@@ -134,24 +134,12 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("create_issue", {"owner": "O", "repo": "R", "title": "t"}, [("repo:o/r|issue", A)]),
     ("create_branch", {"owner": "O", "repo": "R", "branch": "b"}, [("branch:o/r/b", W)]),
     ("slack_post_message", {"channel_id": "C1", "text": "x"}, [("channel:C1|message", A)]),
-    (
-        "slack_reply_to_thread",
-        {"channel_id": "C1", "thread_ts": "1.2", "text": "x"},
-        [("thread:C1:1.2", W), ("thread:|1.2", A)],
-    ),
-    (
-        "send_email",
-        {"to": ["Al <A@x.org>"], "cc": "b@x.org", "threadId": "t9"},
-        [("email:a@x.org", W), ("email:b@x.org", W), ("email:thread:t9", W)],
-    ),
+    ("slack_reply_to_thread", {"channel_id": "C1", "thread_ts": "1.2", "text": "x"}, [("thread:C1:1.2", W), ("thread:|1.2", A)]),
+    ("send_email", {"to": ["Al <A@x.org>"], "cc": "b@x.org", "threadId": "t9"}, [("email:a@x.org", W), ("email:b@x.org", W), ("email:thread:t9", W)]),
     ("send_email", {"recipients": ["a@x.org"], "body": "mail c@x.org"}, [("email:a@x.org", W)]),
     ("share_file", {"file_id": 26, "email": "b@x.org"}, [("file-id:26|access", A)]),
     ("move_file", {"source": "a", "destination": "b.txt"}, [("file:/w/b.txt", W)]),
-    (
-        "copy_file",
-        {"source": "/x/a.txt", "destination": "/x/b.txt"},
-        [("file:/x/a.txt", R), ("file:/x/b.txt", W), ("file:/x/|names", A)],
-    ),
+    ("copy_file", {"source": "/x/a.txt", "destination": "/x/b.txt"}, [("file:/x/a.txt", R), ("file:/x/b.txt", W), ("file:/x/|names", A)]),
     ("remove_directory", {"path": "x", "recursive": True}, [("file:/w/x", W), ("file:/w/|names", A)]),
     ("delete_directory", {"path": "x"}, [("file:/w/x/", W), ("file:/w/|names", A)]),
     ("list_directory_contents", {"path": "/w/x"}, [("file:/w/x/|names", R)]),
@@ -170,12 +158,8 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
             ("slot:primary/2026-05-19/16:30", W),
         ],
     ),
-    (
-        "schedule_meeting",
-        {"start": "2026-05-19T18:00+02:00", "duration": 15, "calendar_id": "c"},
-        [("slot:c/2026-05-19/16:00", W), ("calendar:c|event", A)],
-    ),
-]
+    ("schedule_meeting", {"start": "2026-05-19T18:00+02:00", "duration": 15, "calendar_id": "c"}, [("slot:c/2026-05-19/16:00", W), ("calendar:c|event", A)]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tool", "params", "wanted"), KEYS)

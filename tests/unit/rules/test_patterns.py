@@ -26,12 +26,10 @@ PACKAGES: Final = (
 )  # fmt: skip
 """Where texts of agents, tools and hosts arrive."""
 SHORT: Final[Mapping[str, int]] = {
-    "callosum.hosts.hook_spool._SECRETIVE": hook_spool._LOOKED,
-    "callosum.redact.digests._CUT": MAX_KEY,
-    "callosum.rules.keys._ADDRESS": 4096,
-    "callosum.rules.shell.parser._LIST_VALUE": 256,
+    "callosum.hosts.hook_spool._SECRETIVE": hook_spool._LOOKED, "callosum.redact.digests._CUT": MAX_KEY,
+    "callosum.rules.keys._ADDRESS": 4096, "callosum.rules.shell.parser._LIST_VALUE": 256,
     "callosum.rules.shell.table._HOLE": 4096,
-}
+}  # fmt: skip
 """Characters of the texts that a pattern meets at most, where these are fewer than ``MAX_TEXT``: see where it is used."""
 
 

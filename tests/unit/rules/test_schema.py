@@ -31,9 +31,8 @@ def holds(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
         "boolean": isinstance(value, bool),
         "null": value is None,
         "number": isinstance(value, (int, float)) and not isinstance(value, bool),
-        "integer": not isinstance(value, bool)
-        and (isinstance(value, int) or (isinstance(value, float) and value.is_integer())),
-    }
+        "integer": not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer())),
+    }  # fmt: skip
     if kinds and not any(known[kind] for kind in kinds):
         return False
     if "enum" in schema and value not in schema["enum"]:
@@ -114,15 +113,11 @@ GOOD: list[dict[str, Any]] = [
     {"tier": 1, "tool": "a", "params": {"a": 1, "b": [None, True, "x"]}, "present": "x|y"},
     {"tier": 1, "tool": "a", "present": ["x", "y"], "commandPattern": "^a+$", "recentWindowMs": 0},
     {"tier": 1, "tool": "a", "contextKey": None},
-    {
-        "tier": 1,
-        "tool": "a",
-        "contextKey": ["a:{params.x|new}", {"key": "b:{tool}"}, {"key": "c:d|e", "mode": "append"}],
-    },
+    {"tier": 1, "tool": "a", "contextKey": ["a:{params.x|new}", {"key": "b:{tool}"}, {"key": "c:d|e", "mode": "append"}]},
     {"tier": 1, "tool": "a", "contextKey": []},
     {"tier": 4, "tool": "a", "verdict": "ask", "cells": {"held": "block"}, "effect": "read", "repeats": True},
     {"tier": 4, "tool": "a", "stance": "+attend", "judge": False, "cells": {}},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("good", GOOD)

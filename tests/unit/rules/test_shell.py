@@ -177,10 +177,7 @@ KEYS: list[tuple[str, list[str]]] = [
     ("psql -c 'drop database app'", ["database:app"]),
     ("alembic upgrade head", ["database:/w", "migration:/w"]),
     ("mail -s x a@x.org B@x.org < body", ["email:a@x.org", "email:b@x.org"]),
-    (
-        "printf 'To: a@x.org, b@x.org\\nCc: c@x.org\\n\\nhi' | sendmail -t",
-        ["email:a@x.org", "email:b@x.org", "email:c@x.org"],
-    ),
+    ("printf 'To: a@x.org, b@x.org\\nCc: c@x.org\\n\\nhi' | sendmail -t", ["email:a@x.org", "email:b@x.org", "email:c@x.org"]),
     ("himalaya message reply 42 -H 'To: a@x.org'", ["email:a@x.org", "email:thread:42"]),
     ("curl -F to=a@x.org -F cc=b@x.org https://api.example.com/messages", ["email:a@x.org", "email:b@x.org"]),
     ("curl -X DELETE https://Example.com/a/1", ["url:https://example.com/a/1"]),
@@ -196,7 +193,7 @@ KEYS: list[tuple[str, list[str]]] = [
     ("mkfs.ext4 /dev/sdb1", ["device:/dev/sdb1"]),
     ("ls", []),
     ("make lint", []),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "expected"), KEYS, ids=[one[0][:50] for one in KEYS])

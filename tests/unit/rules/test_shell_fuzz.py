@@ -94,9 +94,7 @@ HUGE = {
     "sql": 'psql -c "select ' + "drop table x; " * (M // 14) + '"',
     "addresses": "mail " + "a@b.c " * (M // 6),
     "variables": "A=b;" * (M // 4),
-    "growing": "A=aaaaaaaaaaaaaaaa; "
-    + "".join(f"{b}={'$' + a * 1}{('$' + a) * 7}; " for a, b in zip("ABCDEF", "BCDEFG", strict=True))
-    + "rm $G$G",
+    "growing": "A=aaaaaaaaaaaaaaaa; " + "".join(f"{b}={'$' + a * 1}{('$' + a) * 7}; " for a, b in zip("ABCDEF", "BCDEFG", strict=True)) + "rm $G$G",
     "braces": "rm " + "{a,b}" * (M // 5),
     "list": "rm {" + "a," * (M // 2) + "b}",
     "opened": "rm " + "{a," * (M // 3),
@@ -117,7 +115,7 @@ HUGE = {
     "stars": "rm -rf " + "*" * M,
     "up": "cd " + "../" * (M // 3),
     "bare": "select " + "a " * (M // 2),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", HUGE)

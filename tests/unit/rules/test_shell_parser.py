@@ -118,19 +118,10 @@ def test_function_that_calls_itself_is_recognised() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "echo 'a",
-        'echo "a',
-        "echo $(a",
-        "echo `a",
-        "cat <<A\nb",
-        "cat <<A",
-        "a)",
-        "a.b('c')",
-        "a.b()",
-        "x $(( (1)",
-        "a \\",
+        "echo 'a", 'echo "a', "echo $(a", "echo `a", "cat <<A\nb", "cat <<A", "a)", "a.b('c')", "a.b()",
+        "x $(( (1)", "a \\",
     ],
-)
+)  # fmt: skip
 def test_invalid_shell_syntax_is_marked_as_odd(text: str) -> None:
     assert parse(text).odd
 

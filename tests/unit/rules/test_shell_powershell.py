@@ -23,12 +23,7 @@ LINES: dict[int, list[str]] = {
         "echo 'Remove-Item -Recurse C:\\data' | pwsh -c -", "cmd /c rmdir /s /q C:\\\\data",
         "pwsh -c 'Out-File -FilePath /etc/hosts -InputObject x'",
     ],
-    3: [
-        "pwsh -c '& $cmd'",
-        "pwsh -c 'Invoke-Expression $x'",
-        "pwsh -c 'Send-MailMessage -To a@b.c -Subject x'",
-        'pwsh -c "$CMD"',
-    ],
+    3: ["pwsh -c '& $cmd'", "pwsh -c 'Invoke-Expression $x'", "pwsh -c 'Send-MailMessage -To a@b.c -Subject x'", 'pwsh -c "$CMD"'],
     2: ["pwsh -c 'Get-Process | Where-Object { $_.CPU -gt 10 } | Stop-Process'"],
     1: [
         "pwsh -c 'Get-ChildItem *.tmp | Remove-Item'",

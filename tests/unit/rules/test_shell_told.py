@@ -73,11 +73,8 @@ LINES: dict[int, list[str]] = {
         "doctl compute droplet-action power-off 5",
     ],
     3: [
-        "power-off-droplet 5",
-        "stop-server web",
-        "awk 'BEGIN { system(c) }'",
-        'python3 -c "import subprocess; subprocess.run(cmd)"',
-        "${x%.py} -a",
+        "power-off-droplet 5", "stop-server web", "awk 'BEGIN { system(c) }'",
+        'python3 -c "import subprocess; subprocess.run(cmd)"', "${x%.py} -a",
     ],
     2: [
         "mkdir -p /var/log/x", "touch /etc/x", "install -d /var/lib/x", "mkdir -p ~/.ssh",

@@ -19,9 +19,7 @@ M = 1_000_000
 
 HUGE: dict[str, Call] = {
     "content": Call("a", "write", {"path": "/a", "content": "x" * M}),
-    "words": Call(
-        "a", "message", {"action": "send", "target": "a", "message": " ".join(f"w{i}x" for i in range(M // 8))}
-    ),
+    "words": Call("a", "message", {"action": "send", "target": "a", "message": " ".join(f"w{i}x" for i in range(M // 8))}),
     "command": Call("a", "Bash", {"command": "x" * M}),
     "quotes": Call("a", "Bash", {"command": "callosum " + '\'"\\"' * (M // 4)}),
     "recipients": Call("a", "Bash", {"command": "curl smtp://x " + "To: a@b.c, --mail-rcpt a@b.c " * (M // 29)}),
@@ -44,7 +42,7 @@ HUGE: dict[str, Call] = {
     "schema": Call("a", "get_x", {}, schema={"properties": {f"p{i}": {} for i in range(M // 20)}}),
     "dates": Call("a", "list_events", {f"start_{i}": "2026-05-19" for i in range(M // 20)}),
     "attendees": Call("a", "invite", {"attendees": [f"a{i}@x.org" for i in range(100_000)]}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HUGE)

@@ -76,12 +76,7 @@ def test_the_original_catch_all_is_a_floor_over_the_default_set() -> None:
 
 DEFAULTS = [
     # tool, params, tier, keys
-    (
-        "message",
-        {"action": "send", "target": "andy", "replyTo": "msg-500"},
-        3,
-        [("thread:andy:msg-500", W), ("thread:|msg-500", A)],
-    ),
+    ("message", {"action": "send", "target": "andy", "replyTo": "msg-500"}, 3, [("thread:andy:msg-500", W), ("thread:|msg-500", A)]),
     ("message", {"action": "thread-reply", "channel": "c", "replyTo": "7"}, 3, [("thread:c:7", W), ("thread:|7", A)]),
     ("message", {"action": "send", "target": "andy", "replyTo": " "}, 2, [("channel:andy", A)]),
     ("message", {"action": "send", "target": " #general "}, 2, [("channel:#general", A)]),
@@ -113,36 +108,21 @@ DEFAULTS = [
     ("Bash", {"command": "git push --follow-tags"}, 2, [("git:/w|remote:origin/", W)]),
     ("Bash", {"command": "gh repo delete Owner/Name --yes"}, 4, [("repo:owner/name", W)]),
     ("exec", {"command": "gh api -X DELETE repos/o/n"}, 4, [("repo:o/n", W)]),
-    (
-        "bash",
-        {"command": "curl smtps://mx --mail-from me@x.org --mail-rcpt A@x.org --mail-rcpt '<b@x.org>'"},
-        3,
-        [("email:a@x.org", W), ("email:b@x.org", W)],
-    ),
+    ("bash", {"command": "curl smtps://mx --mail-from me@x.org --mail-rcpt A@x.org --mail-rcpt '<b@x.org>'"}, 3, [("email:a@x.org", W), ("email:b@x.org", W)]),
     (
         "shell",
         {"command": "printf 'To: Ann <ann@x.org>, bob@x.org\\nCc: c@x.org\\nFrom: me@x.org\\n\\nhi' | sendmail -t"},
         3,
         [("email:ann@x.org", W), ("email:bob@x.org", W), ("email:c@x.org", W)],
     ),
-    (
-        "exec",
-        {"command": "echo hi | mail -s hello -r me@x.org ann@x.org bob@x.org"},
-        3,
-        [("email:ann@x.org", W), ("email:bob@x.org", W)],
-    ),
-    (
-        "exec",
-        {"command": "himalaya message reply 42 -H 'To: ann@x.org'; himalaya send"},
-        3,
-        [("email:ann@x.org", W), ("email:thread:42", W)],
-    ),
+    ("exec", {"command": "echo hi | mail -s hello -r me@x.org ann@x.org bob@x.org"}, 3, [("email:ann@x.org", W), ("email:bob@x.org", W)]),
+    ("exec", {"command": "himalaya message reply 42 -H 'To: ann@x.org'; himalaya send"}, 3, [("email:ann@x.org", W), ("email:thread:42", W)]),
     ("exec", {"command": "himalaya template send < mail.eml"}, 3, []),
     ("delete_repository", {"owner": "O", "repo": "R"}, 4, [("repo:o/r", W)]),
     ("mcp__github__delete_repository", {"owner": "O", "repo": "R"}, 4, [("repo:o/r", W)]),
     ("send_payment", {"recipient": "DE89 3704", "amount": 5}, 4, [("payment:DE89 3704", W)]),
     ("gateway", {"action": "config.get"}, 0, []),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tool", "params", "tier", "keys"), DEFAULTS)
@@ -225,10 +205,7 @@ def test_the_users_rules_come_first_and_the_first_match_wins() -> None:
             {
                 "rules": [
                     {
-                        "name": "a",
-                        "tool": "mcp__github__*",
-                        "tier": 3,
-                        "contextKey": "gh:{params.x.y}",
+                        "name": "a", "tool": "mcp__github__*", "tier": 3, "contextKey": "gh:{params.x.y}",
                         "recentWindowMs": 0,
                     },
                     {
@@ -247,7 +224,7 @@ def test_the_users_rules_come_first_and_the_first_match_wins() -> None:
                 ]
             }
         )
-    )
+    )  # fmt: skip
     seen = rules.classify(call("mcp__github__x", {"x": {"y": 5}}))
     assert (seen.rule, seen.tier, seen.keys[0].name, seen.window) == ("a", 3, "gh:5", 0)
     seen = rules.classify(call("write", {"path": "/a"}))

@@ -49,14 +49,11 @@ def test_memory_url_opens_a_store_in_memory(tmp_path: Path) -> None:
         ("postgresql://db/agents?schema=Bad-Name", "schema: expected lower-case"),
         ("postgresql://db/agents?nonsense=1", "nonsense"),
         ("postgresql://db/agents?pooler=statement", "pooler: expected session or transaction"),
-        (
-            "postgresql://db/agents?pooler=transaction",
-            "direct: pooler=transaction and direct=host:port belong together",
-        ),
+        ("postgresql://db/agents?pooler=transaction", "direct: pooler=transaction and direct=host:port belong together"),
         ("postgresql://db/agents?direct=db:5432", "direct: pooler=transaction and direct=host:port belong together"),
         ("postgresql://db/agents?pooler=transaction&direct=db", "direct: expected host:port"),
     ],
-)
+)  # fmt: skip
 def test_unusable_url_raises_an_error_that_says_why(tmp_path: Path, url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         open_store(Settings(state=tmp_path, store=url))

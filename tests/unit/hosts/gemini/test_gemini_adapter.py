@@ -115,21 +115,15 @@ def test_missing_field_is_named(payload: Payload, at: str) -> None:
     ("response", "outcome"),
     [
         ({"llmContent": "x", "returnDisplay": "x"}, Outcome.DONE),
-        (
-            {"llmContent": "x", "returnDisplay": "x", "error": {"message": "no such text", "type": "edit"}},
-            Outcome.FAILED,
-        ),
+        ({"llmContent": "x", "returnDisplay": "x", "error": {"message": "no such text", "type": "edit"}}, Outcome.FAILED),
         ({"llmContent": "x", "returnDisplay": "Command exited with code: 3"}, Outcome.DONE),
         ({"llmContent": "x", "returnDisplay": "Command cancelled by user."}, Outcome.UNKNOWN),
-        (
-            displayed("Command was automatically cancelled because it exceeded the timeout of 5.0 minutes"),
-            Outcome.UNKNOWN,
-        ),
+        (displayed("Command was automatically cancelled because it exceeded the timeout of 5.0 minutes"), Outcome.UNKNOWN),
         ("text", Outcome.DONE),
         (None, Outcome.DONE),
         ({"returnDisplay": {"fileDiff": "..."}}, Outcome.DONE),
     ],
-)
+)  # fmt: skip
 def test_command_result_has_its_outcome(response: Any, outcome: Outcome) -> None:
     payload = {**after(ONE, "run_shell_command", command("make")), "tool_response": response}
     (told,) = gemini.read(payload, HostIdentity("gemini"))

@@ -34,19 +34,16 @@ def test_other_names_change_nothing() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"method":"tools/call","method":"ping","id":1}',
-        b'{"method":"ping","method":"tools/call","id":1}',
-        b'{"METHOD":"tools/call","id":1}',
-        b'{"method":"ping","Method":"tools/call","id":1}',
-        b'{"method":"ping","m\\u0065thod":"tools/call","id":1}',
-        b'{"method":"Tools/Call","id":1}',
+        b'{"method":"tools/call","method":"ping","id":1}', b'{"method":"ping","method":"tools/call","id":1}',
+        b'{"METHOD":"tools/call","id":1}', b'{"method":"ping","Method":"tools/call","id":1}',
+        b'{"method":"ping","m\\u0065thod":"tools/call","id":1}', b'{"method":"Tools/Call","id":1}',
         b'{"method":"Tools\\/Call","id":1}',
         b'{"method":"tools/call","params":{"name":"ls"},"Params":{"name":"rm"},"id":1}',
         b'{"method":"tools/call","params":{"name":"ls"},"params":{"name":"rm"},"id":1}',
         b'[{"method":"ping","id":1},{"method":"tools/call","method":"ping","id":2}]',
         b'{"method":"tools/call","method":"ping","id":1,"x":"\\ud800"}',
     ],
-)
+)  # fmt: skip
 def test_message_that_a_server_may_read_otherwise_is_refused(line: bytes) -> None:
     with pytest.raises(AmbiguousMessage):
         messages.read(line)

@@ -96,13 +96,10 @@ def test_settings_of_another_shape_are_refused_with_the_place(settings: dict[str
         (lambda plugins: plugins["entries"]["callosum"].pop("enabled"), "enabled is not true"),
         (lambda plugins: plugins["entries"]["callosum"].update(source="/x"), "source is not known"),
         (lambda plugins: plugins["load"]["paths"].clear(), "does not name"),
-        (
-            lambda plugins: plugins["entries"]["callosum"]["hooks"].pop("allowConversationAccess"),
-            "allowConversationAccess",
-        ),
+        (lambda plugins: plugins["entries"]["callosum"]["hooks"].pop("allowConversationAccess"), "allowConversationAccess"),
         (lambda plugins: plugins.update(allow=["telegram"]), "plugins.allow does not name callosum"),
     ],
-)
+)  # fmt: skip
 def test_faults_are_listed(change: Any, says: str) -> None:
     made = installed({}, LOCAL)
     change(made["plugins"])
