@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from callosum.gate import Gate as Gate
     from callosum.gate import LocalGate as LocalGate
     from callosum.guards import AsyncGate as AsyncGate
+    from callosum.guards import confirming as confirming
     from callosum.guards import gated as gated
     from callosum.guards import guard as guard
     from callosum.model import Action as Action
@@ -54,7 +55,7 @@ _WHERE = {
         "Unconfirmed"
     ),
     "gate": "Gate LocalGate",
-    "guards": "AsyncGate gated guard",
+    "guards": "AsyncGate confirming gated guard",
     "model": (
         "Action Call Classification Commits Conflict Decision Entry Host Key Kind Lease LockResult Mode Observation "
         "Outcome Report State Status Tier Verdict"

@@ -19,7 +19,8 @@ Driver errors stay in ``__cause__``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copyreg
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,18 @@ if TYPE_CHECKING:
 
 
 class CallosumError(Exception):
-    """Base of all errors that Callosum raises on purpose."""
+    """Base of all errors that Callosum raises on purpose. They can be pickled and copied.
+
+    ``retryable`` says that the same call may succeed later although nobody has done anything; nothing was opened for
+    it. ``retry_after`` is then the number of seconds after which trying makes sense, if that is known.
+    """
+
+    retryable: bool = False
+    retry_after: float | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Restore the error from its text and its attributes, not by its constructor's arguments."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class ConfigError(CallosumError):
@@ -50,6 +62,8 @@ class StoreError(CallosumError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached or written now (busy past the deadline, full disk, read-only)."""
 
+    retryable = True
+
 
 class Unconfirmed(StoreUnavailable):
     """A change was sent to the store, which could not confirm that the change is durable. This is not a decision.
@@ -58,6 +72,8 @@ class Unconfirmed(StoreUnavailable):
     the replies that the requests of the batch would have got. ``reachable`` is False if the store did not respond at
     all, so that nothing can be withdrawn either.
     """
+
+    retryable = False
 
     def __init__(
         self,
@@ -82,25 +98,36 @@ class Unconfirmed(StoreUnavailable):
 class StoreChanged(StoreUnavailable):
     """The store was replaced or lost acknowledged entries; tiers 3 and 4 are refused until a person accepts it."""
 
+    retryable = False
+
 
 class Expired(CallosumError):
     """The client had stopped waiting before its request was decided. Nothing was opened."""
 
+    retryable = True
+
 
 class GateUnavailable(CallosumError):
     """The gate is unreachable, and the call's tier is too high to run without it."""
+
+    retryable = True
 
 
 class NotAPerson(CallosumError):
     """Only a person may do this, and no person is proven; the text says why."""
 
 
-class Blocked(CallosumError):
-    """A gated call may not run now. ``decision`` says why; ``str()`` is the sentence for the agent."""
+class Blocked(CallosumError, RuntimeError):
+    """A gated call may not run now. ``decision`` says why; ``str()`` is the sentence for the agent.
+
+    A ``RuntimeError``, which retry policies leave alone: repeating the call at once ends in the same answer.
+    """
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision.warning or f"[Callosum] {decision.verdict}")
         self.decision = decision
+        self.retryable = decision.retryable
+        self.retry_after = decision.retry_after
 
 
 class Repeated(Blocked):
@@ -108,7 +135,3 @@ class Repeated(Blocked):
 
     ``decision.state`` says how the action ended: ``done``, or ``unknown`` if nobody knows whether it happened.
     """
-
-    def __init__(self, decision: Decision, sentence: str) -> None:
-        super().__init__(decision)
-        self.args = (sentence,)

@@ -8,11 +8,17 @@
     @guard(gate, instance="mira")      # the same around a function, sync or async
     def send_mail(to: str, text: str) -> None: ...
 
+    with confirming(decision.id):      # a person has read the warning of a pause: now it may run
+        send_mail("alice@example.com", "Hello")
+
     tool = gated(send_mail, gate=gate, instance="mira", blocked=lambda decision: decision.warning)
 
 While the tool runs its lease is renewed, and it is tied to this process: if the process dies the
 lease ends with it. An exception of the tool decides the outcome: a timeout or a lost connection is
 ``unknown`` (it may have happened), anything else is ``failed``. Only a guard raises a verdict (``Blocked``).
+
+A function has no place for a warning, so a guard pauses where there is one. A program that calls again has read
+nothing: its retry confirms no pause. ``gated`` is for functions that a model calls: its later turn confirms.
 """
 
 from __future__ import annotations
@@ -26,16 +32,19 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from callosum.errors import Blocked, Expired, GateUnavailable, Repeated, StoreUnavailable
 from callosum.gate import Gate, Standby
-from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome, Report, State
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome, Report, State, Verdict
 from callosum.operations import AsyncMethods
+from callosum.policy.answer import over
 from callosum.process import own_session, this_process
 from callosum.rules.ruleset import WHOLE
 
@@ -52,22 +61,59 @@ UNNAMED: Final = "agent"
 RENEW_AT: Final = 3
 """A lease is renewed after this fraction of its time."""
 _LOST: Final = (
-    "timeout",
-    "connectionreset",
-    "connectionlost",
-    "connectionaborted",
-    "connectionclosed",
-    "connectionerror",
-    "networkerror",
-    "remoteprotocolerror",
-    "chunkedencoding",
-    "incompleteread",
-    "brokenpipe",
-    "disconnect",
-)
+    "timeout connectionreset connectionlost connectionaborted connectionclosed connectionerror networkerror "
+    "remoteprotocolerror chunkedencoding incompleteread brokenpipe disconnect"
+).split()
 """Exception class names that network libraries use when they do not know how a request ended."""
 _CHAIN: Final = 16
 """Maximum number of causes of an exception that are followed."""
+
+
+_confirmed: contextvars.ContextVar[int] = contextvars.ContextVar("callosum_confirmed", default=0)
+
+
+@contextmanager
+def confirming(id: int) -> Iterator[None]:
+    """Confirm the decision ``id``: guarded functions in the block run over the conflicts that it has shown.
+
+    Use it once somebody has read ``Blocked.decision.warning``. It lifts no block, and nothing that is newer.
+    """
+    token = _confirmed.set(id)
+    try:
+        yield
+    finally:
+        _confirmed.reset(token)
+
+
+_PLAIN: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (str, str),
+    (int, int),
+    (float, float),
+    (os.PathLike, os.fspath),
+    (Mapping, dict),
+)
+"""What makes plain JSON of types that derive from these."""
+
+
+def json_values(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return params as JSON holds them: a path as text, an enum as its value, a model as its fields. Bytes stay.
+
+    So a key is the same whatever type a program passes.
+    """
+    try:
+        plain: Mapping[str, Any] = msgspec.to_builtins(
+            params, builtin_types=(bytes, bytearray, memoryview), str_keys=True, enc_hook=_json_value
+        )
+    except Exception:  # noqa: BLE001 - a cycle, or whatever an object of the caller's raises
+        return params
+    return plain
+
+
+def _json_value(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    return next((plain(value) for kind, plain in _PLAIN if isinstance(value, kind)), f"<{type(value).__name__}>")
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
@@ -124,12 +170,17 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     what is to be journalled, and ``outcome`` to how the call ended if no exception shows it. As a decorator it takes
     ``instance`` and the other names of the actor; the tool is the function's name and its params are the arguments.
     Without a ``session`` (or if it is empty) the process is the session: its pid and start time, so that two runs of a
-    program are two actors.
+    program are two actors. ``tool_timeout`` is the tool's own limit in seconds: the lease lasts at least as long, and
+    nothing is stopped after it.
 
-    A call that runs with a warning is passed to ``warned`` before it runs (in a worker thread, if the guard is async);
-    without ``warned`` the warning is logged. An exception of ``warned`` keeps the call from running.
+    A conflict that would warn pauses the call, and a retry confirms nothing: ``confirm`` (of a block) takes the id of
+    the decision whose warning was read, and ``confirming`` does it for a function. With ``confirm`` None a model makes
+    the call and confirms by a later one. ``pause=False`` is for a program that shows warnings itself: a call that runs
+    with one is passed to ``warned`` before it runs (in a worker thread, if the guard is async), or logged. An exception
+    of ``warned`` keeps the call from running.
 
-    A call whose ``call_id`` was used before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
+    A call whose ``call_id`` was used before and whose action is over raises ``Repeated`` (a ``Blocked``), except what
+    is harmless to repeat. One that still runs raises a ``Blocked`` that is ``retryable``.
 
     A function that takes a path and a text (``write_file(path, content)``) can run with another text: if another
     session has changed the file since this one read it, the gate merges the two (docs/merging.md). A block runs merged
@@ -150,32 +201,33 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         namespace: str = DEFAULT_NAMESPACE,
         tool: str | None = None,
         description: str | None = None,
-        pause: bool = False,
+        pause: bool = True,
         wait: float = 0,
-        timeout: float | None = None,
+        tool_timeout: float | None = None,
+        confirm: int | None = 0,
         blocked: Callable[[Decision], Any] | None = None,
         warned: Callable[[Decision], object] | None = None,
     ) -> None:
+        check_gate(gate)
         if (call is None) == (instance is None):
             raise TypeError("guard() takes either a call (for a block) or an instance (for a function)")
+        if call is not None and not isinstance(call, Call):
+            raise TypeError(f"guard() expected a Call, got {_shown(call)}")
         self._gate = gate
         self._call = call
+        self._pause = pause
+        self._confirm = confirm
         self._warned = warned
         if call is None:
             self._who = (instance, session, run)
             self._template = Call(
-                UNNAMED,
-                tool or UNNAMED,
-                namespace=namespace,
-                description=description,
-                pause=pause,
-                wait=wait,
-                timeout=timeout,
+                UNNAMED, tool or UNNAMED, namespace=namespace, description=description, wait=wait, timeout=tool_timeout
             )
             self._tool = tool
             self._blocked = blocked
         self._turn = threading.Lock()
         self._entered = self._left = False
+        self._params = call.params if call is not None else {}
         self.decision: Decision | None = None
         self.result: Any = None
         self.outcome: Outcome | None = None
@@ -189,7 +241,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is None:
             raise TypeError("guard() has params only while it runs a block")
         replaced = self.decision.params if self.decision is not None else None
-        return self._call.params if replaced is None else replaced
+        return self._params if replaced is None else replaced
 
     # --- Block ---
 
@@ -197,14 +249,24 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is None:
             raise TypeError("guard() needs a call to run a block")
         call = self._call
-        if call.host is None or not call.session:
-            call = replace(call, host=call.host or this_process(), session=call.session or own_session())
-        self._call = call
-        self.decision = _ask(self._gate, call)
-        if not self.decision.proceed:
-            raise Blocked(self.decision)
-        if self.decision.tier and self.decision.state in (State.DONE, State.UNKNOWN):
-            raise Repeated(self.decision, _over(self.decision))
+        self._call = call = replace(
+            call,
+            params=json_values(call.params),
+            host=call.host or this_process(),
+            session=call.session or own_session(),
+            pause=call.pause or self._pause,
+            after=self._confirm or _confirmed.get() if call.after is None and self._confirm is not None else call.after,
+            dispatch=call.dispatch or (os.urandom(8).hex() if call.call_id else None),
+        )
+        self.decision = decision = _ask(self._gate, call)
+        if decision.repeated and decision.tier and decision.state in (State.DONE, State.UNKNOWN):
+            raise Repeated(over(decision, decision.state) if decision.proceed else decision)  # as an older gate answers
+        if decision.verdict is Verdict.CONFIRM and self._confirm is not None:
+            how = f"once this was read, `with callosum.confirming({decision.id})` does"
+            warning = f"{decision.warning} A program's retry confirms nothing: {how}."
+            decision = replace(decision, warning=warning)
+        if not decision.proceed:
+            raise Blocked(decision)
         if self.decision.lease is not None:
             _renewer.add(self._gate, call, self.decision)
         if self.decision.warning is not None:
@@ -283,8 +345,10 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if self._call is not None:
             raise TypeError("guard() around a function needs an instance")
         instance, session, run = self._who
-        if not callable(function):
-            raise TypeError(_no_function(function))
+        _check_function(function)
+        fixed, named = (), {}
+        if isinstance(function, functools.partial):  # its arguments are the call's too
+            fixed, named, function = function.args, function.keywords, function.func
         signature = inspect.signature(function)
         injected = _injected(signature)
         template = replace(
@@ -302,12 +366,13 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
                 run=_value(run) or None,
                 params=_params(signature, injected, args, kwargs),
             )
-            return guard(self._gate, call, warned=self._warned)
+            return guard(self._gate, call, pause=self._pause, confirm=self._confirm, warned=self._warned)
 
         if _is_async(function):
 
             @functools.wraps(function)
-            async def asynchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
+            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+                args, kwargs = (*fixed, *args), {**named, **kwargs}
                 try:
                     async with guarded(args, kwargs) as running:
                         args, kwargs = _rewritten(running.decision, signature, args, kwargs)
@@ -319,7 +384,8 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             return asynchronous  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def synchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def synchronous(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = (*fixed, *args), {**named, **kwargs}
             try:
                 with guarded(args, kwargs) as running:
                     args, kwargs = _rewritten(running.decision, signature, args, kwargs)
@@ -336,31 +402,34 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         return self._blocked(no.decision)
 
 
-_MAKERS: Final[Mapping[str, str]] = {
-    "langchain_core": "StructuredTool.from_function",
-    "langchain": "StructuredTool.from_function",
-    "agents": "function_tool",
-    "pydantic_ai": "Tool",
-}
-"""How to get a function from a tool, by the package of the tool's class."""
-_INSIDE: Final = ("func", "function", "fn", "coroutine")
-"""Attributes in which frameworks keep the function of a tool."""
+def check_gate(gate: object) -> None:
+    """Raise ``TypeError`` for what is no gate, and for one that must be awaited."""
+    if isinstance(gate, AsyncMethods):
+        inner = "client" if hasattr(gate, "client") else "gate"
+        raise TypeError(
+            f"expected a blocking gate, got an {type(gate).__name__}: pass its .{inner} (it stalls no loop)"
+        )
+    if isinstance(gate, type) or not callable(getattr(gate, "intercept", None)):
+        raise TypeError(f"expected a gate, such as LocalGate() or CallosumClient(), got {_shown(gate)}")
 
 
-def _no_function(tool: object) -> str:
-    """Return what to wrap instead of an object that cannot be called, such as a framework's tool."""
-    kind = type(tool)
-    package = (kind.__module__ or "").partition(".")[0]
-    found = f"expected a function, got {'an' if kind.__name__[:1] in 'AEIOU' else 'a'} {kind.__name__}"
-    if kind.__module__ == "builtins":
-        return found
-    make = _MAKERS.get(package, kind.__name__)
-    inside = next((name for name in _INSIDE if callable(getattr(tool, name, None))), None)
-    whose = f" (it is the tool's .{inside})" if inside else ""
-    return (
-        f"{found} of {package}. Put the gate around the function{whose} and make the tool of that: "
-        f"{make}(gated(function, gate=..., instance=..., session=...))"
-    )
+def _check_function(function: object) -> None:
+    """Raise ``TypeError`` for what a guard cannot surround."""
+    if isinstance(function, type):
+        raise TypeError(f"expected a function, got {_shown(function)}: put the gate around its methods")
+    if not callable(function):
+        how = "put the gate around the function that a tool runs, and make the tool of gated(function, ...)"
+        raise TypeError(f"expected a function, got {_shown(function)}: {how}")
+    inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        how = "it would count as done before its first line runs. Use `with guard(gate, Call(...)):` inside it"
+        raise TypeError(f"expected a function, got the generator {_name_of(function)}: {how}")
+
+
+def _shown(value: object) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    return f"the class {name}" if kind is value else f"one of type {name}"
 
 
 def gated(
@@ -372,19 +441,19 @@ def gated(
     run: Name = None,
     namespace: str = DEFAULT_NAMESPACE,
     name: str | None = None,
-    pause: bool = False,
+    pause: bool = True,
     wait: float = 0,
-    timeout: float | None = None,
+    tool_timeout: float | None = None,
     blocked: Callable[[Decision], Any] | None = None,
     warned: Callable[[Decision], object] | None = None,
 ) -> Callable[P, R]:
-    """Return ``tool`` with the gate around it; sync stays sync, async stays async.
+    """Return ``tool``, which a model calls, with the gate around it; sync stays sync, async stays async.
 
     ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into the
     tool's return value (for frameworks that pass the text to the model); without it ``Blocked`` is
-    raised. ``warned`` gets the decision of a call that runs with a warning (default: it is logged). ``pause``
-    makes a warning a pause that the agent confirms by repeating the call (set it if
-    ``Decision.warning`` is never shown to the model). ``wait`` and ``timeout`` are in seconds.
+    raised. A warning pauses the call, and the model confirms it by calling again in a later turn. With ``pause=False``
+    the call runs, and ``warned`` gets the decision (default: it is logged). ``wait`` and ``tool_timeout``, the tool's
+    own limit, are in seconds.
     """
     around = guard(
         gate,
@@ -395,7 +464,8 @@ def gated(
         tool=name,
         pause=pause,
         wait=wait,
-        timeout=timeout,
+        tool_timeout=tool_timeout,
+        confirm=None,
         blocked=blocked,
         warned=warned,
     )
@@ -417,17 +487,6 @@ class AsyncGate(AsyncMethods):
         import asyncio
 
         return await asyncio.to_thread(method)
-
-
-def _over(decision: Decision) -> str:
-    """Return the text for an agent that repeats a call which was already carried out."""
-    when = time.strftime("%H:%M:%S", time.localtime(decision.id / SECOND))
-    if decision.state is State.UNKNOWN:
-        return f"[Callosum] This very call began at {when}, and nobody knows how it ended ({decision.id})."
-    return (
-        f"[Callosum] This very call was already carried out at {when} ({decision.id}). It does not run again; make a "
-        "new call if it must happen once more."
-    )
 
 
 # --- Requests and reports ---

@@ -244,7 +244,9 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
         ``instance`` names the actor; with the optional ``session`` the actor is ``instance/session``. ``host`` is set
         where no process of Callosum runs between the two reports of a call. ``task_id`` names the guarded run that the
         call belongs to, and ``attempt`` counts its tries from 1. ``after`` is the newest decision id whose answer the
-        model had seen when it made the call, if the host knows it.
+        model had seen when it made the call, if the host knows it; 0 says that the call confirms nothing. ``dispatch``
+        names the run that a caller is about to make of the call: only the dispatch that asked gets the same answer
+        again while the action is open (at most 256 characters).
 
     Time
         ``wait`` is in seconds, at most 60. ``timeout`` is the tool's own limit in seconds, if it has one. ``deadline``
@@ -298,6 +300,7 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
     worktrees: Mapping[str, Worktree | None] | None = None
     summary: str | None = None
     purpose: str | None = None
+    dispatch: str | None = None
 
     @property
     def actor(self) -> str:
@@ -618,7 +621,10 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
     ``params`` are set if the call must run with other params: those that a person approved, or those of a write into
     which another session's changes were ``merged``. ``state`` is set if the call id was answered before: it is the
-    current state of that action, ``open`` while no outcome was reported.
+    current state of that action, ``open`` while no outcome was reported. An action that is over does not run again.
+
+    ``retryable`` says that time alone may let the same call through; ``retry_after`` is then the number of seconds
+    after which asking again makes sense.
     """
 
     proceed: bool
@@ -638,6 +644,8 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     params: Mapping[str, Any] | None = None
     fallback: bool = False
     merged: bool = False
+    retryable: bool = False
+    retry_after: float | None = None
 
 
 class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -16,28 +16,21 @@ To add an operation, add its request to ``wire``, its row and its keywords here,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from callosum import wire
-from callosum.model import (
-    DEFAULT_NAMESPACE,
-    Call,
-    Decision,
-    GateRequest,
-    Host,
-    LockResult,
-    Outcome,
-    Report,
-    Status,
-)
+from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, GateRequest, Host, LockResult, Outcome, Report, Status
+from callosum.process import acting, own_session
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class GateOperation(NamedTuple):
-    """One row: an endpoint, and the JSON-RPC methods that do the same.
+    """One row: an ``endpoint`` such as ``POST /lock``, and the JSON-RPC methods that do the same.
 
     ``body`` and ``query`` are the structs that the endpoint takes, ``answer`` is the struct of its reply.
     ``example`` is a body. ``rpc`` holds the request types of JSON-RPC, which a gate's ``handle`` takes too;
@@ -45,8 +38,7 @@ class GateOperation(NamedTuple):
     the request again when it does not know whether it was carried out.
     """
 
-    method: str
-    path: str
+    endpoint: str
     summary: str
     description: str
     body: Any = None
@@ -59,9 +51,14 @@ class GateOperation(NamedTuple):
     media_type: str = "application/json"
 
     @property
-    def endpoint(self) -> str:
-        """Method and path, such as ``POST /lock``."""
-        return f"{self.method} {self.path}"
+    def method(self) -> str:
+        """Return the method of the endpoint."""
+        return self.endpoint.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """Return the path of the endpoint, with its parameters in braces."""
+        return self.endpoint.partition(" ")[2]
 
 
 _CALL: Final = {"instance": "mira", "session": "chat", "tool": "message"}
@@ -70,8 +67,7 @@ _ID: Final = 1747386902123456
 
 OPERATIONS: Final = (
     GateOperation(
-        "POST",
-        "/intercept",
+        "POST /intercept",
         "Decide a tool call before it runs",
         "Decides a tool call before it runs.",
         body=wire.Intercept,
@@ -81,8 +77,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "POST",
-        "/complete",
+        "POST /complete",
         "Report how an action ended",
         "Reports how an action ended, and frees its lease.",
         body=wire.Complete,
@@ -91,8 +86,7 @@ OPERATIONS: Final = (
         rpc=(wire.Complete,),
     ),
     GateOperation(
-        "POST",
-        "/lock",
+        "POST /lock",
         "Take a lease without a tool call",
         "Takes a lease on a key without a tool call.",
         body=wire.Lock,
@@ -102,8 +96,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "DELETE",
-        "/lock/{key}",
+        "DELETE /lock/{key}",
         "Free a lease",
         "Frees this actor's leases on the key; a person frees all with ``force``.",
         body=wire.Release,
@@ -113,8 +106,7 @@ OPERATIONS: Final = (
         rpc=(wire.ReleaseAt,),
     ),
     GateOperation(
-        "POST",
-        "/release",
+        "POST /release",
         "Free a lease, named in the body",
         "Does the same for the key in the body.",
         body=wire.ReleaseKey,
@@ -122,8 +114,7 @@ OPERATIONS: Final = (
         example={"instance": "mira", "contextKey": "doc:plan"},
     ),
     GateOperation(
-        "POST",
-        "/renew",
+        "POST /renew",
         "Prolong a lease",
         "Moves the end of a lease to ``ttl`` seconds from now.",
         body=wire.Renew,
@@ -133,8 +124,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "POST",
-        "/resolve",
+        "POST /resolve",
         "End an unknown action",
         "Ends an ``unknown`` action: somebody looked, and it happened or it did not.\n\n"
         "With an approver's token a person says so, of any action. Otherwise ``by`` names the session that has looked, "
@@ -145,8 +135,7 @@ OPERATIONS: Final = (
         rpc=(wire.Resolve,),
     ),
     GateOperation(
-        "GET",
-        "/status",
+        "GET /status",
         "Live leases and recent actions",
         "Shows live leases and recent actions, of one key or of all.",
         query=wire.StatusQuery,
@@ -155,8 +144,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "GET",
-        "/brief",
+        "GET /brief",
         "What the others have in hand and did lately",
         "Tells a session what the others have in hand and did lately. It informs, it confirms nothing.",
         query=wire.BriefQuery,
@@ -165,8 +153,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "GET",
-        "/approvals",
+        "GET /approvals",
         "Calls that wait for a person",
         "Lists the calls that wait for a person, oldest first.",
         query=wire.ApprovalsQuery,
@@ -175,8 +162,7 @@ OPERATIONS: Final = (
         again=True,
     ),
     GateOperation(
-        "POST",
-        "/approvals/{id}",
+        "POST /approvals/{id}",
         "Approve or deny a call",
         "Approves a call that was asked or blocked, or denies it.",
         body=wire.ApprovalAnswer,
@@ -186,8 +172,7 @@ OPERATIONS: Final = (
         approver=True,
     ),
     GateOperation(
-        "GET",
-        "/journal",
+        "GET /journal",
         "Pages and tail of the journal",
         "A page of the journal; with ``wait`` a tail that answers as soon as there is something new.",
         query=wire.JournalQuery,
@@ -211,12 +196,18 @@ FOR_APPROVERS: Final = frozenset(kind.operation for row in OPERATIONS if row.app
 class Gate(Protocol):
     """The interface of every gate, embedded or over a wire.
 
-    ``instance`` and ``session`` name the actor (``Call.actor``); sessions in one ``namespace`` share a
+    ``instance`` and ``session`` name the actor (``Call.actor``); without a session the process acts. A report or
+    renewal by id needs no session: any process of the instance may make it. Sessions in one ``namespace`` share a
     memory. Ids are those of ``Decision.id``. All methods raise ``StoreUnavailable`` (or
     ``GateUnavailable``) if the gate cannot answer, and ``ConfigError`` for invalid input.
 
-    ``handle`` takes any request; the other methods do the same with keywords. A subclass need only define it.
+    ``handle`` takes any request as it is (without a session the instance acts, as on the wire); the other methods do
+    the same with keywords. A subclass need only define it.
     """
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise TypeError(f"a {type(self).__name__} belongs to its process: make one in each process")
 
     def handle(self, request: GateRequest[R]) -> R:
         """Carry out a request, such as ``wire.Renew``, and return its reply."""
@@ -225,7 +216,8 @@ class Gate(Protocol):
     def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs. A "no" is a value: check ``Decision.proceed``.
 
-        Idempotent by call id for a day if the call was let through; a call that was refused is decided again.
+        A call id that was let through is answered once to each dispatch for a day: an action that is over does not run
+        again, and one that still runs does not start twice. A call that was refused or failed is decided again.
         Waits up to ``call.wait`` seconds while another session holds a key.
 
         Raises:
@@ -233,7 +225,7 @@ class Gate(Protocol):
                 ``id`` is set, the decision may be in force: cancel it with ``complete``.
             Expired: ``call.deadline`` or ``call.timeout_ms`` has passed. Nothing is open.
         """
-        return self.handle(call)
+        return self.handle(acting(call))
 
     def complete(  # noqa: PLR0913 - a report has as many parts
         self,
@@ -251,9 +243,14 @@ class Gate(Protocol):
     ) -> Report:
         """Report how an action ended, found by id, else by tool and params, else by key.
 
-        Without id and tool, ``context_key`` None means the newest action without a key. A result
-        with an ``error`` is ``failed``; otherwise ``outcome`` counts, by default ``done``.
+        Without any of them the session's one open action ends. A result with an ``error`` is ``failed``; otherwise
+        ``outcome`` counts, by default ``done``.
+
+        Raises:
+            ConfigError: No id, key or tool is given, and several actions of the session are open.
         """
+        if id is None and context_key is None and tool is None:
+            self._require_one_open(f"{instance}/{session if session is not None else own_session()}", namespace)
         return self.handle(
             wire.Complete(
                 instance=instance,
@@ -264,10 +261,19 @@ class Gate(Protocol):
                 action=action,
                 result=result,
                 outcome=outcome,  # type: ignore[arg-type]  # the gate checks the outcome and names the valid ones
-                session=session,
+                session=session if session is not None or id is not None else own_session(),
                 namespace=namespace,
             )
         )
+
+    def _require_one_open(self, actor: str, namespace: str) -> None:
+        with suppress(StoreUnavailable, GateUnavailable):  # then the report is kept, as any other
+            status = self.status(namespace=namespace)
+            ids = {one.id for one in status.locks if one.instance == actor and not one.lock}
+            ids |= {one.id for one in status.recent_actions if one.instance == actor and not one.reported}
+            if len(ids) > 1:
+                open_ = f"{len(ids)} actions of {actor} are open ({', '.join(map(str, sorted(ids)))})"
+                raise ConfigError(f"{open_}: say which one ended", at="id")
 
     def lock(
         self,
@@ -287,7 +293,7 @@ class Gate(Protocol):
                 context_key=context_key,
                 tier=tier,
                 ttl=ttl,
-                session=session,
+                session=session if session is not None else own_session(),
                 namespace=namespace,
                 host=host,
             )
@@ -304,6 +310,8 @@ class Gate(Protocol):
         force: bool = False,
     ) -> Report:
         """Release this actor's leases on the key; with ``force`` (a person, named by ``by``), all leases."""
+        if session is None and not force and not by:
+            session = own_session()
         return self.handle(
             wire.ReleaseAt(
                 instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
@@ -352,6 +360,8 @@ class Gate(Protocol):
 class AsyncMethods:
     """The methods of a gate as coroutines. A subclass decides where they run."""
 
+    __reduce__ = Gate.__reduce__
+
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.complete = self._awaited(gate.complete)
@@ -366,12 +376,15 @@ class AsyncMethods:
     async def handle(self, request: GateRequest[R]) -> R:
         """Carry out a request and return its reply, as ``Gate.handle`` does."""
         if isinstance(request, Call):
-            return await self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
+            return await self._decide(request)  # type: ignore[return-value]  # a call's R is Decision
         return await self._run(partial(self._gate.handle, request))
 
     async def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs, as ``Gate.intercept`` does."""
-        return await self._run(partial(self._gate.intercept, call))
+        return await self._decide(acting(call))
+
+    async def _decide(self, call: Call) -> Decision:
+        return await self._run(partial(self._gate.handle, call))
 
     def _awaited(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         @wraps(method)
@@ -383,16 +396,3 @@ class AsyncMethods:
     async def _run(self, method: Callable[[], R]) -> R:
         """Call the method without blocking the event loop, and return its result."""
         raise NotImplementedError
-
-
-@runtime_checkable
-class Standby(Protocol):
-    """What a gate does with a call that it cannot decide at the moment."""
-
-    def fallback(self, call: Call, error: Exception) -> Decision:
-        """Let a call of tier 0 to 2 run; raise ``GateUnavailable`` from ``error`` for a higher tier."""
-        ...
-
-    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Keep a call that ran without a decision, and its outcome, to journal it once that is possible."""
-        ...

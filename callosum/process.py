@@ -20,8 +20,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from callosum.bootclock import boot_id
-from callosum.model import Host
+from callosum.model import Call, Host
 
 _LINUX: Final = sys.platform.startswith("linux")
 _TICK: Final = 1 / os.sysconf("SC_CLK_TCK") if _LINUX else 0.01
@@ -29,29 +31,34 @@ _TICK: Final = 1 / os.sysconf("SC_CLK_TCK") if _LINUX else 0.01
 _GENERATIONS: Final = 256
 """Maximum length of a chain of parents that is followed."""
 
-_this: Host | None = None
-_session: tuple[Host, str] | None = None
 
-
+@cache
 def this_process() -> Host:
     """Return this process. The result is cached; a forked child gets its own."""
-    global _this  # noqa: PLW0603  one value per process, and a fork must be noticed
-    if _this is None or _this.pid != os.getpid():
-        _this = host_of(os.getpid())
-    return _this
+    return host_of(os.getpid())
 
 
+@cache
 def own_session() -> str:
     """Return a session name for this process, made of its pid, start time and machine.
 
     A forked child gets its own name. No two processes share one, so two runs of a program are never one session.
     """
-    global _session  # noqa: PLW0603  one value per process, and a fork must be noticed
     host = this_process()
-    if _session is None or _session[0] is not host:
-        machine = hashlib.blake2b(host.machine.encode(), digest_size=3).hexdigest()
-        _session = (host, f"pid-{host.pid}-{round(host.started / _TICK)}-{machine}")
-    return _session[1]
+    machine = hashlib.blake2b(host.machine.encode(), digest_size=3).hexdigest()
+    return f"pid-{host.pid}-{round(host.started / _TICK)}-{machine}"
+
+
+def acting(call: Call) -> Call:
+    """Return the call as one of the session of this process, unless it names its own."""
+    if not isinstance(call, Call):
+        raise TypeError(f"expected a Call, got {type(call).__name__}")
+    return call if call.session is not None else replace(call, session=own_session())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=this_process.cache_clear)
+    os.register_at_fork(after_in_child=own_session.cache_clear)
 
 
 def host_of(pid: int) -> Host:

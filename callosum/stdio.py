@@ -148,7 +148,7 @@ class RpcMethods:
         if isinstance(self._gate, LocalGate) and not self._gate.here and getattr(request, "host", None) is not None:
             request = replace(request, host=None)  # a process that this one cannot look up
         if operation == "intercept":
-            return self._gate.intercept(request)
+            return self._gate.handle(request)
         if operation == "health":
             return ChildHealth("callosum", __version__, self.methods())
         if request.namespace is not None:

@@ -397,6 +397,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
     "worktree": ("worktree", None),
     "rewrite": ("rewrite", False),
     "after": ("after", None),
+    "dispatch": ("dispatch", None),
     "taskId": ("task_id", None),
     "attempt": ("attempt", 1),
     "timeout": ("timeout", None),

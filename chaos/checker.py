@@ -401,7 +401,9 @@ def _decided(asked: Event, answer: Event, entry: Entry | None) -> list[Violation
         same = same and [key.name for key in entry.keys] == list(asked.keys)
     else:
         same = entry.event is Did.INTERCEPT and entry.session == asked.who and entry.body.get("callId") == asked.op
-        same = same and entry.verdict is not None and entry.verdict.proceed == answer.ok
+        # A call whose action is over is refused under the action's own number.
+        over = answer.repeated and not answer.ok
+        same = same and entry.verdict is not None and (over or entry.verdict.proceed == answer.ok)
     if same:
         return []
     there = f"{entry.event} by {entry.session}, {entry.body.get('callId')}, {entry.verdict}"

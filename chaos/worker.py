@@ -29,6 +29,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from callosum import wire
 from callosum.client import CallosumClient
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.gate import LocalGate
@@ -268,11 +269,11 @@ class Sessions:
         facts = {"keys": keys, "tier": tier, "ttl": self._plan.ttl, "host": host, "wait": wait}
         params = dict(zip("abc", (key.partition(":")[2] for key in keys), strict=False))
         call = Call(
-            self.who, tool, {**params, "op": op}, call_id=op, wait=wait,
+            self.who, tool, {**params, "op": op}, call_id=op, dispatch=op, wait=wait,
             host=this_process() if host else None, timeout=self._plan.ttl if host else None,
         )  # fmt: skip
         _waiting.in_line = (lambda: self._tell("note", "queued", op)) if wait else None
-        answer = self._again("intercept", op, lambda gate: gate.intercept(call), _of_decision, **facts)
+        answer = self._again("intercept", op, lambda gate: gate.handle(call), _of_decision, **facts)
         _waiting.in_line = None
         if wait and (answer is None or not answer.ok):
             self.who = self._next()
@@ -285,7 +286,7 @@ class Sessions:
         if tier >= 4 and not self._use(op, answer.id, keys):
             return
         if self._random.random() < 0.1:
-            self._again("intercept", op, lambda gate: gate.intercept(call), _of_decision, **facts)
+            self._again("intercept", op, lambda gate: gate.handle(call), _of_decision, **facts)
         outcome = self._random.choice(("done", "done", "done", "failed", "cancelled"))
         self._complete(op, answer.id, outcome)
         if self._random.random() < 0.1:
@@ -300,17 +301,15 @@ class Sessions:
     def _lock(self, key: str) -> None:
         op = f"{self.who}-{next(self._calls)}"
         ttl = self._plan.ttl
-        answer = self._again(
-            "lock", op, lambda gate: gate.lock(self.who, key, 4, ttl), _of_lock, keys=(key,), tier=4, ttl=ttl
-        )
+        lock = wire.Lock(instance=self.who, context_key=key, tier=4, ttl=ttl)
+        answer = self._again("lock", op, lambda gate: gate.handle(lock), _of_lock, keys=(key,), tier=4, ttl=ttl)
         if answer is None:
             self.who = self._next()
             return
         if not answer.ok or not self._use(op, answer.id, (key,)):
             return
-        released = self._once(
-            "release", op, lambda gate: gate.release(self.who, key), _of_report, id=answer.id, keys=(key,)
-        )
+        freed = wire.ReleaseAt(instance=self.who, context_key=key)
+        released = self._once("release", op, lambda gate: gate.handle(freed), _of_report, id=answer.id, keys=(key,))
         if released is None:
             self.who = self._next()
 

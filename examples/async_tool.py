@@ -15,15 +15,15 @@ async def main(state: str) -> Status:
     with LocalGate(state) as gate:
         seen: list[Status] = []
 
-        @guard(gate, instance="mira", session="chat", timeout=60)
+        @guard(gate, instance="mira", session="chat", tool_timeout=60)
         async def book_room(room: str, start: str) -> str:
             seen.append(await AsyncGate(gate).status())  # from here the room is held by this session
             return f"{room} is booked for {start}"
 
         print(await book_room("Aurora", "2026-12-01T10:00"))
         call = Call("mira", "book_room", {"room": "Aurora", "start": "2026-12-01T10:15"}, session="cron")
-        async with guard(gate, call) as running:  # the same as a block; a warning lets it pass
-            print(running.decision.warning if running.decision else "")
+        async with guard(gate, call, pause=False, warned=lambda decision: print(decision.warning)):
+            pass  # the same as a block; with pause=False a warning is shown here and lets it pass
         return seen[0]
 
 

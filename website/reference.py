@@ -19,7 +19,7 @@ from callosum.server.openapi import document
 _JSON: Final = "application/json"
 _TOPICS: Final[Mapping[str, tuple[str, ...]]] = {
     "Gates and clients": ("LocalGate", "Gate", "CallosumClient", "AsyncCallosumClient", "AsyncGate", "Host"),
-    "Guards": ("guard", "gated"),
+    "Guards": ("guard", "gated", "confirming"),
     "Calls and decisions": (
         "Call",
         "Decision",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -34,7 +35,7 @@ from msgspec.structs import replace
 
 from callosum.errors import Blocked, CallosumError, Repeated
 from callosum.gate import Gate
-from callosum.guards import UNNAMED, AsyncGate, guard, outcome_of_error, result_of_error
+from callosum.guards import UNNAMED, AsyncGate, check_gate, guard, json_values, outcome_of_error, result_of_error
 from callosum.model import DEFAULT_NAMESPACE, Call, Conflict, Decision, Outcome, State, Verdict
 from callosum.policy.lifecycle import HOST
 from callosum.process import own_session, this_process
@@ -188,6 +189,11 @@ class Refused(Struct, frozen=True):
         return self.decision is not None and self.decision.verdict is Verdict.ASK
 
     @property
+    def retry_after(self) -> float | None:
+        """Return the seconds after which the same call may succeed by itself; None if time alone does not help."""
+        return self.decision.retry_after if self.decision is not None else None
+
+    @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """Return the conflicts, for frameworks that have a place for data beside the text."""
         return self.decision.conflicts if self.decision is not None else ()
@@ -280,6 +286,7 @@ class Adapter:
     """Takes the calls of one program through ``gate``. ``options`` are those of ``Options``."""
 
     def __init__(self, gate: Gate, **options: Unpack[Options]) -> None:
+        check_gate(gate)
         self.gate = gate
         self._instance = options.get("instance")
         self._session = options.get("session")
@@ -290,6 +297,8 @@ class Adapter:
         """The decisions that refused calls, by session and the calls' identities."""
         self._said: OrderedDict[tuple[str, str], int] = OrderedDict()
         """The decisions that refused calls, by session and their sentences."""
+        self._dispatches: OrderedDict[tuple[str, str], str] = OrderedDict()
+        """The dispatches of calls that were decided before their frameworks run them, by session and identity."""
         self._guard = threading.Lock()
 
     def call_of(self, seen: FrameworkCall) -> Call:
@@ -310,7 +319,7 @@ class Adapter:
         return Call(
             instance,
             seen.tool,
-            seen.params,
+            json_values(seen.params),
             session=session,
             namespace=self._namespace,
             call_id=identity_of(seen.turn, seen.call_id),
@@ -371,7 +380,10 @@ class Adapter:
         return await self._entered(attempt, call, guard.__aenter__)
 
     async def _begun(self, attempt: Attempt[R], enter: _Enter, do: _Do) -> RunningCall[R] | Refused | KeptResult[R]:
-        begun = await self._entered(attempt, self.call_of(attempt.seen()), enter)
+        call = self.call_of(attempt.seen())
+        with self._guard:
+            known = self._dispatches.pop((call.session or "", call.call_id or ""), None)
+        begun = await self._entered(attempt, replace(call, dispatch=known), enter)
         if not isinstance(begun, Refused) or not begun.asks:
             return begun
         agreed = attempt.asked(begun)
@@ -384,7 +396,8 @@ class Adapter:
         self, attempt: Attempt[R], call: Call, enter: _Enter
     ) -> RunningCall[R] | Refused | KeptResult[R]:
         try:
-            return RunningCall(self, attempt, await enter(guard(self.gate, call, warned=_later)), call)
+            running = guard(self.gate, call, confirm=None, warned=_later)
+            return RunningCall(self, attempt, await enter(running), call)
         except CallosumError as no:
             return self._refused(call, no)
 
@@ -393,8 +406,14 @@ class Adapter:
 
         This decides the call: ``arun`` gets the same answer.
         """
+        call = self.call_of(seen)
+        if call.call_id:
+            dispatch = os.urandom(8).hex()
+            call = replace(call, dispatch=dispatch)
+            with self._guard:
+                _put(self._dispatches, (call.session or "", call.call_id or ""), dispatch)
         try:
-            decision = await AsyncGate(self.gate).intercept(self.call_of(seen))
+            decision = await AsyncGate(self.gate).intercept(call)
         except CallosumError:
             return None
         return decision.verdict

@@ -95,9 +95,8 @@ class AsyncCallosumClient(AsyncMethods):
             return await super().handle(request)
         return await asyncio.wrap_future(self._long.submit(self.client.handle, request))
 
-    async def intercept(self, call: Call) -> Decision:
-        """Decide a call before it runs, like ``CallosumClient.intercept``."""
-        future = (self._long if call.wait else self._short).submit(self.client.intercept, call)
+    async def _decide(self, call: Call) -> Decision:
+        future = (self._long if call.wait else self._short).submit(self.client.handle, call)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:

@@ -55,19 +55,10 @@ from callosum.client.sse import Events
 from callosum.client.transport import HttpResponse, ResponseStream, Transport
 from callosum.deadline import stamp
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
-from callosum.model import (
-    DEFAULT_NAMESPACE,
-    Call,
-    Decision,
-    GateRequest,
-    LockResult,
-    Outcome,
-    Report,
-    Tier,
-    Verdict,
-)
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, GateRequest, LockResult, Outcome, Report, Tier, Verdict
 from callosum.operations import BY_NAME, Gate
 from callosum.policy.table import fallback as verdict_without_gate
+from callosum.process import acting, own_session
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -145,6 +136,8 @@ class CallosumClient(Gate):
             raise ConfigError(f"expected seconds, more than 0 and at most 3600, got {deadline!r}", at="deadline")
         state = state or os.environ.get("CALLOSUM_STATE") or None
         folder = os.path.expanduser(state) if state is not None else None  # noqa: PTH111
+        if folder is not None and os.path.isfile(folder):  # noqa: PTH113
+            raise ConfigError(f"{folder} is a file; expected a folder", at="state")
         self.url = url or os.environ.get("CALLOSUM_URL") or URL
         self.deadline = deadline
         self._highest = highest
@@ -225,7 +218,7 @@ class CallosumClient(Gate):
     def handle(self, request: GateRequest[R]) -> R:
         """Send a request such as ``wire.Renew`` to the gate and return its reply."""
         if isinstance(request, Call):
-            return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
+            return self._decide(request)  # type: ignore[return-value]  # a call's R is Decision
         if isinstance(request, wire.Complete):
             return self.report(request)  # type: ignore[return-value]
         if isinstance(request, wire.Lock):
@@ -239,11 +232,19 @@ class CallosumClient(Gate):
     def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs, as every gate does; without the gate, decide like ``fallback``.
 
-        A call without a call id gets one. What this machine's disk knows about the call is added unless the call
+        A call without a call id gets one, and one without a dispatch a new one: it is this request, however often it
+        is sent. What this machine's disk knows about the call is added unless the call
         already says it: the worktree of its ``cwd``, those of other folders where it uses git, and the homes it names.
         """
+        return self._decide(call if type(call) is Call and call.session is not None else acting(call))
+
+    def _decide(self, call: Call) -> Decision:
         call = located(call) if self.here else call
-        asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
+        asked = call
+        if call.call_id is None or call.dispatch is None:
+            fresh = os.urandom(16).hex()
+            name = call.call_id if call.call_id is not None else fresh
+            asked = replace(call, call_id=name, dispatch=call.dispatch or fresh)
         if call.wait != 0 or call.timeout is not None:
             check_times(call)
         if (
@@ -327,6 +328,7 @@ class CallosumClient(Gate):
         brief only informs; it confirms nothing.
         """
         named = tuple(keys)
+        session = session if session is not None else own_session()
         return self.handle(
             wire.BriefQuery(instance=instance, session=session, keys=named, cwd=cwd, budget=budget, namespace=namespace)
         )
@@ -452,7 +454,7 @@ class CallosumClient(Gate):
             said = Outcome(outcome)
         except ValueError:
             raise ConfigError(f"expected one of {', '.join(Outcome)}, got {outcome!r}", at="outcome") from None
-        self._spool.report(plain(call), said.value)
+        self._spool.report(plain(acting(call)), said.value)
         self._kept_something()
 
     def flush(self) -> bool:

@@ -9,10 +9,13 @@ with different steps (``callosum.policy``). Each returns a value. They raise onl
 (``StoreUnavailable``) or the input cannot be used (``ConfigError``).
 """
 
+from typing import Protocol, runtime_checkable
+
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of
 from callosum.gate.local import UPKEEP_EVERY, LocalGate
 from callosum.gate.operations import Caller, Effects, Observer, Operations, Read, Sleep
-from callosum.operations import Gate, Standby
+from callosum.model import Call, Decision, Outcome
+from callosum.operations import Gate
 from callosum.stores.opening import DATABASE
 from callosum.wire import MAX_WAIT
 
@@ -33,3 +36,16 @@ __all__ = [
     "Standby",
     "outcome_of",
 ]
+
+
+@runtime_checkable
+class Standby(Protocol):
+    """What a gate does with a call that it cannot decide at the moment."""
+
+    def fallback(self, call: Call, error: Exception) -> Decision:
+        """Let a call of tier 0 to 2 run; raise ``GateUnavailable`` from ``error`` for a higher tier."""
+        ...
+
+    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
+        """Keep a call that ran without a decision, and its outcome, to journal it once that is possible."""
+        ...

@@ -110,9 +110,10 @@ def check_call(call: Call) -> bool:
         plain = _check_names(call.worktree, call.cwd, *names)
     except TypeError:  # a value that is not hashable
         plain = _check_names.__wrapped__(call.worktree, call.cwd, *names)
-    if call.call_id is not None and (type(call.call_id) is not str or not _HOST_IDS.fullmatch(call.call_id)):
-        check_name(call.call_id, "callId")
-        plain = False
+    for id, at in ((call.call_id, "callId"), (call.dispatch, "dispatch")):
+        if id is not None and (type(id) is not str or not _HOST_IDS.fullmatch(id)):
+            check_name(id, at)
+            plain = False
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
     if call.wait != 0 or call.timeout is not None or call.deadline is not None or call.timeout_ms is not None:
@@ -134,8 +135,8 @@ def check_call(call: Call) -> bool:
 
 _SESSION: Final = ("instance", "tool", "namespace", "session", "run", "parent", "continues", "origin")
 """The names of a call that most calls of a session repeat; the first three are required."""
-_HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
-"""Ids that hosts make for calls. None of them looks like a secret."""
+_HOST_IDS: Final = re.compile(r"((?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36})(@\d{1,10})?")
+"""Ids that hosts make for calls, and dispatches of them. None of them looks like a secret."""
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -248,6 +249,7 @@ def requester_of(
     *,
     by: str = "",
     force: bool = False,
+    any_session: bool = False,
     secrets: SecretDigests | None = None,
 ) -> Requester:
     """Return the requester of a report, without secrets in its names. A person who forces needs no instance."""
@@ -259,9 +261,9 @@ def requester_of(
         check_name(namespace, "namespace")
     if secrets is not None:
         instance, session = secrets.name(instance), secrets.name(session) if session else session
-    return Requester(
-        f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force
-    )
+    actor = f"{instance}/{session}" if session else instance
+    by = check_note(by, "by") if by else ""
+    return Requester(actor, namespace, by, force, prefix=len(actor) + 1 if any_session else 0)
 
 
 def own_text(call: Call, field: Literal["summary", "purpose"]) -> str | None:
@@ -373,16 +375,15 @@ def journalled_result(result: Any, mode: Literal["summary", "full", "none"]) -> 
     return summarise({"result": result}, mode=mode)["result"]
 
 
-_NAMES: Final = "instance tool session run parent continues call_id task_id cwd origin home".split()
+_NAMES: Final = "instance tool session run parent continues call_id task_id cwd origin home dispatch".split()
 
 
 def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     """Return the call without secrets in its names: a digest replaces each. The params stay as they are."""
     name, tree, homes, trees = secrets.name, call.worktree, call.homes or {}, call.worktrees or {}
     folders = [path for one in (tree, *trees.values()) if one is not None for path in (one.root, one.repository)]
-    names = [
-        text for at in _NAMES if (text := getattr(call, at)) and not (at == "call_id" and _HOST_IDS.fullmatch(text))
-    ]
+    ids = ("call_id", "dispatch")
+    names = [text for at in _NAMES if (text := getattr(call, at)) and not (at in ids and _HOST_IDS.fullmatch(text))]
     if is_plain(*names, *homes, *homes.values(), *trees, *folders):
         return call
     shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -38,6 +38,7 @@ from callosum.person import require_person
 from callosum.policy import lifecycle
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
+from callosum.process import acting, own_session
 from callosum.redact import summarise
 from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
@@ -92,6 +93,8 @@ class LocalGate(Gate):
             settings = load({"state": str(state)} if state is not None else None)
         self.settings = settings
         folder = Path(settings.state)
+        if folder.is_file():
+            raise ConfigError(f"{folder} is a file; expected the folder in which the gate keeps its state", at="state")
         self.store: Store = store if store is not None else open_store(settings)
         # A store of several machines wakes waiters; any other sleep comes from a test.
         self._sleep = self.store.pause if sleep is _SLEEP and isinstance(self.store, Notifying) else sleep
@@ -124,6 +127,7 @@ class LocalGate(Gate):
         if self.operations.writers is not None:
             self.operations.writers.close()
         self.store.close()
+        self.__dict__["_drive"] = _refuse_closed
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
         """Add an observer behind the existing ones. Return a function that removes it."""
@@ -167,7 +171,12 @@ class LocalGate(Gate):
 
     # --- The gate's operations -------------------------------------------------------------------
 
-    def intercept(self, call: Call) -> Decision:
+    def intercept(self, call: Call, *, as_it_is: bool = False) -> Decision:
+        if not as_it_is:  # the name of the process costs two calls, and a call that names its session none
+            if type(call) is not Call:
+                call = acting(call)
+            elif call.session is None:
+                call = replace(call, session=own_session())
         if self._backlog or self.spool.waiting():
             self.take_in()
         decision = self._drive(self.operations.intercept(self.located(call) if self.here else call, here=self.here))
@@ -189,7 +198,7 @@ class LocalGate(Gate):
         """
         operation = request.operation
         if operation == "intercept":
-            return self.intercept(request)  # type: ignore[arg-type, return-value]  # a call's R is Decision
+            return self.intercept(request, as_it_is=True)  # type: ignore[arg-type, return-value]  # a call's R is Decision
         if operation == "lock" and (self._backlog or self.spool.waiting()):
             self.take_in()
         if operation in _FOR_PEOPLE:
@@ -257,6 +266,8 @@ class LocalGate(Gate):
         id: int | None = None,
     ) -> Report:
         """Free leases as ``Gate`` does; with ``id`` only that action's lease."""
+        if session is None and not force and not by:
+            session = own_session()
         asked = wire.ReleaseAt(
             instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
         )
@@ -349,6 +360,7 @@ class LocalGate(Gate):
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
         """Spool a call that ran while the store was unreachable. It is entered before the next decision."""
+        call = acting(call)
         found = self._found(self.located(call))
         ended = Outcome(outcome)
         call = replace(call, params=self._summary(call), call_id=call.call_id or os.urandom(16).hex())
@@ -382,12 +394,7 @@ class LocalGate(Gate):
         found = self.rules.current().classify(call)
         fingerprint = self.rules.fingerprint
         shown = LateClassification(
-            tier=found.tier,
-            keys=found.keys,
-            rule=found.rule,
-            effect=found.effect,
-            content=found.content,
-            gap=found.gap,
+            tier=found.tier, keys=found.keys, rule=found.rule, effect=found.effect, content=found.content, gap=found.gap
         )
         return {"found": shown, "content_key": fingerprint}
 
@@ -481,6 +488,10 @@ class LocalGate(Gate):
         if keys > 1 and not self._told_of_keys:
             logger.warning("%s", different_keys(keys))
         self._told_of_keys = keys > 1
+
+
+def _refuse_closed(_effects: object) -> NoReturn:
+    raise CallosumError("this gate is closed: keep it open as long as it is used, or make a new one")
 
 
 def _line(record: LateCall) -> bytes:

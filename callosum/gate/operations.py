@@ -79,12 +79,13 @@ from callosum.model import (
 )
 from callosum.policy import lifecycle, spooled
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
-from callosum.policy.answer import origin_of
+from callosum.policy.answer import origin_of, over
 from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
 from callosum.policy.evidence import has_lapsed
 from callosum.policy.lifecycle import Requester
 from callosum.policy.marks import mark_as_read
 from callosum.policy.unread import Prepared
+from callosum.process import alive
 from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
@@ -224,6 +225,10 @@ class Operations:
             who = Requester(facts.actor, call.namespace)
             raise (yield from self._expired(who, facts.keys, began, steps, decided=not decided.expired))
         decision = decided.decision
+        if decided.host is not None:
+            lives: bool | None = yield Read(partial(alive, decided.host))
+            if lives is False or (lives is None and steps[-1].now >= decided.until):
+                decision = over(decision, State.UNKNOWN)
         if here and decision.proceed and self.writers is not None:
             self.writers.begin(facts)
         if self.tail is not None:
@@ -246,7 +251,7 @@ class Operations:
         Nothing is recorded and nothing waits.
         """
         facts, identity = self._facts_of(replace(call, wait=0), here=here)
-        facts = replace(facts, here=False)  # nothing is compared or merged
+        facts = replace(facts, here=False, distinct=True)  # nothing is compared or merged
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
@@ -318,7 +323,8 @@ class Operations:
         """Find out what a step could not know, and decide again.
 
         Actions that a person has refused are settled, and all doubtful actions are added to ``looked``. A write over
-        unread changes is compared with them; if they keep changing meanwhile, it is paused.
+        unread changes is compared with them; if they keep changing meanwhile, it is paused. A call id that the session
+        has used for another call too identifies nothing.
         """
         compared = 0
         try:
@@ -326,6 +332,11 @@ class Operations:
                 if decided.doubtful:
                     looked.update(decided.doubtful)
                     yield from self._settle_refused(facts.call.namespace, decided.doubtful)
+                elif decided.recurring:
+                    digest = facts.classification.content.digest
+                    recurs: bool = yield Read(partial(spool_records.recurs, self.store, facts.call, digest))
+                    identity, print_ = (None, b"") if recurs else (identity, facts.call_print)
+                    facts = replace(facts, distinct=True, call_print=print_)
                 elif not decided.unread:
                     return (yield from self._repeat_merge(facts, applied))
                 else:
@@ -493,13 +504,14 @@ class Operations:
         namespace = asked.namespace
         session = asked.session
         result = asked.result
+        by_id = session is None and asked.id is not None
         try:
-            requester = self._requester(asked.instance, session, namespace)
+            requester = self._requester(asked.instance, session, namespace, any_session=by_id)
         except TypeError:  # a name that is not hashable
-            requester = requester_of(asked.instance, session, namespace, secrets=self._secrets)
+            requester = requester_of(asked.instance, session, namespace, any_session=by_id, secrets=self._secrets)
         ended = outcome_of(result, asked.outcome)
-        if (id := asked.id) is not None:
-            find = Find(id_of(id))
+        if asked.id is not None:
+            find = Find(id_of(asked.id))
         elif asked.tool is not None:
             call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
@@ -512,6 +524,8 @@ class Operations:
         scope = Scope(namespace, requester.session, find=find)
         applied: Applied = yield scope, partial(lifecycle.finish, requester, ended, kept, told=result)
         report: Report = applied.change.answer
+        if by_id and applied.change.settles:
+            requester = Requester(applied.change.settles[0].action.session, namespace)
         if self.tail is not None:
             self.tail((applied,))
         if self.observers:
@@ -704,12 +718,7 @@ class Operations:
         """Free the leases on a key, or only that of one action."""
         began = time.perf_counter()
         requester = requester_of(
-            asked.instance,
-            asked.session,
-            asked.namespace,
-            by=asked.by,
-            force=asked.force,
-            secrets=self._secrets,
+            asked.instance, asked.session, asked.namespace, by=asked.by, force=asked.force, secrets=self._secrets
         )
         requester = replace(requester, ancestry=caller.ancestry)
         key = key_of(asked.context_key, self._secrets)
@@ -728,6 +737,8 @@ class Operations:
         # An action's keys never change, so it is safe to read them before the transaction.
         action: Action | None = yield Read(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
+        if asked.session is None and action is not None and action.session.startswith(f"{requester.session}/"):
+            requester = replace(requester, session=action.session)
         scope = Scope(
             namespace, requester.session, keys, floor=2, live=True, find=Find(id=id), durable=True, asks=Asks()
         )

@@ -161,6 +161,22 @@ def action_of_call(store: Store, call: Call) -> Action | None:
     return next((action for action, id in _calls(store, call) if id == call.call_id), None)
 
 
+def recurs(store: Store, call: Call, digest: bytes) -> bool:
+    """Return True if the session has opened another call too under this call's id, as a bounded search finds it.
+
+    A host's hook and the MCP wrap may name the server of one call differently: ``mcp__SERVER__TOOL``.
+    """
+    tool = call.tool.rpartition("__")[2]
+    return any(
+        id == call.call_id
+        and action.state is not State.ASKED
+        and (opened := store.action(call.namespace, action.id)) is not None
+        and opened.content.digest != digest
+        and (action.tool == call.tool or not call.tool.startswith("mcp__") or action.tool.rpartition("__")[2] != tool)
+        for action, id in _calls(store, call)
+    )
+
+
 def answered_at(store: Store, call: Call) -> int:
     """Return the moment of the gate's last answer to the call's session, 0 if a bounded search finds none."""
     for action in store.touched(call.namespace, (call.actor,), _NEWEST):

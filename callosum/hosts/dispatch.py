@@ -301,6 +301,8 @@ class Dispatcher:
     ) -> Effects[HookAnswer]:
         if host is not None:
             call = located(replace(call, host=host))  # the host runs on this machine, so its folder exists here
+        if call.call_id is not None:
+            call = replace(call, dispatch=f"{call.call_id}@{host.pid}" if host is not None else call.call_id)
         actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         with self._remembering:
             attempt = self._calls(actor).attempt(call)

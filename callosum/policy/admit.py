@@ -47,17 +47,10 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy.answer import body_of, conflicts_and_details, draft, entry_of, repeated_decision
+from callosum.policy.answer import answer_before, body_of, conflicts_and_details, draft, entry_of
 from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
 from callosum.policy.commitments import ended_by_call, with_end_date
-from callosum.policy.evidence import (
-    CallContext,
-    Evidence,
-    EvidenceGroup,
-    gather_evidence,
-    gather_groups,
-    has_unknown_outcome,
-)
+from callosum.policy.evidence import CallContext, Evidence, EvidenceGroup, gather_evidence, gather_groups
 from callosum.policy.lifecycle import EXPIRED, lapses
 from callosum.policy.marks import (
     already_notified,
@@ -106,17 +99,33 @@ _CLEAR: Final = Assessment(_ALLOW)
 def admit(facts: CallFacts, view: View) -> Change:
     """Decide the call. The change's answer is a ``Decided``. Pure."""
     earlier = view.earlier
-    if earlier is not None:
-        if view.now - earlier.started >= DAY:
-            view = replace(view, earlier=None)  # the identity of a call is valid for a day
-        elif earlier.state in (_CANCELLED, _FAILED):
-            view = replace(view, earlier=None)  # nothing happened, so decide this attempt again
-        elif not has_unknown_outcome(earlier, view.now):
-            decision = repeated_decision(earlier)
-            return Change(answer=Decided(decision, undecided=decision.merged))
+    if earlier is not None and view.now - earlier.started < DAY and earlier.state not in (_CANCELLED, _FAILED):
+        change = _answer_before(facts, view, earlier)
+        if change is not None:
+            return change
     if facts.classification.verdict is None and not facts.waiter and _alone(view):
         return _open(facts, view, _CLEAR)
     return _weigh(facts, view)
+
+
+def _answer_before(facts: CallFacts, view: View, earlier: Action) -> Change | None:
+    """Answer a call whose id was answered before; None if it is decided afresh.
+
+    What is harmless to repeat is decided afresh, except for the dispatch that already has an answer. An id that the
+    session has used for another call too identifies nothing, which the gate must look up before anything is refused.
+    """
+    classification = facts.classification
+    decision, host = answer_before(earlier, facts.call.dispatch, view.now)
+    if decision.proceed or (decision.state is _OPENED and not decision.retryable):
+        return Change(answer=Decided(decision, undecided=decision.merged))
+    if classification.tier < Tier.MEDIUM and not (classification.tier and classification.content.repeats):
+        return None
+    if not facts.distinct:
+        return Change(answer=Decided(decision, undecided=True, recurring=True))
+    if facts.observes or view.now < view.observe_until:
+        return _open(facts, view, Assessment(_ALLOW), observed=Verdict.BLOCK)
+    settles, entries = lapses(view)
+    return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision, host=host, until=earlier.expires))
 
 
 def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Change:
@@ -127,7 +136,8 @@ def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Ch
     """
     change = admit(facts, view)
     decided: Decided = change.answer
-    if not decided.waiter_id and (not decided.decision.conflicts or decided.decision.repeated):
+    decision = decided.decision
+    if not decided.waiter_id and (decision.proceed if decision.repeated else not decision.conflicts):
         return change
     if decided.undecided:
         return change
@@ -141,6 +151,8 @@ def admit_or_doubt(facts: CallFacts, looked: AbstractSet[int], view: View) -> Ch
 def _unreported(decided: Decided, view: View) -> set[int]:
     """Return the ids of conflicting actions of host sessions that have no definite report."""
     shown = {conflict.id for conflict in decided.decision.conflicts}
+    if decided.decision.repeated:
+        shown.add(decided.decision.id)
     actions = [action for key_view in view.keys for action in (*key_view.live, *key_view.latest, *key_view.stale)]
     left = set(shown)
     for group in (group for key_view in view.keys for group in key_view.groups):
@@ -164,7 +176,7 @@ def _unreported(decided: Decided, view: View) -> set[int]:
 
 def _alone(view: View) -> bool:
     """Return True if nothing in the view can conflict with the call."""
-    if view.twins or view.earlier is not None:
+    if view.twins:
         return False
     for key_view in view.keys:  # noqa: SIM110 - on the way of every call
         if key_view.live or key_view.latest or key_view.stale or key_view.groups:
@@ -175,6 +187,11 @@ def _alone(view: View) -> bool:
 def _weigh(facts: CallFacts, view: View) -> Change:
     """Decide a call that may have conflicts: gather evidence, then queue the call or assess it."""
     call, classification = facts.call, facts.classification
+    if facts.call_print and not facts.distinct:
+        for key_view in view.keys:
+            if key_view.mark.notified_call == facts.call_print:
+                refusal = draft(facts, Assessment(Verdict.BLOCK), 0)
+                return Change(answer=Decided(refusal, undecided=True, recurring=True))
     if facts.waiter and _own_waiter(facts, view) is None:
         facts = replace(facts, waiter=0)  # its waiter was given up, so later waiters now come first
     left = None
@@ -192,11 +209,6 @@ def _weigh(facts: CallFacts, view: View) -> Change:
             )
         if prepared.passes:
             evidence = [item for item in evidence if not is_unread_change(facts, unread, item)]
-    earlier = view.earlier
-    if earlier is not None and not any(
-        group.action.id == earlier.id and group.kind is Kind.UNKNOWN for group in evidence
-    ):
-        evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
     cells = [
         (
             item,
@@ -409,6 +421,9 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
     question = _answered_question(facts, view)
     if question is None:
         return _conclude(facts, view, assessment)
+    graver = assessment.verdict is Verdict.BLOCK and _only_asked(question, view)
+    if question.approved > 0 and (graver or question.rule != facts.classification.rule):
+        return _conclude(facts, view, assessment)  # it was given under other rules, so it is asked anew
     if question.approved > 0 and view.now - question.approved < APPROVAL_TTL:
         if not any(item.action.id > question.id for item in assessment.items):
             verdict = Verdict.WARN if assessment.items else Verdict.ALLOW
@@ -428,6 +443,12 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
         )
         return Change(tuple(entries), settles=tuple(settles), answer=Decided(decision))
     return _conclude(facts, view, assessment)
+
+
+def _only_asked(question: Action, view: View) -> bool:
+    """Return True if a person was asked about the call, and overrode no block. The entry of the question holds it."""
+    body = view.bodies((question.id,)).get(question.id) if view.bodies is not None else None
+    return body is not None and msgspec.json.decode(body).get("asks") is True
 
 
 def _refusal_note(refused: Action, view: View) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callosum.characters import measure
 from callosum.model import (
@@ -21,10 +22,12 @@ from callosum.model import (
     Decision,
     Entry,
     Event,
+    Host,
     Kind,
     Lease,
     Mode,
     State,
+    Tier,
     Verdict,
     View,
     Worktree,
@@ -43,15 +46,53 @@ NEAR_IN_TIME: Final = 10 * MINUTE
 """Microseconds between two actions of one session that are still shown together."""
 MAX_CWD: Final = 1024
 """Maximum length of a working directory that is journalled, in characters."""
+MAX_RETRY_AFTER: Final = 10.0
+"""Longest time in seconds after which a caller is told to ask again: what it waits for may end at any moment."""
 
 
-def repeated_decision(earlier: Action) -> Decision:
+def answer_before(earlier: Action, dispatch: str | None, now: int) -> tuple[Decision, Host | None]:
+    """Return the answer to a call whose id was answered before, and the process that says whether its action runs.
+
+    While the action is open, its own ``dispatch`` gets the same decision again, and any other is told to ask later. An
+    action that is done or unknown is over, and its call does not run again. An action of tier 0 to 2 holds no lease: it
+    is open while the returned process lives, or until it ``expires`` if there is none.
+    """
+    kept = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
+    state = earlier.state
+    if state is State.DONE and not earlier.ended:
+        state = State.OPEN if kept.host is not None or now < earlier.expires else State.UNKNOWN
+    elif has_unknown_outcome(earlier, now):
+        state = State.UNKNOWN
+    host = kept.host if state is State.OPEN and earlier.state is State.DONE else None
+    if state is State.OPEN and dispatch and dispatch in (kept.dispatch, (kept.dispatch or "").partition("@")[0]):
+        return _repeated(earlier, kept), host
+    return over(_from(earlier, Verdict.BLOCK, kept), state, (max(earlier.expires, now) - now) / SECOND), host
+
+
+def over(decision: Decision, state: State, left: float = 0) -> Decision:
+    """Refuse a call whose id was answered before; no approval lifts that. It may still run for ``left`` seconds."""
+    seconds = decision.id // SECOND % 86_400
+    when = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC ({decision.id})"
+    retry_after = round(min(max(left, 1), MAX_RETRY_AFTER), 3) if state is State.OPEN else None
+    said = f"was already done at {when}. It does not run again; make a new call if it must happen once more."
+    if state is State.OPEN:
+        said = f"has been running since {when}, and it does not start twice. Ask again in {retry_after:.0f} s."
+    elif state is State.UNKNOWN:
+        said = f"began at {when}, and nobody knows how it ended. It does not run again: find out whether it happened, "
+        said += "and make a new call if it did not."
+    changed = _REFUSED | {"state": state, "warning": f"[Callosum] This very call {said}"}
+    return replace(decision, **changed, retryable=retry_after is not None, retry_after=retry_after)
+
+
+_REFUSED: Final = {"proceed": False, "verdict": Verdict.BLOCK, "conflicts": (), "conflict_count": 0, "lease": None}
+
+
+def _repeated(earlier: Action, body: _StoredDecision) -> Decision:
     """Return the decision that this call already got, from what the store kept of it.
 
     If the call ran with other params that a person had approved, those params are no longer kept. The call's own
     params, which nobody approved, must not run in their place, so the call is blocked.
     """
-    body = msgspec.json.decode(earlier.answer, type=_StoredDecision) if earlier.answer else _StoredDecision()
     if body.reworded:
         note = (
             f"A person approved other params for this call ({earlier.id}), and they are no longer known. Make the call "
@@ -70,6 +111,8 @@ class _StoredDecision(Struct):
     observed: Verdict | None = None
     reworded: bool = False
     merged: bool = False
+    dispatch: str | None = None
+    host: Host | None = None
 
 
 def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
@@ -88,7 +131,7 @@ def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
         lease=_lease(earlier) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
-        state=State.OPEN if earlier.state is State.DONE and not earlier.ended else earlier.state,
+        state=State.OPEN,
         merged=kept.merged,
     )
 
@@ -105,7 +148,7 @@ def draft(
     verdict, count = assessment.verdict, len(assessment.items) + assessment.more
     names = tuple([key.name for key in facts.classification.keys])
     silent = observed is not None or (verdict is _ALLOW and not assessment.note)
-    return Decision(
+    decision = Decision(
         verdict.proceed,
         facts.classification.tier,
         names[0] if names else None,
@@ -132,6 +175,10 @@ def draft(
         lease,
         observed,
     )
+    if decision.proceed or not count or any(one.kind is not Kind.HELD for one in assessment.conflicts):
+        return decision
+    left = min([one.expires_in or 0 for one in assessment.conflicts])
+    return replace(decision, retryable=True, retry_after=round(min(max(left, 1), MAX_RETRY_AFTER), 3))
 
 
 def _warning(sentence: str | None, details: str) -> str | None:
@@ -284,8 +331,12 @@ def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str
         body["origin"] = facts.classification.content.origin.hex()
     if facts.call.pause:
         body["pause"] = True
+    if decision.verdict is Verdict.ASK:
+        body["asks"] = True
     if facts.hunk:
         body["hunk"] = facts.hunk
+    if facts.call.host is not None and facts.call_print and facts.classification.tier < Tier.HIGH:
+        body["host"] = facts.call.host
     if facts.full:
         known = {name: said for name in _KNOWN if (said := getattr(facts.call, name)) is not None}
         if known:
@@ -298,6 +349,8 @@ def origin_of(call: Call) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if call.call_id is not None:
         body["callId"] = call.call_id
+        if call.dispatch is not None:
+            body["dispatch"] = call.dispatch
     if call.task_id is not None:
         body["taskId"] = call.task_id
     if call.attempt != 1:

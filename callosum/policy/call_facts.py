@@ -16,6 +16,7 @@ from callosum.model import (
     Conflict,
     Content,
     Decision,
+    Host,
     Key,
     Mode,
     Scope,
@@ -41,7 +42,8 @@ class CallFacts(Struct, frozen=True, gc=False):
     ``full`` says that the journal keeps all that is known of the call. ``shares`` says that purposes are shown to
     sessions of other instances too. ``here`` says that the call's files are on this machine, ``prepared`` holds what
     the gate found out about a write over unread changes, and ``hunk`` holds the lines of a file that the call changes,
-    if the journal keeps them.
+    if the journal keeps them. ``distinct`` says that the gate has checked that the session used the call id for nothing
+    else.
     """
 
     call: Call
@@ -60,6 +62,7 @@ class CallFacts(Struct, frozen=True, gc=False):
     here: bool = False
     prepared: Prepared | None = None
     hunk: str = ""
+    distinct: bool = False
 
 
 class Assessment(Struct, frozen=True, gc=False):
@@ -87,12 +90,14 @@ class Assessment(Struct, frozen=True, gc=False):
 class Decided(Struct, frozen=True, gc=False):
     """The answer of a step: a decision without the store's ids, or the ``waiter_id`` of the call in the queue.
 
-    If ``undecided`` is True, nothing was decided and the gate has to find something out first, for one of three
-    reasons. ``doubtful`` lists ids of conflicting actions that a person may have refused in the host's dialog.
+    If ``undecided`` is True, nothing was decided and the gate has to find something out first, for one of four
+    reasons. ``recurring`` asks whether the session has used the call id for another call too, and so for no identity.
+    ``doubtful`` lists ids of conflicting actions that a person may have refused in the host's dialog.
     ``unread`` holds changes that the call would overwrite and that the gate must compare with it; ``own`` holds the ids
     of the session's newest actions on the changed files. Or the answer repeats a merge.
 
-    ``expired`` says that the client no longer waits for the decision, so nothing was opened.
+    ``expired`` says that the client no longer waits for the decision, so nothing was opened. ``host`` is the process
+    that must live for an action that the decision calls open; where nobody can tell, it is open ``until`` that moment.
     """
 
     decision: Decision
@@ -102,6 +107,9 @@ class Decided(Struct, frozen=True, gc=False):
     undecided: bool = False
     unread: frozenset[Unread] = frozenset()
     own: Mapping[str, int] = {}
+    recurring: bool = False
+    host: Host | None = None
+    until: int = 0
 
     @property
     def queued(self) -> bool:

@@ -69,7 +69,8 @@ class Requester(Struct, frozen=True, gc=False):
 
     ``session`` is the actor. ``by`` names a person, and ``force`` lets that person act for others. ``channel`` is the
     channel of the person's answer, and ``ancestry`` lists the parent processes of the person's program. ``instance`` is
-    the only instance whose questions may be answered, "" for any.
+    the only instance whose questions may be answered, "" for any. If the request names an action's id and no session,
+    ``session`` is an instance that speaks for its sessions, and ``prefix`` is the length of its name and a slash.
     """
 
     session: str
@@ -79,6 +80,7 @@ class Requester(Struct, frozen=True, gc=False):
     channel: str = ""
     ancestry: tuple[str, ...] = ()
     instance: str = ""
+    prefix: int = 0
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
@@ -174,7 +176,9 @@ def finish(
     if action is None:
         return Change(answer=Report(ok=False, note=NOTHING_OPEN))
     if action.session != who.session and not who.force:
-        return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
+        if action.session[: who.prefix] != f"{who.session}/":
+            return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
+        who = Requester(action.session, who.namespace)
     if action.lock:
         return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
     was = action.state

@@ -12,19 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from callosum.model import (
-    MINUTE,
-    SECOND,
-    Change,
-    KeyView,
-    Kind,
-    Mark,
-    Mode,
-    Move,
-    Tier,
-    Verdict,
-    View,
-)
+from callosum.model import MINUTE, SECOND, Change, KeyView, Kind, Mark, Mode, Move, Tier, Verdict, View
 from callosum.policy.call_facts import CallFacts
 from callosum.policy.evidence import Evidence, change_moment, may_be_running, shown_as_held
 from callosum.policy.table import TABLE, cell, pause
@@ -262,7 +250,8 @@ def _with_notification(
         return mark  # a sibling of the notified call; the second of ``ORDER`` counts from the first notification
     pauses = mark.pauses
     if verdict is _CONFIRM and on_key and all(map(_is_mild, on_key)):
-        pauses = _with_pause(pauses, view.now)
+        if made_after or facts.call.after != 0:  # a program's retry has read nothing, so it softens nothing
+            pauses = _with_pause(pauses, view.now)
     elif (
         verdict is _CONFIRM
         and (made_after or notified > mark.notified)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.journal import shown_keys
@@ -88,7 +89,7 @@ class ReplayGate:
             _keep(self._ids, entry.action, earlier[1])
             return SPARED
         try:
-            decision = self._gate.intercept(replace(call, after=self._stopped.pop(place, None)))
+            decision = self._gate.handle(replace(call, after=self._stopped.pop(place, None)))
             if decision.proceed:
                 self._let_through(decision.id, entry, place, happened=happened)
             elif happened:
@@ -111,7 +112,7 @@ class ReplayGate:
         for number in range(2):
             if number or decision.verdict is not Verdict.CONFIRM:
                 self._gate.approve(decision.id, namespace=call.namespace)
-            decision = self._gate.intercept(replace(call, call_id=f"{call.call_id}-{number}", after=decision.id))
+            decision = self._gate.handle(replace(call, call_id=f"{call.call_id}-{number}", after=decision.id))
             if decision.proceed:
                 _keep(self._ids, entry.action, decision.id)
                 return
@@ -120,7 +121,10 @@ class ReplayGate:
         """Take a lock that was recorded."""
         self._now = max(self._now, entry.seq)
         for name in shown_keys(entry)[:1]:
-            taken = self._gate.lock(entry.session, name, entry.tier or 3, namespace=entry.namespace)
+            tier = entry.tier or 3
+            taken = self._gate.handle(
+                wire.Lock(instance=entry.session, context_key=name, tier=tier, namespace=entry.namespace)
+            )
             if taken.id is not None:
                 _keep(self._ids, entry.action, taken.id)
 
@@ -136,7 +140,7 @@ class ReplayGate:
             self._gate.renew(entry.session, id, namespace=entry.namespace)
         elif entry.event is Event.RELEASE:
             for name in shown_keys(entry)[:1]:
-                self._gate.release(entry.session, name, namespace=entry.namespace)
+                self._gate.handle(wire.ReleaseAt(instance=entry.session, context_key=name, namespace=entry.namespace))
         elif entry.event in _ENDS:
             lost = entry.event is Event.LAPSE
             outcome = entry.outcome or (Outcome.UNKNOWN if lost else Outcome.DONE)

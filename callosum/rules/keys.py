@@ -321,12 +321,7 @@ def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False
 
 
 def channels(value: str) -> tuple[str, ...]:
-    """Return a channel's spellings: a name is spelled with and without ``#``, an id as it is.
-
-    Tools for one chat spell the same channel either way.
-    """
-    if value[:1] == "#" and len(value) > 1:
-        return (value, value[1:])
+    """Return a channel's spellings: a name without ``#`` is spelled with it too, so that it meets the name with it."""
     return (value, "#" + value) if _CHANNEL.fullmatch(value) else (value,)
 
 

@@ -335,8 +335,7 @@ def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) ->
         return []
     if not (verb in lex.ADDS or lex.VERBS.get(verb, _UNKNOWN)[0] == 4):
         return []
-    paid = _payment(params, found)
-    paid += [one for one in _references(params) if one not in paid]
+    paid = _references(params) or _payment(params, found)  # who gets it is no target beside the invoice
     if not paid:
         own = name.head in ("fund", "money", "cash") and not found.ids
         return [Key(many.own("account", found), APPEND)] if own else []

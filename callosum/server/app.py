@@ -34,12 +34,7 @@ from callosum.hosts.last_seen import LastSeen
 from callosum.hosts.refusal import BEFORE
 from callosum.hosts.settings_guard import fault_of
 from callosum.hosts.transcripts import Transcripts
-from callosum.model import (
-    DEFAULT_NAMESPACE,
-    MAX_NAME,
-    Call,
-    GateRequest,
-)
+from callosum.model import DEFAULT_NAMESPACE, MAX_NAME, Call, GateRequest
 from callosum.operations import OPERATIONS, GateOperation
 from callosum.policy.lifecycle import HOST
 from callosum.process import host_above, is_of_this_machine
@@ -483,8 +478,7 @@ Handler = Callable[[Service, Request], Awaitable[HttpAnswer]]
 
 _OWN: Final = (
     GateOperation(
-        "POST",
-        "/hooks/{host}",
+        "POST /hooks/{host}",
         "Decide or record what a host's hook tells",
         "Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on.",
         body=wire.HookEvent,
@@ -493,8 +487,7 @@ _OWN: Final = (
         example={"hook_event_name": "PreToolUse", "session_id": "s1", "tool_name": "Read"},
     ),
     GateOperation(
-        "POST",
-        "/events",
+        "POST /events",
         "Report events",
         "Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen.",
         body=Any,
@@ -502,8 +495,7 @@ _OWN: Final = (
         example={"type": "llm.token", "delta": "On", "instance": "mira"},
     ),
     GateOperation(
-        "POST",
-        "/late",
+        "POST /late",
         "Take in what happened while the gate could not be asked",
         "Takes in what ran, ended or was given up while the gate could not be asked.",
         body=wire.LateBatch,
@@ -511,22 +503,19 @@ _OWN: Final = (
         example={"calls": [{"call": {"instance": "mira", "tool": "read"}, "outcome": "done"}]},
     ),
     GateOperation(
-        "GET",
-        "/fallback",
+        "GET /fallback",
         "The highest tier of each tool",
         "Which tools a client may let through by itself when this server is away.",
         answer=wire.FallbackTable,
     ),
     GateOperation(
-        "GET",
-        HEALTH,
+        f"GET {HEALTH}",
         "Whether the gate can decide",
         "Whether the gate can decide, and goes on to: a balancer sends nobody where it does not.",
         answer=Health,
     ),
     GateOperation(
-        "POST",
-        CONSOLE,
+        f"POST {CONSOLE}",
         "Where the console is",
         "Opens the console's own address on this machine, and tells it to the terminal that made a link.",
         body=wire.OpenConsole,
@@ -534,11 +523,7 @@ _OWN: Final = (
         example={"terminal": "the secret that `callosum console` left in the state folder"},
     ),
     GateOperation(
-        "GET",
-        "/metrics",
-        "Prometheus metrics",
-        "Counters and gauges in Prometheus's text form.",
-        media_type="text/plain",
+        "GET /metrics", "Prometheus metrics", "Counters and gauges in Prometheus's text form.", media_type="text/plain"
     ),
 )
 ENDPOINTS: Final = (*OPERATIONS, *_OWN)
@@ -664,11 +649,7 @@ class App:
             types, position = service.stream.check(asked.types, request.headers.get("last-event-id"))
             allowed = frozenset(token.namespaces) if token is not None and token.namespaces else None
             serve = partial(
-                service.stream.serve,
-                types=types,
-                namespace=asked.namespace,
-                namespaces=allowed,
-                last_event_id=position,
+                service.stream.serve, types=types, namespace=asked.namespace, namespaces=allowed, last_event_id=position
             )
             return serve if token is None else _while_in_force(serve, service.tokens, token)
 

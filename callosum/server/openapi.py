@@ -33,7 +33,7 @@ def _all_of(unusable: str) -> str:
 
 
 # Constraints that the structs do not express because only the gate checks them: by field name, in requests only.
-_NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause")
+_NAMES: Final = "instance tool callId dispatch session run parent continues origin namespace cause".split()
 _NAME: Final = {"$ref": _REF.format(name="Name")}
 _KEY: Final = {"$ref": _REF.format(name="ContextKey")}
 _WORDS: Final = {"type": "string", "maxLength": 4096}
@@ -178,10 +178,7 @@ def document() -> dict[str, Any]:
             "description": "The gate between an AI agent's tool call and its execution.",
         },
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
     }
 

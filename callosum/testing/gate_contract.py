@@ -24,7 +24,8 @@ import pytest
 from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate import Gate
-from callosum.model import MAX_KEY, MAX_NAME, Call, Decision, Kind, State, Verdict
+from callosum.model import MAX_KEY, MAX_NAME, Call, Decision, Kind, Outcome, State, Verdict
+from callosum.process import own_session
 from callosum.testing.clock import ManualClock
 
 _KEYS: Final = ["doc:{params.on}", "doc:{params.also}"]
@@ -143,17 +144,38 @@ class GateContract:
         assert decision.conflict_count == len(decision.conflicts) == 1
         (conflict,) = decision.conflicts
         assert (conflict.kind, conflict.instance, conflict.id, conflict.key) == (
-            Kind.HELD, "doug", held.id, "doc:plan",
+            Kind.HELD, f"doug/{own_session()}", held.id, "doc:plan",
         )  # fmt: skip
         assert decision.warning is not None
         assert decision.warning.startswith("[Callosum] ")
 
     def test_calls_are_idempotent_by_call_id(self, ask: Callable[..., Decision]) -> None:
-        """Repeat the first decision for a repeated call id; the same id with other params is a new call."""
-        first = ask("mira", "mail", call_id="c")
-        again = ask("mira", "mail", call_id="c")
+        """Repeat the first decision to its dispatch alone; the same id with other params is a new call."""
+        first = ask("mira", "mail", call_id="c", dispatch="d")
+        again = ask("mira", "mail", call_id="c", dispatch="d")
         assert (again.id, again.proceed, again.repeated, again.lease) == (first.id, True, True, first.lease)
+        other = ask("mira", "mail", call_id="c", dispatch="e")
+        assert (other.id, other.proceed, other.state, other.retryable) == (first.id, False, State.OPEN, True)
+        assert ask("mira", "mail", "two", call_id="c2", params={"n": 1}).id != first.id
         assert ask("mira", "mail", call_id="c", params={"n": 1}).id != first.id
+
+    def test_a_call_that_is_over_does_not_run_again(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """Answer no to a call id whose action is done or unknown, and decide one that failed afresh."""
+        for number, outcome in enumerate((Outcome.DONE, Outcome.UNKNOWN, Outcome.FAILED)):
+            first = ask("mira", "mail", f"plan-{number}", call_id=f"c-{number}")
+            assert gate.complete("mira", id=first.id, outcome=outcome).ok
+            again = ask("mira", "mail", f"plan-{number}", call_id=f"c-{number}")
+            if outcome is Outcome.FAILED:
+                assert (again.proceed, again.repeated) == (True, False)
+            else:
+                assert (again.proceed, again.verdict, again.state) == (False, Verdict.BLOCK, State(outcome.value))
+
+    def test_an_id_that_recurs_identifies_nothing(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """Decide a call afresh whose id the session has used for another call too."""
+        for params in ({"n": 1}, {"n": 2}):
+            gate.complete("mira", id=ask("mira", "post", call_id="call_0", params=params).id)
+        again = ask("mira", "post", call_id="call_0", params={"n": 1})
+        assert (again.proceed, again.repeated) == (True, False)
 
     def test_a_blocked_call_takes_no_key(self, ask: Callable[..., Decision]) -> None:
         """Take no lease on any key of a call that is blocked for one of its keys."""
@@ -191,8 +213,7 @@ class GateContract:
         decision = ask("mira", "wipe", session="a")
         assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
         assert not gate.complete("mira", id=decision.id, session="b").ok
-        assert not gate.complete("mira", id=decision.id).ok
-        assert gate.complete("mira", id=decision.id, session="a").ok
+        assert gate.complete("mira", id=decision.id).ok, "any process of the instance may report"
 
     # --- complete --------------------------------------------------------------------------------
 
@@ -215,10 +236,13 @@ class GateContract:
         assert not gate.complete("mira", context_key="doc:plan").ok
 
     def test_complete_without_a_key(self, ask: Callable[..., Decision], gate: Gate) -> None:
-        """Complete the session's newest action without a key."""
-        ask("mira", "mail")
-        bare = ask("mira", "bare", on=None)
-        assert gate.complete("mira").id == bare.id
+        """Complete the session's newest action without a key; the method asks for an id if several are open."""
+        keyed, bare = ask("mira", "mail"), ask("mira", "bare", on=None)
+        with pytest.raises(ConfigError, match=rf"2 actions .*{keyed.id}, {bare.id}"):
+            gate.complete("mira")
+        asked = wire.Complete(instance="mira", session=own_session())
+        assert gate.handle(asked).id == bare.id
+        assert not gate.handle(asked).ok
         assert not gate.complete("mira").ok
 
     def test_complete_by_tool_and_params(self, ask: Callable[..., Decision], gate: Gate) -> None:
@@ -336,7 +360,7 @@ class GateContract:
         second = gate.lock("doug", "k:1")
         assert (second.acquired, second.lease) == (False, None)
         assert second.conflict is not None
-        assert (second.conflict.kind, second.conflict.instance) == (Kind.HELD, "mira")
+        assert (second.conflict.kind, second.conflict.instance) == (Kind.HELD, f"mira/{own_session()}")
         assert gate.lock("mira", "k:1").acquired
         assert not gate.release("doug", "k:1").ok
         assert gate.release("mira", "k:1").ok
@@ -436,7 +460,9 @@ class GateContract:
         gate.complete("mira", id=done.id)
         asked = ask("mira", "asked", "three")
         status = gate.status()
-        assert [(h.id, h.instance, h.context_key, h.tier) for h in status.locks] == [(held.id, "doug", "doc:one", 4)]
+        assert [(h.id, h.instance, h.context_key, h.tier) for h in status.locks] == [
+            (held.id, f"doug/{own_session()}", "doc:one", 4)
+        ]
         assert {r.id for r in status.recent_actions} >= {held.id, done.id}
         assert [h.id for h in status.asked] == [asked.id]
         assert [r.id for r in gate.status("doc:two").recent_actions] == [done.id]

@@ -77,8 +77,10 @@ export interface Call extends Actor {
     tool: string;
     action?: string;
     params?: object;
-    /** Identity of the call: the same id with the same content is decided once. A new one if absent. */
+    /** Identity of the call: what is over does not run again, what is open does not start twice. New if absent. */
     callId?: string;
+    /** This run of the call, which gets the same answer each time it asks. A new one for each request if absent. */
+    dispatch?: string;
     cwd?: string;
     /**
      * The worktree that contains `cwd`: its top folder, and a name for the repository that is the same in each
@@ -203,6 +205,9 @@ export interface Decision {
     repeated?: boolean;
     /** Current state of the action, if the call id was answered before. */
     state?: State;
+    /** Whether time alone may let the same call through, and the seconds after which asking again makes sense. */
+    retryable?: boolean;
+    retryAfter?: number;
     /** Whether the call runs with another session's changes merged into its text, which `params` holds. */
     merged?: boolean;
     /** The params with which the call must run. Only if the call set `rewrite`. */
@@ -395,13 +400,14 @@ export declare class CallosumClient {
      *
      * Without a session the process is the session (its pid and start), so that two runs of one program are two actors.
      *
-     * The decision of a call that runs with a warning is passed to `warned` before the call runs; without `warned` the
-     * warning is written to `console.warn`. An exception of `warned` keeps the call from running.
+     * A warning pauses the call. A retry confirms nothing; `confirm` takes the id of the decision whose warning was
+     * read. With `pause: false` the call runs, and its decision is passed to `warned` before it does; without `warned`
+     * the warning is written to `console.warn`. An exception of `warned` keeps the call from running.
      */
     guard<T>(
         call: Call,
         run: (decision: Decision) => T | PromiseLike<T>,
-        options?: Cancel & { warned?: (decision: Decision) => unknown },
+        options?: Cancel & { warned?: (decision: Decision) => unknown; pause?: boolean; confirm?: number },
     ): Promise<T>;
 
     /**
@@ -517,4 +523,6 @@ export declare class GateUnavailable extends CallosumError {
 export declare class Blocked extends CallosumError {
     constructor(decision: Decision);
     readonly decision: Decision;
+    readonly retryable: boolean;
+    readonly retryAfter: number | null;
 }

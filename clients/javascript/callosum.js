@@ -85,6 +85,8 @@ export class Blocked extends CallosumError {
         super(decision.warning ?? `[Callosum] ${decision.verdict}`);
         this.name = "Blocked";
         this.decision = decision;
+        this.retryable = decision.retryable ?? false;
+        this.retryAfter = decision.retryAfter ?? null;
     }
 }
 
@@ -103,7 +105,7 @@ class Failure extends Error {
 }
 
 /** Fields that a gate may not support, and that a request can do without. */
-const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
+const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after dispatch taskId attempt timeout host".split(" "));
 /** Optional fields that are sent only to a gate that lists them. */
 const NEWER = ["meta", "commits", "summary", "purpose"];
 
@@ -174,7 +176,8 @@ export class CallosumClient {
     }
 
     #asked(call) {
-        const asked = { ...this.#who, ...defined(call), callId: call.callId ?? newId() };
+        const fresh = newId();
+        const asked = { dispatch: fresh, ...this.#who, ...defined(call), callId: call.callId ?? fresh };
         named(asked.instance, "instance");
         named(asked.tool, "tool");
         if (asked.wait !== undefined && !(Number.isFinite(asked.wait) && asked.wait >= 0 && asked.wait <= MAX_WAIT)) {
@@ -190,16 +193,18 @@ export class CallosumClient {
             const why = `"${tool.slice(0, 100)}" counts as tier ${tier} and does not run without it`;
             throw new GateUnavailable(`${away.message}; ${why}`, { tier, callId, cause: away.cause });
         }
-        this.#late.add(asked, refuses(away) ? away.message : undefined);
+        const { dispatch, ...kept } = asked;
+        this.#late.add(kept, refuses(away) ? away.message : undefined);
         this.#carry();
         const answer = { proceed: true, tier, contextKey: null, id: 0, verdict: "allow" };
         return { ...answer, contextKeys: [], rule: "", fallback: true, callId };
     }
 
-    async guard(call, run, { signal, warned } = {}) {
+    async guard(call, run, { signal, warned, pause = true, confirm = 0 } = {}) {
         if (typeof run !== "function") throw new TypeError("guard() needs a function to run");
         const session = call.session || this.#who.session || ownSession();
-        const decision = await this.intercept({ ...call, session }, { signal });
+        const said = { pause: call.pause || pause, after: call.after ?? confirm };
+        const decision = await this.intercept({ ...call, ...said, session }, { signal });
         if (!decision.proceed) throw new Blocked(decision);
         if (decision.warning) await this.#warn(call, decision, warned);
         const stop = this.#renewing(decision);

@@ -186,7 +186,9 @@ describe("intercept", () => {
         assert.deepEqual(answer, { ...decision(), callId: "toolu_1" });
         const [{ body, headers }] = peer.requests;
         const who = { instance: "mira", session: "chat", namespace: "work" };
-        assert.deepEqual(body, { ...who, ...call, cwd: "/repo", pause: true, run: "r1" });
+        const { dispatch, ...said } = body;
+        assert.match(dispatch, /^[0-9a-f-]{36}$/);
+        assert.deepEqual(said, { ...who, ...call, cwd: "/repo", pause: true, run: "r1" });
         assert.equal(headers.authorization, "Bearer secret-1");
         assert.equal(headers["content-type"], "application/json");
     });
@@ -206,7 +208,8 @@ describe("intercept", () => {
         const peer = (await Peer.start(t)).on("POST /intercept", decision());
         const answer = await new CallosumClient(`${peer.url}/`, "mira").intercept({ tool: "x" });
         assert.equal(answer.proceed, true);
-        assert.deepEqual(peer.requests[0].body, { instance: "mira", tool: "x", callId: answer.callId });
+        const { callId } = answer;
+        assert.deepEqual(peer.requests[0].body, { instance: "mira", tool: "x", callId, dispatch: callId });
     });
 
     test("makes a call id where there is none, another for each call", async (t) => {

@@ -19,6 +19,7 @@ from callosum.gate import LocalGate
 from callosum.model import Call, Commits, Outcome
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
+from tests.support.world import InstanceGate
 
 RULES = {"rules": [{"name": "pay", "tier": 4, "tool": "pay", "contextKey": "payment:{params.to}", "verdict": "ask"}]}
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m"
@@ -28,7 +29,7 @@ HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m"
 def gate(state: Path) -> Iterator[LocalGate]:
     state.mkdir(mode=0o700)
     (state / "tiers.json").write_text(json.dumps(RULES))
-    with LocalGate(state) as gate:
+    with InstanceGate(state) as gate:
         yield gate
 
 
@@ -43,23 +44,10 @@ def reply(gate: LocalGate, instance: str = "mira", target: str = "andy") -> int:
 
 
 COMMANDS = (
-    *(
-        "status",
-        "leases",
-        "commitments",
-        "journal",
-        "watch",
-        "explain",
-        "approve",
-        "deny",
-        "resolve",
-        "release",
-        "off",
-        "on",
-    ),
+    *("status", "leases", "commitments", "journal", "watch", "explain", "approve", "deny", "resolve", "release", "off", "on"),
     *("demo", "doctor", "report", "rules check", "rules suggest", "brief", "search", "events"),
     *("store check", "store migrate", "store copy"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["--help"], ["status"], ["doctor"]])

@@ -16,6 +16,7 @@ import pytest
 from callosum import Call, GateUnavailable, guard
 from callosum.client import CallosumClient
 from callosum.model import Event, Verdict
+from callosum.process import own_session
 from tests.support.cpu import HANG
 from tests.support.peer import (
     DECISION,
@@ -78,9 +79,7 @@ FAULTS: dict[str, Script] = {
     "404 of another program": replies({"detail": "Not Found"}, 404),
     "502": replies(b"Bad Gateway", 502),
     "503": replies(b"", 503),
-    "redirects": sends_bytes(
-        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", then=hang
-    ),
+    "redirects": sends_bytes(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", then=hang),
     "200 with HTML": replies(b"<html>captive portal</html>"),
     "204": sends_bytes(b"HTTP/1.1 204 No Content\r\n\r\n", then=hang),
     "endless headers": endless(b"X-More: and more\r\n"),
@@ -90,7 +89,7 @@ FAULTS: dict[str, Script] = {
     "endless chunks": sends_bytes(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", then=endless(b"1\r\n \r\n")),
     "a length beyond all bounds": sends_bytes(HEAD + b"Content-Length: 99999999999\r\n\r\n{}", then=hang),
     "answers too late": answers_late,
-}
+}  # fmt: skip
 
 
 @contextmanager
@@ -242,7 +241,9 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "gate.sock"
     state, own = tmp_path / "state", tmp_path / "client"
     server = launch(state, "--socket", str(path))
-    mail = Call("mira", "send_email", {"to": "alice@example.com", "body": "Friday works for me."}, call_id="c-1")
+    mail = Call(
+        "mira", "send_email", {"to": "alice@example.com", "body": "Friday works for me."}, call_id="c-1", dispatch="d"
+    )
     with CallosumClient(f"unix:{path}", deadline=20.0, state=own) as client:
         try:
             first = client.intercept(mail)
@@ -262,5 +263,5 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
             assert (again.id, again.repeated, again.lease) == (first.id, True, first.lease)
             assert client.complete("mira", id=first.id).ok
             late = [entry for entry in client.journal(newest=True, limit=10).entries if entry.event is Event.LATE]
-            assert [(entry.session, entry.tool) for entry in late] == [("mira", "Read")]
+            assert [(entry.session, entry.tool) for entry in late] == [(f"mira/{own_session()}", "Read")]
             assert not lines_of(own)

@@ -300,8 +300,9 @@ brain.close()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    called = [payload["instance"] for name, payload in logged(tmp_path) if name == "tool.called"]
-    assert sorted(called) == ["child"] * 10 + ["parent"]
+    called = [payload["instance"].partition("/") for name, payload in logged(tmp_path) if name == "tool.called"]
+    assert sorted(instance for instance, _, _ in called) == ["child"] * 10 + ["parent"]
+    assert len({session for _, _, session in called}) == 2
 
 
 def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:

@@ -333,7 +333,9 @@ if pid == 0:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 one("parent again")
-assert [e.session for e in gate.entries()] == ["parent", "child", "parent again"]
+sessions = [e.session.split("/") for e in gate.entries()]
+assert [instance for instance, _ in sessions] == ["parent", "child", "parent again"]
+assert [session == sessions[0][1] for _, session in sessions] == [True, False, True]
 assert not gate.store.check().problems
 """
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)

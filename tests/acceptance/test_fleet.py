@@ -73,9 +73,9 @@ def complete(server: Server, who: str, id: int) -> None:
 def test_call_allowed_by_one_server_is_known_to_every_server(two: Fleet) -> None:
     """Lease, call id, renewal, question, answer and report: each through the other server."""
     one, other = two.servers
-    held = two.ask(one, "mira", "act4", "plan", "call-1")
+    held = two.ask(one, "mira", "act4", "plan", "call-1", dispatch="d")
     assert held["proceed"]
-    again = two.ask(other, "mira", "act4", "plan", "call-1")
+    again = two.ask(other, "mira", "act4", "plan", "call-1", dispatch="d")
     assert (again["id"], again["repeated"], again["lease"]["token"]) == (held["id"], True, held["lease"]["token"])
     assert two.ask(other, "doug", "act4", "plan", "call-2")["verdict"] == "block"
     renewed = other.post("/renew", {"instance": "mira", "id": held["id"], "ttl": 900})

@@ -11,12 +11,13 @@ from callosum.journal import Journal, Rotation
 from callosum.model import Call, Decision
 from callosum.settings import Settings
 from tests.acceptance.command import at_terminal, run
+from tests.support.world import InstanceGate
 
 MAIL = "the offer for the new roof is in the annex, please have a look at it"
 
 
 def opened(state: Path, **settings: Any) -> LocalGate:
-    return LocalGate(settings=Settings(state=state, **settings))
+    return InstanceGate(settings=Settings(state=state, **settings))
 
 
 def do(gate: LocalGate, who: str, tool: str, params: dict[str, Any], **more: Any) -> Decision:

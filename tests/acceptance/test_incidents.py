@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.model import Call, Decision, Kind, Verdict, Worktree
+from callosum.model import Call, Decision, Kind, State, Verdict, Worktree
 from callosum.policy.table import fallback
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
@@ -634,14 +634,16 @@ def test_sutando_3742_different_senders_in_one_room(fleet: Fleet) -> None:
 def test_openclaw_cliq_123_a_benign_repeat_is_no_error(fleet: Fleet) -> None:
     """sprintberlin/openclaw-cliq#123: a call delivered twice gets one decision twice; its report counts once."""
     params = send("#ops", REPORT)
-    first = fleet.ask("mira", "message", params, call_id="delivery-1")
-    again = fleet.ask("mira", "message", params, call_id="delivery-1")
+    first = fleet.ask("mira", "message", params, call_id="delivery-1", dispatch="d")
+    again = fleet.ask("mira", "message", params, call_id="delivery-1", dispatch="d")
     assert (again.id, again.verdict, again.repeated) == (first.id, ALLOW, True)
     assert fleet.gate.complete("mira", id=first.id).ok
     second = fleet.gate.complete("mira", id=first.id)
     assert (second.state, bool(second.note)) == ("done", True)
     fleet.after(3600)
-    assert fleet.ask("mira", "message", params, call_id="delivery-1").proceed
+    late = fleet.ask("mira", "message", params, call_id="delivery-1", dispatch="d")
+    assert (late.proceed, late.state, late.verdict) == (False, State.DONE, Verdict.BLOCK), "it is not sent twice"
+    assert "already done at" in (late.warning or "")
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ from callosum.model import Call
 from callosum.server.listeners import running
 from tests.acceptance.command import at_terminal, environment, run
 from tests.support import hooks
+from tests.support.world import InstanceGate
 
 SETTINGS = {
-    "claude-code": ".claude/settings.json",
-    "codex": ".codex/hooks.json",
-    "gemini": ".gemini/settings.json",
+    "claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json",
     "openclaw": ".openclaw/openclaw.json",
-}
+}  # fmt: skip
 FOREIGN = {
     "claude-code": '{\n    "model": "opus",\n    "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "beep"}]}]}\n}',
     "codex": '{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "lint"}]}]}}\n',
@@ -321,7 +320,7 @@ def test_install_observe_stops_nothing_and_report_shows_what_would_have_been_sto
     done = at_terminal(home.state, "install", "codex", "--observe", "--yes", env=env)
     assert (done.code, "only observes until" in done.text, home.path("codex").exists()) == (0, True, True), done
     assert "observing only until" in home.run("status").stdout
-    with LocalGate(home.state) as gate:
+    with InstanceGate(home.state) as gate:
         for number in range(20):
             gate.intercept(Call("doug", "read", {"path": f"/doc/{number}"}))
         for who, text in (("mira", "yes, I will come"), ("doug", "no, I cannot")):

@@ -148,9 +148,9 @@ def test_conflicting_call_is_refused_and_the_other_is_done(
     until(one.calls)
     refused = other.call("delete_database", {"name": "prod"})
     assert refused["isError"] is True
-    assert text_of(refused).startswith("[Callosum] Conflict: ")
-    assert "mira/a" in text_of(refused)
+    assert text_of(refused).startswith("[Callosum] Conflict: mira/a has")
     assert "Tier 4 action blocked." in text_of(refused)
+    assert refused["_meta"] == {"io.callosum/retryable": True, "io.callosum/retryAfter": 10.0}
     assert refused.get("resultType") == ("complete" if modern else None)
     assert other.calls() == []
     one.notify("test/release", **{"as": "w"})

@@ -34,7 +34,9 @@ class Session:
 
     def __init__(self, gate: LocalGate, name: str) -> None:
         self.told: list[str] = []
-        around: dict[str, Any] = {"gate": gate, "instance": name, "session": name, "warned": self._warned}
+        around: dict[str, Any] = {
+            "gate": gate, "instance": name, "session": name, "pause": False, "warned": self._warned,
+        }  # fmt: skip
         self.read: Callable[..., str] = gated(read_file, **around)
         self.write: Callable[..., Any] = gated(write_file, **around)
         self.edit: Callable[..., Any] = gated(edit_file, **around)
@@ -302,7 +304,7 @@ def test_repeated_call_gets_the_merged_text_again(gate: LocalGate, file: Path) -
     mine, theirs = mira.read(str(file)), doug.read(str(file))
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
     params = {"path": str(file), "content": mine.replace("line 15\n", "mira's\n")}
-    call = Call("mira", "write_file", params, session="mira", rewrite=True, call_id="c1")
+    call = Call("mira", "write_file", params, session="mira", rewrite=True, call_id="c1", dispatch="d")
     first, again = gate.intercept(call), gate.intercept(call)
     assert again.repeated
     assert (again.id, again.params) == (first.id, first.params)

@@ -22,6 +22,7 @@ from callosum.cli import main
 from callosum.errors import StoreError
 from callosum.gate import LocalGate
 from callosum.model import Call
+from callosum.process import own_session
 from callosum.settings import Settings
 from callosum.stores.opening import open_store
 from callosum.stores.postgres import PostgresStore
@@ -148,7 +149,7 @@ def test_a_backup_under_load_is_restored(installation: Installation) -> None:
     installation.start()
     with LocalGate(settings=installation.settings) as gate:
         assert [(held.instance, held.token) for held in gate.status().locks if held.lock] == [
-            ("mira", kept.lease.token)
+            (f"mira/{own_session()}", kept.lease.token)
         ]
         assert not gate.lock("doug", "doc:kept", 4).acquired
         assert not gate.renew("doug", lost.lease.token).ok

@@ -17,12 +17,9 @@ from website.stories import PAGE, STORIES, blocks, filled
 DOCS = ROOT / "docs"
 SCREEN = 45
 HOSTS = {
-    "claude-code": ".claude/settings.json",
-    "codex": ".codex/hooks.json",
-    "gemini": ".gemini/settings.json",
-    "openclaw": ".openclaw/openclaw.json",
-    "mcp": ".cursor/mcp.json",
-}
+    "claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json",
+    "openclaw": ".openclaw/openclaw.json", "mcp": ".cursor/mcp.json",
+}  # fmt: skip
 WORDS = (
     "session call classification tier key mode tree facet view step change action state lease token conflict kind "
     "verdict decision outcome journal entry fingerprint queue waiter approval fallback spool brief commitment summary "
@@ -86,14 +83,6 @@ def test_first_gate_runs_as_the_page_says(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     said = ran(program)
-    assert said.count("sent to alice@example.com") == 2
-    assert "runs with a warning" in said
-    for path in (tmp_path / "state").rglob("*"):
-        if path.is_file():
-            path.unlink()
-    decorator = '@guard(gate, instance="mira", session=session, pause=True)'
-    assert f"`{decorator}`" in page
-    said = ran(program.replace('@guard(gate, instance="mira", session=session)', decorator))
     assert said.count("sent to alice@example.com") == 1
     assert "The call was not run." in said
     journal = run(tmp_path / "state", "journal")

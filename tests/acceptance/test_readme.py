@@ -38,6 +38,19 @@ def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
     assert (tmp_path / "state" / "gate.db").exists()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/first-gate.md"])
+def test_the_first_program_stops_the_second_mail(tmp_path: Path, page: str) -> None:
+    first = "\n\n".join(blocks("python", README.parent / page)[:1])
+    environ = {**os.environ, "CALLOSUM_STATE": str(tmp_path / "state"), "PYTHONPATH": str(README.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", first], capture_output=True, text=True, check=True, cwd=tmp_path, env=environ
+    )
+    sent, refused = done.stdout.split("\n", 1)
+    assert sent in ("chat sends", "sent to alice@example.com")
+    assert refused.startswith("[Callosum] Conflict: mira/chat already did the same")
+    assert "sends" not in refused.replace(sent, "")
+
+
 def test_tour_prints_what_the_readme_shows_and_leaves_the_users_state_alone(tmp_path: Path) -> None:
     page = README.parent / "docs" / "tour.md"
     (said,) = re.findall(r"It prints `(.*?)`", page.read_text("utf-8"))

@@ -194,8 +194,8 @@ def test_kill_of_one_process_does_not_stop_the_other(state: Path, today: date) -
         other.end()
     assert any(type == "memory.saved" and str(today) in str(payload["path"]) for type, payload in other.said)
     page = (state / "brain" / "episodes" / f"{today}.md").read_text()
-    assert "## `doug`" in page
-    assert "## `mira`" in page
+    assert "## `doug/pid-" in page
+    assert "## `mira/pid-" in page
     assert page.endswith("\n")
 
 

@@ -18,8 +18,15 @@ from callosum.regions import search
 from callosum.regions.search import Cortex
 from tests.acceptance.command import at_terminal, environment, run
 from tests.support import forking
+from tests.support.world import InstanceGate
 
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m needle"
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[LocalGate]:
+    with InstanceGate(state) as gate:
+        yield gate
 
 
 def mail(gate: LocalGate, instance: str, to: str, body: str = "Hello") -> int:

@@ -80,10 +80,15 @@ def launched(folder: Path) -> Iterator[Server]:
 
 
 def asked_again(server: Server, answers: Sequence[tuple[Request, Reply]], record: Record) -> None:
-    """Check that a call that was allowed before the crash gets the same decision after it."""
-    let_in = [(r, reply) for r, reply in answers if r.path == "/intercept" and reply.body["proceed"]]
+    """Check that a call that was allowed before the crash gets the same decision after it, and runs once.
+
+    A read is decided afresh once it is over.
+    """
+    asked = [(r, reply) for r, reply in answers if r.path == "/intercept" and reply.body["proceed"]]
+    let_in = [(r, reply) for r, reply in asked if reply.body["tier"] or reply.body["id"] not in record.ended]
     for request, reply in let_in[-5:]:
         again = server.post("/intercept", request.body)
         assert (again["id"], again["repeated"]) == (reply.body["id"], True)
+        assert again["proceed"] is (again["id"] not in record.ended)
         if again["tier"] >= 3 and again["id"] not in record.ended:
             assert again["lease"]["token"] == reply.body["lease"]["token"]

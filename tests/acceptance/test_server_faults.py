@@ -361,7 +361,7 @@ def test_client_that_disconnects_during_a_request_leaves_nothing(server: Server)
 
 def a_call(number: int, tool: str = "act3") -> dict[str, Any]:
     params = {"on": f"k{number}", "n": number, "text": "x" * 500}
-    return {"instance": "mira", "tool": tool, "params": params, "callId": f"c{number}"}
+    return {"instance": "mira", "tool": tool, "params": params, "callId": f"c{number}", "dispatch": "d"}
 
 
 def ids_in(server: Server) -> list[int]:

@@ -168,10 +168,10 @@ def make_calls(folder: str, me: str, count: int, told: Any) -> None:
     with LocalGate(settings=Settings(state=state, rules=state / "rules.json")) as gate:
         told.send("ready")
         for number in range(count):
-            decision = gate.intercept(Call(me, "never" if number % 7 == 0 else "act2", {"on": f"{me}-{number}"}))
+            decision = gate.handle(Call(me, "never" if number % 7 == 0 else "act2", {"on": f"{me}-{number}"}))
             if decision.proceed:
                 gate.complete(me, id=decision.id, outcome="failed" if number % 5 == 0 else "done")
-        end = gate.intercept(Call(me, "never", {"on": f"{me}-end"}))
+        end = gate.handle(Call(me, "never", {"on": f"{me}-end"}))
     told.send(end.id)
 
 

@@ -44,6 +44,18 @@ def test_result_that_cannot_be_journalled_is_still_returned(gate: LocalGate) -> 
     assert ended.outcome is Outcome.DONE
 
 
+def test_a_refusal_says_when_time_alone_lifts_it(gate: LocalGate) -> None:
+    gate.lock("doug", "email:alice@example.com", 4)
+    held = Adapter(gate).begin(Mail("chat", "c1"))
+    assert isinstance(held, Refused)
+    assert (held.retry_after, held.asks) == (10.0, False)
+    gate.release("doug", "email:alice@example.com")
+    assert Adapter(gate).run(Mail("chat", "c2"), lambda _params: "sent") == "sent"
+    other = Adapter(gate).begin(Mail("evening", "c3"))
+    assert isinstance(other, Refused)
+    assert other.retry_after is None, "somebody has to look"
+
+
 def test_read_of_one_conversation_confirms_no_call_of_another(gate: LocalGate) -> None:
     """The ids of calls come again in every conversation: ``c2`` is refused in both."""
     adapter = Adapter(gate)

@@ -297,7 +297,7 @@ class Gates(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         """A new process finds all that an old one left."""
-        self.real.gate.close()
+        self.real.store.close()
 
     @rule()
     def turn(self) -> None:

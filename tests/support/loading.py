@@ -112,7 +112,9 @@ class Session:
         )[number % 5]
         n = f"{self.name}-{number}"
         call = {"instance": self.name, "tool": tool, "params": {"on": on, "n": n}}
-        return Request("/intercept", {**call, "callId": f"call-{n}"} if self._load.call_ids else call)
+        return Request(
+            "/intercept", {**call, "callId": f"call-{n}", "dispatch": "one"} if self._load.call_ids else call
+        )
 
     def _go_on(self, request: Request, answer: dict[str, Any]) -> None:
         if request.path != "/intercept" or not answer["proceed"]:

@@ -9,8 +9,9 @@ from typing import Any
 from unittest import mock
 
 import callosum.gate.local
+from callosum import wire
 from callosum.gate import LocalGate
-from callosum.model import SECOND, Call, Decision, Host, Kind, Outcome, Report, Verdict
+from callosum.model import SECOND, Call, Decision, Host, Kind, LockResult, Outcome, Report, Verdict
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
 from callosum.stores.base import Clock, Probe, Store
@@ -35,15 +36,9 @@ def _rules() -> list[dict[str, Any]]:
         {"tool": "asked-read", "tier": 3, "verdict": "ask", "effect": "read", "contextKey": _keys("read")},
         {"tool": "asked-low", "tier": 1, "verdict": "ask", "contextKey": _keys("write"), "repeats": False},
         {"tool": "sure", "tier": 2, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False},
-        {
-            "tool": "shy", "tier": 1, "contextKey": _keys("write"), "repeats": False,
-            "cells": {"held": "confirm", "unknown": "warn", "stale": "allow"},
-        },
+        {"tool": "shy", "tier": 1, "contextKey": _keys("write"), "repeats": False, "cells": {"held": "confirm", "unknown": "warn", "stale": "allow"}},
         {"tool": "sure-low", "tier": 1, "verdict": "confirm", "effect": "write", "repeats": False},
-        {
-            "tool": "sure4", "tier": 4, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False,
-            "cells": {"recent": "warn"},
-        },
+        {"tool": "sure4", "tier": 4, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False, "cells": {"recent": "warn"}},
         {"tool": "never", "tier": 1, "verdict": "block", "contextKey": _keys("write"), "repeats": False},
         {
             "tool": "soft", "tier": 3, "contextKey": _keys("write"), "repeats": True,
@@ -81,6 +76,22 @@ def rules_in(folder: Path) -> dict[str, str]:
     return {"CALLOSUM_RULES": str(folder / "rules.json")}
 
 
+class InstanceGate(LocalGate):
+    """An embedded gate whose callers act as their instances if they name no session, as on the wire."""
+
+    def intercept(self, call: Call, *, as_it_is: bool = True) -> Decision:
+        return super().intercept(call, as_it_is=True)
+
+    def complete(self, instance: str, **more: Any) -> Report:
+        return self.handle(wire.Complete(instance=instance, **more))
+
+    def lock(self, instance: str, context_key: str, tier: int = 3, ttl: float | None = None, **more: Any) -> LockResult:
+        return self.handle(wire.Lock(instance=instance, context_key=context_key, tier=tier, ttl=ttl, **more))
+
+    def release(self, instance: str, context_key: str, **more: Any) -> Report:
+        return self.handle(wire.ReleaseAt(instance=instance, context_key=context_key, **more))
+
+
 class World:
     """Sessions such as ``mira``, one gate, and a clock that moves only when a test advances it."""
 
@@ -93,7 +104,7 @@ class World:
         if not rules.exists():
             rules.write_text(RULES)
         self.store = (make_store or _memory)(self.clock, lambda host: self.living.get(host.pid))
-        self.gate = LocalGate(
+        self.gate = InstanceGate(
             settings=Settings(state=folder, rules=rules, **settings),
             store=self.store,
             rules=Rulebook(rules, secret=b"s" * 32),
@@ -167,17 +178,6 @@ def kinds(decision: Decision) -> set[Kind]:
 
 
 __all__ = [
-    "RULES",
-    "Call",
-    "Decision",
-    "Host",
-    "Kind",
-    "MakeStore",
-    "Outcome",
-    "Verdict",
-    "World",
-    "gate_time",
-    "kinds",
-    "rules_in",
-    "world_on",
-]
+    "RULES", "Call", "Decision", "Host", "Kind", "MakeStore", "Outcome", "Verdict", "World", "gate_time", "kinds",
+    "rules_in", "world_on",
+]  # fmt: skip

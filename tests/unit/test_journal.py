@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from callosum.errors import StoreError, StoreUnavailable
-from callosum.gate import LocalGate
 from callosum.journal import ALL, EntryFilter, Journal, Rotation, Segment, export, line_of, shown_keys
 from callosum.model import DAY, SECOND, Call, Entry, Event, Key, Verdict
 from callosum.settings import Settings
@@ -21,6 +20,7 @@ from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing.clock import ManualClock
+from tests.support.world import InstanceGate
 
 START = 1_700_000_000 * SECOND
 QUIET = 10.0**9
@@ -35,7 +35,7 @@ class Kept:
     """A gate whose clock the test sets, and its journal: what the store still has, and what it moved into files."""
 
     def __init__(self, store: Store, clock: ManualClock, folder: Path) -> None:
-        self.gate = LocalGate(settings=Settings(state=folder, journal_age=QUIET), store=store)
+        self.gate = InstanceGate(settings=Settings(state=folder, journal_age=QUIET), store=store)
         self.store, self.clock, self.folder = store, clock, folder
         self.journal = Journal(store, folder)
 
@@ -72,9 +72,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         yield made
 
 
-def test_old_entries_move_into_segments_and_the_stream_stays_the_same(
-    kept: Kept,
-) -> None:
+def test_old_entries_move_into_segments_and_the_stream_stays_the_same(kept: Kept) -> None:
     kept.fill(35)
     before = kept.gate.entries(limit=1000)
     kept.clock.now += 10 * DAY
@@ -110,9 +108,7 @@ def test_a_journal_that_grew_too_large_is_rotated_before_its_age(kept: Kept) -> 
     assert len(kept.stream()) == 400
 
 
-def test_entries_of_live_actions_stay_and_are_merged_in_order(
-    kept: Kept,
-) -> None:
+def test_entries_of_live_actions_stay_and_are_merged_in_order(kept: Kept) -> None:
     kept.fill(5)
     lease = kept.gate.lock("mira", "file:/x", ttl=86_400)
     kept.fill(5, start=50)
@@ -147,9 +143,7 @@ class DyingStore:
         return self._store.take(until, horizon, limit)
 
 
-def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(
-    kept: Kept,
-) -> None:
+def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(kept: Kept) -> None:
     before = kept.aged(20)
     with pytest.raises(StoreUnavailable):
         kept.rotation(DyingStore(kept.store)).run(kept.clock.now)
@@ -197,9 +191,7 @@ def test_entry_that_ends_after_the_copy_is_not_deleted(kept: Kept) -> None:
     assert kept.stream() == before
 
 
-def test_partial_file_left_by_a_crash_is_removed_and_never_read(
-    kept: Kept,
-) -> None:
+def test_partial_file_left_by_a_crash_is_removed_and_never_read(kept: Kept) -> None:
     before = kept.aged(12)
     (kept.folder / "journal").mkdir()
     part = kept.folder / "journal" / ".1-2.jsonl.gz.part"
@@ -339,9 +331,7 @@ def test_segment_is_read_a_line_at_a_time(kept: Kept) -> None:
         tracemalloc.stop()
 
 
-def test_rotation_rewrites_a_damaged_segment_of_the_same_name(
-    kept: Kept,
-) -> None:
+def test_rotation_rewrites_a_damaged_segment_of_the_same_name(kept: Kept) -> None:
     """A rotation that died before it deleted left its entries in the store, so nothing of them is lost."""
     kept.fill(10)
     stream = kept.everything()
@@ -366,9 +356,7 @@ def test_rotation_on_request_moves_young_entries_too(kept: Kept) -> None:
     assert kept.stream() == stream
 
 
-def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(
-    kept: Kept,
-) -> None:
+def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(kept: Kept) -> None:
     before = kept.aged(12)
     (kept.folder / "journal").write_text("a file where the folder should be")
     with pytest.raises(StoreError, match="could not be rotated"):
@@ -444,9 +432,7 @@ def test_filters_apply_to_segments_and_store(kept: Kept) -> None:
     assert len(list(journal.read(EntryFilter(until=newest - 1)))) == 19
 
 
-def test_follow_shows_new_entries_and_continues_through_a_rotation(
-    kept: Kept,
-) -> None:
+def test_follow_shows_new_entries_and_continues_through_a_rotation(kept: Kept) -> None:
     kept.fill(3)
     rests: list[float] = []
 

@@ -32,7 +32,7 @@ class Recording(Gate):
 
 
 ASKED: dict[str, tuple[Callable[[Gate], object], GateRequest[Any]]] = {
-    "intercept": (lambda gate: gate.intercept(Call("mira", "look")), Call("mira", "look")),
+    "intercept": (lambda gate: gate.intercept(Call("mira", "look", session="chat")), Call("mira", "look", session="chat")),
     "complete": (
         lambda gate: gate.complete(
             "mira",
@@ -75,16 +75,10 @@ ASKED: dict[str, tuple[Callable[[Gate], object], GateRequest[Any]]] = {
         lambda gate: gate.resolve(7, happened=True, by="anna", note="seen", namespace="team"),
         wire.Resolve(id=7, happened=True, by="anna", note="seen", namespace="team"),
     ),
-    "approve": (
-        lambda gate: gate.approve(7, by="anna", channel="phone", namespace="team"),
-        wire.Approve(id=7, by="anna", channel="phone", namespace="team"),
-    ),
-    "deny": (
-        lambda gate: gate.deny(7, by="anna", channel="phone", namespace="team"),
-        wire.Deny(id=7, by="anna", channel="phone", namespace="team"),
-    ),
+    "approve": (lambda gate: gate.approve(7, by="anna", channel="phone", namespace="team"), wire.Approve(id=7, by="anna", channel="phone", namespace="team")),
+    "deny": (lambda gate: gate.deny(7, by="anna", channel="phone", namespace="team"), wire.Deny(id=7, by="anna", channel="phone", namespace="team")),
     "status": (lambda gate: gate.status("k", namespace="team"), wire.ReadStatus(context_key="k", namespace="team")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME.keys() - NO_METHOD))
@@ -114,7 +108,7 @@ async def test_coroutine_sends_the_request_of_its_method() -> None:
     await gate.handle(wire.Renew(instance="mira", id=7))
     await gate.renew("mira", 7)
     await gate.handle(Call("mira", "look"))
-    assert recording.asked == [wire.Renew(instance="mira", id=7)] * 2 + [Call("mira", "look")]
+    assert recording.asked == [wire.Renew(instance="mira", id=7)] * 2 + [Call("mira", "look")], "as it is"
 
 
 def test_every_operation_but_a_brief_is_served_by_an_embedded_gate(tmp_path: Path) -> None:

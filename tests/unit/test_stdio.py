@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from callosum import __version__, stdio, wire
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Applied, Call, Decision
+from callosum.model import Applied
 from callosum.stdio import LineSplitter, Pipes, Workers, briefs_of, serve
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
@@ -260,20 +260,10 @@ def test_input_may_arrive_in_any_pieces(gate: LocalGate, piece: int) -> None:
 
 NAMES = st.sampled_from(
     [
-        "jsonrpc",
-        "id",
-        "method",
-        "params",
-        "instance",
-        "tool",
-        "contextKey",
-        "session",
-        "namespace",
-        "result",
-        "ttl",
-        "x",
+        "jsonrpc", "id", "method", "params", "instance", "tool", "contextKey", "session", "namespace", "result",
+        "ttl", "x",
     ]
-)
+)  # fmt: skip
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from([*stdio.METHODS, "2.0"])
 )
@@ -458,10 +448,10 @@ def test_unreachable_store_has_its_own_error(tmp_path: Path) -> None:
 class FaultyGate(LocalGate):
     """Fails in unexpected ways."""
 
-    def intercept(self, call: Call) -> Decision:
-        if call.tool == "odd":
-            return {1j}  # type: ignore[return-value]  # what cannot be written
-        raise RuntimeError(call.tool)
+    def handle(self, request: Any, caller: Any = None) -> Any:
+        if request.tool == "odd":
+            return {1j}  # what cannot be written
+        raise RuntimeError(request.tool)
 
 
 def test_internal_error_does_not_end_the_child(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,13 +52,15 @@ class GateAnswer(NamedTuple):
     """Hold the gate's answer to one call.
 
     ``text`` is the sentence for the agent, or ``""``. ``decision`` is the open decision that must be reported, or None
-    for a call that does not run. ``question`` is the id of a decision that a person must make.
+    for a call that does not run. ``question`` is the id of a decision that a person must make. ``retry_after`` is the
+    time in seconds after which the same call may succeed; None if time alone does not help.
     """
 
     proceed: bool
     text: str = ""
     decision: Decision | None = None
     question: int | None = None
+    retry_after: float | None = None
 
 
 class GateClient:
@@ -123,7 +125,8 @@ class GateClient:
             )
         if not decision.proceed:
             text = decision.warning or f"[Callosum] This call was not let through ({decision.verdict})."
-            return GateAnswer(False, text, question=decision.id if decision.verdict is Verdict.ASK else None)
+            question = decision.id if decision.verdict is Verdict.ASK else None
+            return GateAnswer(False, text, question=question, retry_after=decision.retry_after)
         if decision.lease is not None:
             self._renewing.add(call, decision)
         return GateAnswer(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)

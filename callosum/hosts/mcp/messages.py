@@ -220,10 +220,8 @@ def fields_of(raw: Raw | bytes | UnsetType) -> dict[str, Raw]:
 
 def text_of(raw: Raw | None, limit: int = 4096) -> str:
     """Return a JSON string as text, or ``""`` for anything else."""
-    if raw is None:
-        return ""
     try:
-        value = _ANY.decode(raw)
+        value = _ANY.decode(raw or b"null")
     except _FAULTS:
         return ""
     return value[:limit] if isinstance(value, str) else ""
@@ -317,9 +315,11 @@ def call_inside(text: bytes) -> tuple[bytes, str, bool] | None:
 # --- Answers by the gate -------------------------------------------------------------------------------
 
 
-def refusal(id: bytes, text: str, *, modern: bool) -> bytes:
-    """Return the answer to a call that does not run: a tool error, which every client shows to its model."""
+def refusal(id: bytes, text: str, *, modern: bool, retry_after: float | None = None) -> bytes:
+    """Return a tool error, which every client shows to its model. ``_meta`` says when the same call may succeed."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    if retry_after is not None:
+        result["_meta"] = {"io.callosum/retryable": True, "io.callosum/retryAfter": retry_after}
     if modern:
         result["resultType"] = "complete"
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, encode(result))

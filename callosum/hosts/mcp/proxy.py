@@ -103,7 +103,8 @@ class _PendingCall:
         text = self.gate_answer.text if self.gate_answer is not None else ""
         if self.state:
             return messages.asked(self.id, asking(self.call, text), self.state)
-        return messages.refusal(self.id, text, modern=messages.is_modern(self.meta))
+        retry_after = self.gate_answer.retry_after if self.gate_answer is not None else None
+        return messages.refusal(self.id, text, modern=messages.is_modern(self.meta), retry_after=retry_after)
 
 
 class _Once:
@@ -243,6 +244,7 @@ class Proxy:
             session=actor.session,
             namespace=self._wrapped.names.namespace,
             call_id=actor.call_id or f"{self._nonce}-{self._count}",
+            dispatch=actor.call_id,  # that of the host's hook, if it has one; without a host's id the client makes one
             cwd=self._wrapped.cwd,
             pause=True,
             origin=actor.origin,

@@ -10,6 +10,7 @@
  * too, because the host later reports them as errors.
  */
 
+import { randomUUID } from "node:crypto";
 import os from "node:os";
 import path from "node:path";
 
@@ -123,6 +124,7 @@ export class Calls {
             tool: nameOf(event.toolName),
             params: written.length > LONG ? shortenedParams(event.params) : (event.params ?? {}),
             callId: event.toolCallId === undefined ? undefined : nameOf(`${run ?? "-"}:${event.toolCallId}`),
+            dispatch: event.toolCallId === undefined ? undefined : randomUUID(),
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
             home: HOMES.test(written) ? os.homedir() : undefined,
             pause: true,

@@ -35,7 +35,7 @@ const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
 /** Requests that say how long this client waits: a later decision would open an action that nobody reports. */
 const EXPIRES = new Set(["/intercept", "/lock"]);
 /** Fields that a gate of another version may not know and that a request can do without. */
-const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
+const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after dispatch taskId attempt timeout host".split(" "));
 
 /**
  * The gate is unreachable. `unsent`: certainly no attempt had an effect. `cut`: the connection was cut. `late`: the

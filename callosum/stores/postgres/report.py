@@ -51,7 +51,7 @@ def predict(
     action = opened.action
     elapsed = int((time.monotonic() - opened.since) * SECOND)
     first, latest = action.id + 1, (clock if clock is not None else action.id + elapsed) + _AHEAD
-    kin = cache.sessions.get((scope.namespace, scope.session))
+    kin = cache.sessions.get((scope.namespace, action.session))  # a report may name the instance alone
     if elapsed > _REPORTABLE * SECOND or kin is None or not (first >= kin[0] > latest - MINUTE):
         return None
     if not 0 <= latest - kin[1] < HOUR:

@@ -11,16 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import (
-    Action,
-    ActionGroup,
-    Bodies,
-    Find,
-    Lately,
-    Mode,
-    Scope,
-    View,
-)
+from callosum.model import Action, ActionGroup, Bodies, Find, Lately, Mode, Scope, View
 from callosum.stores.base import Probe
 from callosum.stores.crowd import BOUND, AskingCall, Crowds, hold_by_sort
 from callosum.stores.keys import above, span

@@ -22,6 +22,7 @@ from callosum.client.client import CHORES_EVERY, URL
 from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate
 from callosum.model import Call, Host, Outcome, State, Verdict
+from callosum.process import own_session
 from tests.support.clocks import Clock
 from tests.support.cpu import HANG
 from tests.support.peer import (
@@ -122,7 +123,7 @@ def test_intercept_sends_the_call_and_returns_the_decision(clients: Clients) -> 
         assert (decision.lease.token, decision.context_keys) == (7, ("doc:plan",))
         sent = peer.seen[0].json
         assert (peer.seen[0].method, peer.seen[0].target) == ("POST", "/intercept")
-        assert len(sent.pop("callId")) == 32
+        assert len(sent.pop("callId")) == len(sent.pop("dispatch")) == 32
         assert 4000 < sent.pop("timeoutMs") <= 5000
         assert sent.pop("deadline").startswith(f"{boot_id()}:")
         assert sent == {
@@ -138,15 +139,9 @@ def test_intercept_sends_the_call_and_returns_the_decision(clients: Clients) -> 
 
 def test_refused_call_is_returned_and_not_raised(clients: Clients) -> None:
     conflict = {
-        "kind": "held",
-        "instance": "doug",
-        "tool": "wipe",
-        "tier": 4,
-        "key": "k",
-        "id": 3,
-        "state": "open",
+        "kind": "held", "instance": "doug", "tool": "wipe", "tier": 4, "key": "k", "id": 3, "state": "open",
         "age": 1.5,
-    }
+    }  # fmt: skip
     no = {
         **DECISION,
         "proceed": False,
@@ -166,25 +161,22 @@ ACTS: dict[str, tuple[Callable[[CallosumClient], Any], str, str, Any]] = {
         "POST", "/complete",
         {"instance": "mira", "id": 7, "result": {"sent": 1}, "outcome": "done", "session": "s", "namespace": "n"},
     ),
-    "complete by key": (
-        lambda c: c.complete("mira", context_key="k"), "POST", "/complete", {"instance": "mira", "contextKey": "k"},
-    ),
+    "complete by key": (lambda c: c.complete("mira", context_key="k"), "POST", "/complete", {"instance": "mira", "contextKey": "k", "session": own_session()}),
+    "complete by id alone": (lambda c: c.complete("mira", id=7), "POST", "/complete", {"instance": "mira", "id": 7}),
     "complete by tool": (
         lambda c: c.complete("mira", tool="post", params=MappingProxyType({"a": 1}), action="send"),
-        "POST", "/complete", {"instance": "mira", "tool": "post", "params": {"a": 1}, "action": "send"},
+        "POST", "/complete",
+        {"instance": "mira", "tool": "post", "params": {"a": 1}, "action": "send", "session": own_session()},
     ),
     "release": (
         lambda c: c.release("mira", "thread:andy/#5?a=b&c d\N{SNOWMAN}%2F"),
-        "DELETE", "/lock/thread%3Aandy%2F%235%3Fa%3Db%26c%20d%E2%98%83%252F?instance=mira", None,
+        "DELETE", f"/lock/thread%3Aandy%2F%235%3Fa%3Db%26c%20d%E2%98%83%252F?instance=mira&session={own_session()}", None,
     ),
     "release by force": (
         lambda c: c.release("", "k", by="kim & co", force=True, namespace="n"),
         "DELETE", "/lock/k?namespace=n&by=kim%20%26%20co&force=true", None,
     ),
-    "renew": (
-        lambda c: c.renew("mira", 7, 20.5, session="s"),
-        "POST", "/renew", {"instance": "mira", "id": 7, "ttl": 20.5, "session": "s"},
-    ),
+    "renew": (lambda c: c.renew("mira", 7, 20.5, session="s"), "POST", "/renew", {"instance": "mira", "id": 7, "ttl": 20.5, "session": "s"}),
     "resolve": (
         lambda c: c.resolve(7, happened=False, by="kim", note="looked"),
         "POST", "/resolve", {"id": 7, "happened": False, "by": "kim", "note": "looked"},
@@ -215,6 +207,7 @@ def test_lock_is_taken_and_released(clients: Clients) -> None:
         sent = peer.seen[0].json
         assert 4000 < sent.pop("timeoutMs") <= 5000
         assert sent.pop("deadline").startswith(f"{boot_id()}:")
+        assert sent.pop("session") == own_session()
         assert sent == {"instance": "mira", "contextKey": "k:1", "tier": 4, "ttl": 20, "namespace": "n"}
 
 
@@ -406,7 +399,7 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Clients) -> None:
         (lambda c: c.complete("mira", id=7), 2),
         (lambda c: c.status(), 2),
         (lambda c: c.complete("mira", context_key="k"), 1),
-        (lambda c: c.complete("mira"), 1),
+        (lambda c: c.handle(wire.Complete(instance="mira")), 1),
         (lambda c: c.complete("mira", tool="post", params={}), 1),
         (lambda c: c.release("mira", "k"), 1),
         (lambda c: c.resolve(7, happened=True), 1),

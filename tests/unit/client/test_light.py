@@ -55,25 +55,16 @@ def test_client_imports_neither_rules_nor_stores() -> None:
     found = modules("from callosum.client import CallosumClient\nCallosumClient('unix:/tmp/none').close()")
     assert "msgspec" in found
     heavy = {
-        "urllib.parse",
-        "re2",
-        "sqlite3",
-        "typer",
-        "rich",
-        "asyncio",
-        "ssl",
-        "http.client",
-        "concurrent.futures",
-        "psutil",
-        "platformdirs",
-    }
+        "urllib.parse", "re2", "sqlite3", "typer", "rich", "asyncio", "ssl", "http.client", "concurrent.futures",
+        "psutil", "platformdirs",
+    }  # fmt: skip
     assert not found & heavy
     assert {name for name in found if name.startswith("callosum.")} == {
         "callosum.client", "callosum.client.classify", "callosum.client.client", "callosum.client.background",
         "callosum.client.errors", "callosum.client.fallback",
         "callosum.client.http1", "callosum.client.spool",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
-        "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
+        "callosum.process", "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
         "callosum.errors", "callosum.model", "callosum.operations", "callosum.policy", "callosum.policy.table",
         "callosum.spool", "callosum.unclean", "callosum.wire", "callosum.worktree",
     }  # fmt: skip

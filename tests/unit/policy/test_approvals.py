@@ -1,5 +1,12 @@
 """Approvals: they hold for the content that was shown, once, for an hour, until a newer conflict (PROTOCOL 5)."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from callosum.model import Event, Verdict
 from tests.support.world import World
 
@@ -45,9 +52,9 @@ def test_a_repeat_of_a_reworded_call_does_not_run_with_its_own_params(world: Wor
     asked = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
     world.gate.approve(asked.id)
     world.after(5)
-    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost", dispatch="d")
     assert runs.params == {"on": ON, **ONE}
-    again = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    again = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost", dispatch="d")
     assert (again.id, again.repeated, again.proceed, again.lease) == (runs.id, True, False, None)
     assert "no longer known" in (again.warning or "")
     assert world.end("mira", runs).ok
@@ -112,3 +119,30 @@ def test_journal_names_who_answered(world: World) -> None:
     entry = world.gate.entries()[-1]
     assert (entry.event, entry.action) == (Event.APPROVE, asked.id)
     assert (entry.body["by"], entry.body["channel"]) == ("kim", "terminal")
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (lambda rules: rules, ALLOW),
+        (lambda rules: [{**rule, "verdict": "block"} if rule["tool"] == "asked" else rule for rule in rules], BLOCK),
+        (lambda rules: [{"name": "newer", **next(rule for rule in rules if rule["tool"] == "asked")}, *rules], ASK),
+    ],
+    ids=["the same rules", "a graver verdict", "another rule"],
+)
+@pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)
+def test_an_approval_holds_for_the_rules_it_was_given_under(
+    world: World, tmp_path: Path, change: Callable[[Any], Any], verdict: Verdict
+) -> None:
+    """PROTOCOL 11.11: under other rules the call is asked anew."""
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    assert world.gate.approve(asked.id).ok
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"rules": change(json.loads(file.read_text())["rules"])}))
+    world.gate.rules.reload()
+    again = world.ask("mira", "asked", ON, params=ONE)
+    assert again.verdict is verdict
+    if not again.proceed:
+        assert again.id != asked.id
+        assert world.gate.approve(again.id).ok
+        assert world.ask("mira", "asked", ON, params=ONE).proceed

@@ -22,9 +22,9 @@ TWO = {"text": "lunch has moved to the garden because the kitchen is being paint
 
 @pytest.mark.parametrize("tier", range(5))
 def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) -> None:
-    first = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
+    first = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", dispatch="d")
     world.after(20)
-    again = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
+    again = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", dispatch="d")
     assert (again.id, again.verdict, again.proceed, again.repeated) == (first.id, ALLOW, True, True)
     assert len(world.gate.entries()) == 1
 
@@ -32,8 +32,8 @@ def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) ->
 def test_a_repeated_answer_shows_what_the_first_did(world: World) -> None:
     world.do("doug", "send2", ON)
     world.after(5)
-    first = world.ask("mira", "send3", ON, call_id="c")
-    again = world.ask("mira", "send3", ON, call_id="c")
+    first = world.ask("mira", "send3", ON, call_id="c", dispatch="d")
+    again = world.ask("mira", "send3", ON, call_id="c", dispatch="d")
     assert first.verdict is WARN
     assert (again.verdict, again.warning, again.conflicts) == (first.verdict, first.warning, first.conflicts)
     assert again.lease == first.lease
@@ -47,11 +47,114 @@ def test_the_same_id_with_other_params_is_another_call(world: World) -> None:
     assert world.ask("mira", "send3", ON, params=ONE, call_id="c", namespace="n").id != first.id
 
 
-def test_answer_is_repeated_after_the_action_ended(world: World) -> None:
-    first = world.ask("mira", "send3", ON, call_id="c")
-    world.end("mira", first)
+@pytest.mark.parametrize("tier", [1, 2, 3, 4])
+@pytest.mark.parametrize("state", [State.DONE, State.UNKNOWN])
+def test_a_call_that_is_over_does_not_run_again(world: World, tier: int, state: State) -> None:
+    """PROTOCOL 11.1: not for its own dispatch either, and no person is asked."""
+    first = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
+    world.end("mira", first, state)
     world.after(3600)
-    assert world.ask("mira", "send3", ON, call_id="c").id == first.id
+    for dispatch in ("d", None):
+        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=dispatch)
+        assert (again.id, again.proceed, again.verdict, again.state) == (first.id, False, BLOCK, state)
+        assert not again.retryable
+        assert ("already done at" if state is State.DONE else "nobody knows how it ended") in (again.warning or "")
+    assert not world.gate.approve(first.id).ok
+    assert not world.gate.status().asked
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3, 4])
+def test_an_open_call_is_repeated_only_to_the_dispatch_that_asked(world: World, tier: int) -> None:
+    first = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
+    for other in ("e", None):
+        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=other)
+        assert (again.id, again.proceed, again.state, again.retryable) == (first.id, False, State.OPEN, True)
+        assert 0 < (again.retry_after or 0) <= 10
+        assert "does not start twice" in (again.warning or "")
+    assert world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d").proceed
+    assert len(world.gate.entries()) == 1
+
+
+@pytest.mark.parametrize("outcome", ["failed", "cancelled"])
+def test_a_call_that_did_not_happen_runs_under_the_same_id(world: World, outcome: str) -> None:
+    first = world.ask("mira", "send3", ON, call_id="c")
+    world.end("mira", first, outcome)
+    again = world.ask("mira", "send3", ON, call_id="c")
+    assert (again.id != first.id, again.verdict, again.repeated) == (True, ALLOW, False)
+
+
+@pytest.mark.parametrize("tool", ["look", "act0", "send0", "act1"])
+def test_what_is_harmless_to_repeat_is_judged_afresh(world: World, tool: str) -> None:
+    """Tier 0, and tier 1 if the act does not repeat; the dispatch that has an answer keeps it."""
+    first = world.ask("mira", tool, ON, call_id="c", dispatch="d")
+    assert [world.ask("mira", tool, ON, call_id="c", dispatch=other).id == first.id for other in "de"] == [True, False]
+    world.do("mira", tool, ON, call_id="c2")
+    again = world.ask("mira", tool, ON, call_id="c2")
+    assert (again.proceed, again.repeated) == (True, False)
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_an_unreported_action_is_unknown_once_its_time_is_up(world: World, tier: int) -> None:
+    """Where the gate cannot tell whether the process lives: 300 seconds."""
+    world.ask("mira", f"send{tier}", ON, call_id="c", dispatch="d")
+    for seconds, dispatch, state in ((299, None, State.OPEN), (2, "d", State.UNKNOWN), (0, None, State.UNKNOWN)):
+        world.after(seconds)
+        again = world.ask("mira", f"send{tier}", ON, call_id="c", dispatch=dispatch)
+        assert (again.proceed, again.state, again.retryable) == (False, state, state is State.OPEN)
+
+
+@pytest.mark.parametrize("tier", [1, 2])
+def test_an_unreported_action_is_open_while_its_process_lives(world: World, tier: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        host = host_of(process.pid)
+        world.ask("mira", f"send{tier}", ON, call_id="c", host=host)
+        world.after(3 * 3600)
+        assert world.ask("mira", f"send{tier}", ON, call_id="c").state is State.OPEN
+        process.kill()
+    assert world.ask("mira", f"send{tier}", ON, call_id="c").state is State.UNKNOWN
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3, 4])
+def test_an_id_of_another_call_of_the_session_identifies_nothing(world: World, tier: int) -> None:
+    """Providers that count their calls anew in each turn: ``call_0``."""
+    first = world.do("mira", f"send{tier}", ON, params=ONE, call_id="call_0")
+    assert world.ask("mira", f"send{tier}", ON, params=ONE, call_id="call_0").state is State.DONE
+    world.do("mira", f"send{tier}", "lunch", params=TWO, call_id="call_0")
+    world.after(3600)
+    for _ in range(2):
+        again = world.do("mira", f"send{tier}", ON, params=ONE, call_id="call_0")
+        assert (again.id != first.id, again.repeated) == (True, False)
+        world.after(3600)
+
+
+def test_an_id_that_was_only_refused_for_another_call_still_identifies(world: World) -> None:
+    world.ask("doug", "act4", "lunch")
+    assert world.ask("mira", "act4", "lunch", call_id="c").verdict is BLOCK
+    world.do("mira", "send3", ON, params=ONE, call_id="c")
+    assert world.ask("mira", "send3", ON, params=ONE, call_id="c").state is State.DONE
+
+
+def test_the_wrap_of_a_hooked_call_makes_no_recurring_id(world: World) -> None:
+    world.do("mira", "mcp__plugin_mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c")
+    world.ask("mira", "mcp__mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c", dispatch="d")
+    again = world.ask("mira", "mcp__mail__send_mail", params={"to": "a@b.example", **ONE}, call_id="c")
+    assert (again.proceed, again.state) == (False, State.OPEN)
+
+
+def test_observe_mode_stops_no_repeat_and_marks_it(tmp_path: Path) -> None:
+    world = World(tmp_path, mode="observe")
+    first = world.do("mira", "send3", ON, call_id="c")
+    again = world.ask("mira", "send3", ON, call_id="c")
+    assert (again.id != first.id, again.proceed, again.observed) == (True, True, BLOCK)
+
+
+def test_only_a_hold_is_retryable(world: World) -> None:
+    """Time alone lets the call through; every other conflict needs somebody to look."""
+    held = world.ask("doug", "act4", ON)
+    refused = world.ask("mira", "act4", ON)
+    assert (refused.verdict, refused.retryable, refused.retry_after) == (BLOCK, True, 10.0)
+    world.end("doug", held)
+    assert not world.ask("mira", "act4", ON).retryable
 
 
 def test_an_answer_is_repeated_for_a_day(world: World) -> None:

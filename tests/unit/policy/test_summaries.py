@@ -41,27 +41,15 @@ def line_of(params: dict[str, Any], **more: Any) -> str:
         pytest.param(LETTER, '"Invoice 42": "We have paid it, as agreed."', id="a mail"),
         pytest.param({"action": "send", "target": "#ops", "message": "On it"}, '"On it"', id="a message"),
         pytest.param({"command": "git push\n  origin"}, '"git push origin"', id="a command"),
-        pytest.param(
-            {"amount": 120, "currency": "EUR", "recipient": "GB29", "subject": "Rent"},
-            '"120 EUR" to "GB29", "Rent"',
-            id="a payment",
-        ),
+        pytest.param({"amount": 120, "currency": "EUR", "recipient": "GB29", "subject": "Rent"}, '"120 EUR" to "GB29", "Rent"', id="a payment"),
         pytest.param({"amount": 120}, 'amount "120"', id="an amount of nothing that is known"),
         pytest.param(EDIT, "+3 -1 in checkout()", id="an edit"),
-        pytest.param(
-            {"edits": [{"oldText": "a", "newText": "b\nc"}, {"oldText": "d", "newText": ""}]}, "+3 -2", id="edits"
-        ),
+        pytest.param({"edits": [{"oldText": "a", "newText": "b\nc"}, {"oldText": "d", "newText": ""}]}, "+3 -2", id="edits"),
         pytest.param({"input": PATCH}, "+2 -1 in tax()", id="a patch"),
-        pytest.param(
-            {"oldStr": "x\n" * 200, "newStr": "y"}, "+1 -100 or more lines", id="an edit of which the journal keeps a part"
-        ),
+        pytest.param({"oldStr": "x\n" * 200, "newStr": "y"}, "+1 -100 or more lines", id="an edit of which the journal keeps a part"),
         pytest.param({"path": "/r/a", "content": "one\ntwo"}, '2 lines, "one two"', id="a file"),
         pytest.param({"path": "/r/a", "content": "x" * 300}, f'300 characters, "{"x" * 59}…"', id="a long file"),
-        pytest.param(
-            {"event": {"summary": "Review", "start": {"dateTime": "2026-11-24T10:00"}}},
-            '"Review" at "2026-11-24T10:00"',
-            id="an event",
-        ),
+        pytest.param({"event": {"summary": "Review", "start": {"dateTime": "2026-11-24T10:00"}}}, '"Review" at "2026-11-24T10:00"', id="an event"),
         pytest.param(
             {"order_id": "#W1", "items": ["1", "2"], "how": "pay", "zip": 1},
             'order_id "#W1", items "1, 2", how "pay" and 1 more',
@@ -346,7 +334,7 @@ def test_callers_summary_and_purpose_must_be_text(mail: World, field: str) -> No
 
 def test_a_repeated_answer_is_the_same(mail: World) -> None:
     warning_for(mail)
-    call = Call("anna", "send_email", {**LETTER, "body": "Hello!"}, call_id="c1")
+    call = Call("anna", "send_email", {**LETTER, "body": "Hello!"}, call_id="c1", dispatch="d")
     first = mail.gate.intercept(call)
     assert "doug/chat did" in (first.warning or "")
     assert mail.gate.intercept(call).warning == first.warning

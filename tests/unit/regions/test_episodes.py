@@ -10,7 +10,6 @@ import pytest
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CorpusEvent, HealthWarning, MemorySaved, SchedulerTick
 from callosum.errors import StoreError
-from callosum.gate import LocalGate
 from callosum.journal import Rotation
 from callosum.model import MINUTE, SECOND, Call, Decision
 from callosum.pages.dates import start_of
@@ -20,6 +19,7 @@ from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from tests.support.threads import all_at_once
+from tests.support.world import InstanceGate
 
 DAY = date(2027, 3, 16)
 RULES = """{"rules": [
@@ -34,7 +34,7 @@ class PageGate:
         self.folder = folder
         (folder / "tiers.json").write_text(RULES)
         self.clock = ManualClock(at(9), tick=1000)
-        self.gate = LocalGate(
+        self.gate = InstanceGate(
             settings=Settings(state=folder, lease_ttl=60, journal_age=10.0**9),
             store=SqliteStore(folder / "gate.db", clock=self.clock),
             sleep=self.clock.sleep,
@@ -54,7 +54,7 @@ class PageGate:
     def do(self, who: str, tool: str, params: dict[str, object], result: object = None, **more: object) -> Decision:
         decision = self.ask(who, tool, params, **more)
         if decision.proceed:
-            self.gate.complete(who, id=decision.id, result=result, session=more.get("session"))  # type: ignore[arg-type]
+            self.gate.complete(who, id=decision.id, result=result, session=more.get("session"))
         return decision
 
     def page(self, day: date = DAY) -> str:

@@ -25,7 +25,6 @@ from callosum.corpus.events import (
     WatcherChanged,
 )
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
-from callosum.gate import LocalGate
 from callosum.model import SECOND, Call, Entry
 from callosum.pages import consolidation
 from callosum.pages.dates import start_of
@@ -38,6 +37,7 @@ from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from tests.support.threads import all_at_once
+from tests.support.world import InstanceGate
 
 ROOT = Path(__file__).resolve().parents[3]
 MONDAY = date(2027, 3, 15)
@@ -52,7 +52,7 @@ class ScheduledGate:
         self.folder = folder
         self.rules = folder / "tiers.json"
         self.clock = ManualClock(start_of(MONDAY) + 9 * 3600 * SECOND, tick=1000)
-        self.gate = LocalGate(
+        self.gate = InstanceGate(
             settings=Settings(state=folder, lease_ttl=60),
             store=SqliteStore(folder / "gate.db", clock=self.clock),
             sleep=self.clock.sleep,
@@ -348,7 +348,7 @@ def test_sweep_settles_expired_leases(place: ScheduledGate) -> None:
 
 def test_retention_rotates_the_journal(tmp_path: Path) -> None:
     settings = Settings(state=tmp_path, journal_age=0.001)
-    with LocalGate(settings=settings) as gate, Corpus() as corpus:
+    with InstanceGate(settings=settings) as gate, Corpus() as corpus:
         for number in range(20):
             gate.intercept(Call("mira", "read", {"path": f"/{number}"}))
         brainstem = Brainstem(corpus, gate=gate, state=tmp_path)

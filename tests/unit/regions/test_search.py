@@ -24,6 +24,13 @@ from callosum.regions import search, search_index
 from callosum.regions.search import Cortex
 from callosum.regions.search_query import MAX_QUERY, MAX_WORDS, match_of
 from tests.support.threads import all_at_once
+from tests.support.world import InstanceGate
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[LocalGate]:
+    with InstanceGate(state) as gate:
+        yield gate
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def tier(tool: str, params: dict[str, Any]) -> int:
         ("send_email", {"to": "a@x.org", "in_reply_to": "<1@x.org>"}, {"email:a@x.org": W, "email:thread:<1@x.org>": W}),
         # channels and people by name
         ("send_message", {"channel": "general"}, {"channel:general|message": A, "channel:#general|message": A}),
-        ("slack_send_message", {"channel": "#ops"}, {"channel:#ops|message": A, "channel:ops|message": A}),
+        ("slack_send_message", {"channel": "#ops"}, {"channel:#ops|message": A}),
         ("send_discord_message", {"channel": "1184"}, {"channel:1184|message": A}),
         ("send_message", {"user": "Bob Hill", "text": "Yes"}, {"channel:Bob Hill|message": A}),
         ("send_sms", {"contact": "Anna", "message": "Yes"}, {"channel:Anna|message": W}),

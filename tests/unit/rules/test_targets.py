@@ -138,11 +138,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ),
     ("create_event", {"start": {"date": "2026-05-19"}, "end": {"date": "2026-05-19"}}, [("slot:primary/2026-05-19/|event", A)]),
     ("create_event", {"title": "x", "start": "soon"}, [("event:/|new", A)]),
-    (
-        "reserve_room",
-        {"room_id": 7, "start": "2026-05-19T10:00", "duration": 15},
-        [("slot:room-7/2026-05-19/10:00", W), ("room:7|booking", A)],
-    ),
+    ("reserve_room", {"room_id": 7, "start": "2026-05-19T10:00", "duration": 15}, [("slot:room-7/2026-05-19/10:00", W), ("room:7|booking", A)]),
     ("cancel_event", {"event_id": 5, "start": "2026-05-19T10:00"}, [("event:5", W)]),
     # money
     ("send_money", {"iban": "DE1", "amount": 3}, [("payment:DE1", W)]),
@@ -223,10 +219,7 @@ MEETING: list[tuple[Call_, Call_]] = [
     (("get_channel_messages", {"channel": "c"}), ("send_channel_message", {"channel": "c", "body": "x"})),
     (("read_inbox", {"user": "bob"}), ("send_direct_message", {"recipient": "bob", "body": "x"})),
     (("get_users_in_channel", {"channel": "c"}), ("remove_user_from_channel", {"user": "a", "channel": "c"})),
-    (
-        ("remove_user_from_channel", {"user": "a", "channel": "c"}),
-        ("add_user_to_channel", {"user": "a", "channel": "c"}),
-    ),
+    (("remove_user_from_channel", {"user": "a", "channel": "c"}), ("add_user_to_channel", {"user": "a", "channel": "c"})),
     (("pay", {"recipient": "DE1", "amount": 3}), ("schedule_payment", {"recipient": "DE1", "amount": 3})),
     (("share_file", {"file_id": 26, "email": "b@x.org"}), ("delete_file", {"file_id": 26})),
     (("rename_board", {"board_gid": "7", "name": "x"}), ("get_board", {"board_gid": "7"})),
@@ -237,7 +230,7 @@ MEETING: list[tuple[Call_, Call_]] = [
     (("zadd", {"key": "board", "score": 3, "member": "ann"}), ("zrange", {"key": "board", "start": 0})),
     (("set", {"key": "cart:7", "value": "x"}), ("get", {"key": "cart:7"})),
     (("get_webpage", {"url": "https://x.org/a"}), ("update_webpage", {"url": "https://X.org/a/", "content": "x"})),
-]
+]  # fmt: skip
 APART: list[tuple[Call_, Call_]] = [
     (("connect", {"key": "a-secret"}), ("connect", {"key": "a-secret"})),
     (("hset", {"name": "cart:7", "key": "total"}), ("hset", {"name": "cart:8", "key": "total"})),
@@ -249,26 +242,14 @@ APART: list[tuple[Call_, Call_]] = [
     (("search_orders", {"query": "x"}), ("cancel_order", {"order_id": "W1"})),
     (("list_orders", {}), ("cancel_booking", {"booking_id": "W1"})),
     (("list_orders", {"status": "closed"}), ("create_order", {"item": "x"})),
-    (
-        ("update_issue", {"project_id": "g/p", "issue_iid": 7}),
-        ("update_issue", {"project_id": "g/q", "issue_iid": 7}),
-    ),
-    (
-        ("update_issue", {"project_id": "g/p", "issue_iid": 7}),
-        ("update_issue", {"project_id": "g/p", "issue_iid": 8}),
-    ),
+    (("update_issue", {"project_id": "g/p", "issue_iid": 7}), ("update_issue", {"project_id": "g/q", "issue_iid": 7})),
+    (("update_issue", {"project_id": "g/p", "issue_iid": 7}), ("update_issue", {"project_id": "g/p", "issue_iid": 8})),
     (("login", {"username": "ann"}), ("login", {"username": "ann"})),
-    (
-        ("update_issue_note", {"issue_id": 7, "note_id": 9}),
-        ("delete_issue_note", {"issue_id": 7, "note_id": 8}),
-    ),
+    (("update_issue_note", {"issue_id": 7, "note_id": 9}), ("delete_issue_note", {"issue_id": 7, "note_id": 8})),
     (("create_team_channel", {"teamId": "t"}), ("create_team_channel", {"teamId": "t"})),
     (("create_label", {"project_id": "P", "name": "a"}), ("create_label", {"project_id": "Q", "name": "a"})),
     (("update_order_item", {"order_id": "W1", "item_id": "5"}), ("update_order_item", {"order_id": "W2", "item_id": "5"})),
-    (
-        ("send_message", {"receiver_id": "a", "message": "ok then"}),
-        ("send_message", {"receiver_id": "b", "message": "ok then"}),
-    ),
+    (("send_message", {"receiver_id": "a", "message": "ok then"}), ("send_message", {"receiver_id": "b", "message": "ok then"})),
     (("list_issues", REPO), ("create_branch", {**REPO, "branch": "b"})),
     (("list_issues", {**REPO, "repo": "other"}), ("update_issue", {**REPO, "issue_number": 7})),
     (("list_transactions", {}), ("update_scheduled_transaction", {"id": 7})),
@@ -434,3 +415,13 @@ def test_attachment_to_an_object_does_not_make_a_list_stale() -> None:
     assert do("two", "share_file", {"file_id": 7, "email": "b@x.org"}) == set()
     assert do("lists", "rename_file", {"file_id": 7, "new_name": "x"}) == set()
     assert do("reads", "rename_file", {"file_id": 7, "new_name": "y"}) == {Kind.STALE}
+
+
+@pytest.mark.parametrize("tool", ["pay", "pay_invoice", "create_payment"])
+@pytest.mark.parametrize("payee", ["payee", "recipient", "supplier"])
+def test_a_payee_is_no_target_beside_its_invoice(tool: str, payee: str) -> None:
+    """Two invoices of one supplier are two payments; without an invoice the payee is what is paid."""
+    both = classified(tool, {payee: "acme", "invoice": "INV-8", "amount": 5}).keys
+    assert [key.name for key in both] == ["payment:INV-8"]
+    if payee != "supplier":
+        assert [key.name for key in classified(tool, {payee: "acme", "amount": 5}).keys] == ["payment:acme"]
