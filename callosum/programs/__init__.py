@@ -12,7 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-_DESCRIBED: Final = ("claude_code", "codex", "gemini", "openclaw")
+_DESCRIBED: Final = (
+    "claude_code",
+    "codex",
+    "gemini",
+    "openclaw",
+)
 """Modules that contain the descriptions."""
 
 

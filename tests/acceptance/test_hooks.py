@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -324,6 +325,19 @@ def test_malformed_response_on_the_socket_counts_as_no_answer(
     table(state)
     with impostor(socket_path(state), answer):
         cautious(hook)
+
+
+def test_32_a5_f9_7_answer_that_is_not_json_is_no_answer(state: Path) -> None:
+    """A shell cannot check it, so the script is not asked."""
+    hook = Hook(state)
+    table(state)
+    for wrong in (rb'{"k":"\u00"}', b'{"k":"\xff"}', b"{,:eE+-.}", b'{"k":1 2}', b'{"k":[}', b'{"k":tru}') * (
+        client_path() is not None
+    ):
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(wrong)}\r\n\r\n".encode()
+        with impostor(socket_path(state), methodcaller("sendall", head + wrong)):
+            said = hook.before("A", "mcp__mail__send_email", MAIL)
+            assert "[Callosum] The gate is unreachable" in said.denied, wrong
 
 
 def test_hook_gives_up_a_gate_that_stops_responding(state: Path) -> None:

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 1024 };
+enum { DEEPEST = 1024, DEEPEST_PAYLOAD = 500, LONGEST_NUMBER = 4300 };
 
 struct text { /* bytes, always followed by a NUL that is not counted */
 	char *data;
@@ -57,35 +57,141 @@ static int is_host(const char *name) {
 	return length > 0 && length <= 32 && !name[length];
 }
 
-/* Return whether the text is one JSON object, judging by its strings and brackets. */
-static int is_object(const char *text, size_t size) {
-	unsigned char open[DEEPEST / 8] = {0}; /* a bit for each level: 1 is an object */
-	size_t depth = 0;
-	int quoted = 0;
-	if (!size || text[0] != '{') return 0;
-	for (size_t at = 0; at < size; at++) {
-		unsigned char sign = (unsigned char)text[at];
-		if (quoted) {
-			if (sign < 0x20) return 0;
-			if (sign == '\\' && ++at >= size) return 0;
-			if (sign == '"') quoted = 0;
-		} else if (sign == '"') {
-			quoted = 1;
-		} else if (sign == '{' || sign == '[') {
-			unsigned char bit = (unsigned char)(1u << (depth & 7));
-			if (depth == DEEPEST) return 0;
-			if (sign == '{') open[depth / 8] |= bit;
-			else open[depth / 8] &= (unsigned char)~bit;
-			depth++;
-		} else if (sign == '}' || sign == ']') {
-			if (!depth--) return 0;
-			if (((open[depth / 8] >> (depth & 7)) & 1) != (sign == '}')) return 0;
-			if (!depth) return at == size - 1;
-		} else if (!sign || !strchr(" \t\r\n,:+-.0123456789Eaeflnrstu", sign)) {
-			return 0;
+/* --- JSON ------------------------------------------------------------------------------------------------------- */
+
+struct reader {
+	const char *at, *end;
+	int depth;
+};
+
+static void skip_space(struct reader *reader) {
+	while (reader->at < reader->end && *reader->at && strchr(" \t\r\n", *reader->at)) reader->at++;
+}
+
+static int next_is(struct reader *reader, char sign) {
+	skip_space(reader);
+	if (reader->at >= reader->end || *reader->at != sign) return 0;
+	return reader->at++, 1;
+}
+
+static int hex4(const char *at, const char *end, unsigned *found) {
+	*found = 0;
+	if (end - at < 4) return 0;
+	for (int digit = 0; digit < 4; digit++) {
+		const char *place = at[digit] ? strchr("0123456789abcdef0123456789ABCDEF", at[digit]) : NULL;
+		if (!place) return 0;
+		*found = *found * 16 + (unsigned)((place - "0123456789abcdef0123456789ABCDEF") & 15);
+	}
+	return 1;
+}
+
+static int append_code(struct text *into, unsigned code) {
+	char bytes[4];
+	size_t size = 0;
+	if (code < 0x80) bytes[size++] = (char)code;
+	else if (code < 0x800) bytes[size++] = (char)(0xc0 | code >> 6);
+	else if (code < 0x10000) bytes[size++] = (char)(0xe0 | code >> 12), bytes[size++] = (char)(0x80 | (code >> 6 & 63));
+	else {
+		bytes[size++] = (char)(0xf0 | code >> 18), bytes[size++] = (char)(0x80 | (code >> 12 & 63));
+		bytes[size++] = (char)(0x80 | (code >> 6 & 63));
+	}
+	if (code >= 0x80) bytes[size++] = (char)(0x80 | (code & 63));
+	return append(into, bytes, size);
+}
+
+/* Read a string from behind its first quotation mark. `into` (may be NULL) gets its value. */
+static int read_string(struct reader *reader, struct text *into) {
+	static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+	while (reader->at < reader->end) {
+		const char *from = reader->at;
+		while (reader->at < reader->end && *reader->at != '"' && *reader->at != '\\' && (unsigned char)*reader->at >= 0x20)
+			reader->at++;
+		if (into && !append(into, from, (size_t)(reader->at - from))) return 0;
+		if (reader->at >= reader->end || (unsigned char)*reader->at < 0x20) return 0;
+		if (*reader->at++ == '"') return 1;
+		if (reader->at >= reader->end || !*reader->at) return 0;
+		char sign = *reader->at++;
+		const char *simple = strchr(escapes, sign);
+		unsigned code = simple ? (unsigned char)meant[simple - escapes] : 0, low;
+		if (!simple) {
+			if (sign != 'u' || !hex4(reader->at, reader->end, &code)) return 0;
+			reader->at += 4;
+			if (code >= 0xd800 && code < 0xdc00 && reader->end - reader->at >= 6 && reader->at[0] == '\\' && reader->at[1] == 'u' &&
+			    hex4(reader->at + 2, reader->end, &low) && low >= 0xdc00 && low < 0xe000)
+				code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00), reader->at += 6;
 		}
+		if (into && !append_code(into, code)) return 0;
 	}
 	return 0;
+}
+
+static int digits(struct reader *reader) {
+	const char *from = reader->at;
+	while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') reader->at++;
+	return reader->at > from;
+}
+
+static int read_number(struct reader *reader) {
+	const char *from = reader->at;
+	if (reader->at < reader->end && *reader->at == '-') reader->at++;
+	if (reader->at < reader->end && *reader->at == '0') reader->at++;
+	else if (!digits(reader)) return 0;
+	if (reader->at < reader->end && *reader->at == '.' && (reader->at++, !digits(reader))) return 0;
+	if (reader->at < reader->end && (*reader->at == 'e' || *reader->at == 'E')) {
+		reader->at++;
+		if (reader->at < reader->end && (*reader->at == '+' || *reader->at == '-')) reader->at++;
+		if (!digits(reader)) return 0;
+	}
+	return reader->at - from <= LONGEST_NUMBER; /* the limit of Python */
+}
+
+static int read_word(struct reader *reader) {
+	static const char *const words[] = {"true", "false", "null"};
+	for (size_t at = 0; at < 3; at++) {
+		size_t size = strlen(words[at]);
+		if ((size_t)(reader->end - reader->at) >= size && !memcmp(reader->at, words[at], size))
+			return reader->at += size, 1;
+	}
+	return 0;
+}
+
+/* Read any value. `words` (may be NULL) gets the strings in it and the names of members, one per line. */
+static int read_value(struct reader *reader, struct text *words) {
+	skip_space(reader);
+	if (reader->at >= reader->end) return 0;
+	char sign = *reader->at;
+	if (sign == '"') return reader->at++, read_string(reader, words) && (!words || append(words, "\n", 1));
+	if (sign != '{' && sign != '[') return sign == '-' || (sign >= '0' && sign <= '9') ? read_number(reader) : read_word(reader);
+	char close = sign == '{' ? '}' : ']';
+	reader->at++;
+	if (next_is(reader, close)) return 1;
+	if (++reader->depth > DEEPEST_PAYLOAD) return 0;
+	do {
+		if (sign == '{' && (!next_is(reader, '"') || !read_string(reader, words) || (words && !append(words, "\n", 1)) ||
+		                    !next_is(reader, ':')))
+			return 0;
+		if (!read_value(reader, words)) return 0;
+	} while (next_is(reader, ','));
+	reader->depth--;
+	return next_is(reader, close);
+}
+
+static int is_utf8(const char *text, size_t size) {
+	for (size_t at = 0; at < size;) {
+		unsigned char first = (unsigned char)text[at++];
+		int more = first < 0x80 ? 0 : first >= 0xc2 && first < 0xe0 ? 1 : first >= 0xe0 && first < 0xf0 ? 2 : first >= 0xf0 && first < 0xf5 ? 3 : -1;
+		unsigned char next = at < size ? (unsigned char)text[at] : 0;
+		if (more < 0 || (first == 0xe0 && next < 0xa0) || (first == 0xf0 && next < 0x90) || (first == 0xf4 && next >= 0x90)) return 0;
+		for (; more; more--, at++)
+			if (at >= size || ((unsigned char)text[at] & 0xc0) != 0x80) return 0;
+	}
+	return 1;
+}
+
+/* Return whether the text is one JSON object and nothing else. Its strings may hold any bytes. */
+static int is_object(const char *text, size_t size) {
+	struct reader reader = {text, text + size, DEEPEST_PAYLOAD - DEEPEST};
+	return size && *text == '{' && read_value(&reader, NULL) && reader.at == reader.end;
 }
 
 /* Names of the events in which hosts ask about a call, and of those at which a session starts or receives a prompt. The

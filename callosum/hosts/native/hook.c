@@ -337,7 +337,7 @@ static int judge(const struct text *received, int ended, const char **answer, si
 	*answer = received->data + head.body;
 	while (there && strchr(" \t\r\n", (*answer)[there - 1]) && (*answer)[there - 1]) there--;
 	*size = there;
-	return is_object(*answer, there) ? CLEAN : NO_GATE;
+	return is_object(*answer, there) && is_utf8(*answer, there) ? CLEAN : NO_GATE;
 }
 
 /* --- Asking ----------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "client.h"
 
 enum { GOES_ON, IS_REFUSED, NO_JUDGE };
-enum { UNKNOWN_TIER = 3, HIGHEST_TIER = 4, DEEPEST_PAYLOAD = 500, LONGEST_NUMBER = 4300, SHOWN_NAME = 100 };
+enum { UNKNOWN_TIER = 3, HIGHEST_TIER = 4, SHOWN_NAME = 100 };
 
 /* --- Lines ------------------------------------------------------------------------------------------------------ */
 
@@ -38,127 +38,10 @@ static int split_lines(struct text *lines, const char *first) {
 
 /* --- The payload ------------------------------------------------------------------------------------------------ */
 
-struct reader {
-	const char *at, *end;
-	int depth;
-};
-
 struct call {
 	struct text event, tool, words; /* `words`: the texts of the input and the folder, in lower case */
 	int named, raised;              /* whether the tool's name is a string; what its input raises the tier to */
 };
-
-static void skip_space(struct reader *reader) {
-	while (reader->at < reader->end && *reader->at && strchr(" \t\r\n", *reader->at)) reader->at++;
-}
-
-static int next_is(struct reader *reader, char sign) {
-	skip_space(reader);
-	if (reader->at >= reader->end || *reader->at != sign) return 0;
-	return reader->at++, 1;
-}
-
-static int hex4(const char *at, const char *end, unsigned *found) {
-	*found = 0;
-	if (end - at < 4) return 0;
-	for (int digit = 0; digit < 4; digit++) {
-		const char *place = at[digit] ? strchr("0123456789abcdef0123456789ABCDEF", at[digit]) : NULL;
-		if (!place) return 0;
-		*found = *found * 16 + (unsigned)((place - "0123456789abcdef0123456789ABCDEF") & 15);
-	}
-	return 1;
-}
-
-static int append_code(struct text *into, unsigned code) {
-	char bytes[4];
-	size_t size = 0;
-	if (code < 0x80) bytes[size++] = (char)code;
-	else if (code < 0x800) bytes[size++] = (char)(0xc0 | code >> 6);
-	else if (code < 0x10000) bytes[size++] = (char)(0xe0 | code >> 12), bytes[size++] = (char)(0x80 | (code >> 6 & 63));
-	else {
-		bytes[size++] = (char)(0xf0 | code >> 18), bytes[size++] = (char)(0x80 | (code >> 12 & 63));
-		bytes[size++] = (char)(0x80 | (code >> 6 & 63));
-	}
-	if (code >= 0x80) bytes[size++] = (char)(0x80 | (code & 63));
-	return append(into, bytes, size);
-}
-
-/* Read a string from behind its first quotation mark. `into` (may be NULL) gets its value. */
-static int read_string(struct reader *reader, struct text *into) {
-	static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-	while (reader->at < reader->end) {
-		const char *from = reader->at;
-		while (reader->at < reader->end && *reader->at != '"' && *reader->at != '\\' && (unsigned char)*reader->at >= 0x20)
-			reader->at++;
-		if (into && !append(into, from, (size_t)(reader->at - from))) return 0;
-		if (reader->at >= reader->end || (unsigned char)*reader->at < 0x20) return 0;
-		if (*reader->at++ == '"') return 1;
-		if (reader->at >= reader->end || !*reader->at) return 0;
-		char sign = *reader->at++;
-		const char *simple = strchr(escapes, sign);
-		unsigned code = simple ? (unsigned char)meant[simple - escapes] : 0, low;
-		if (!simple) {
-			if (sign != 'u' || !hex4(reader->at, reader->end, &code)) return 0;
-			reader->at += 4;
-			if (code >= 0xd800 && code < 0xdc00 && reader->end - reader->at >= 6 && reader->at[0] == '\\' && reader->at[1] == 'u' &&
-			    hex4(reader->at + 2, reader->end, &low) && low >= 0xdc00 && low < 0xe000)
-				code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00), reader->at += 6;
-		}
-		if (into && !append_code(into, code)) return 0;
-	}
-	return 0;
-}
-
-static int digits(struct reader *reader) {
-	const char *from = reader->at;
-	while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') reader->at++;
-	return reader->at > from;
-}
-
-static int read_number(struct reader *reader) {
-	const char *from = reader->at;
-	if (reader->at < reader->end && *reader->at == '-') reader->at++;
-	if (reader->at < reader->end && *reader->at == '0') reader->at++;
-	else if (!digits(reader)) return 0;
-	if (reader->at < reader->end && *reader->at == '.' && (reader->at++, !digits(reader))) return 0;
-	if (reader->at < reader->end && (*reader->at == 'e' || *reader->at == 'E')) {
-		reader->at++;
-		if (reader->at < reader->end && (*reader->at == '+' || *reader->at == '-')) reader->at++;
-		if (!digits(reader)) return 0;
-	}
-	return reader->at - from <= LONGEST_NUMBER; /* the limit of Python */
-}
-
-static int read_word(struct reader *reader) {
-	static const char *const words[] = {"true", "false", "null"};
-	for (size_t at = 0; at < 3; at++) {
-		size_t size = strlen(words[at]);
-		if ((size_t)(reader->end - reader->at) >= size && !memcmp(reader->at, words[at], size))
-			return reader->at += size, 1;
-	}
-	return 0;
-}
-
-/* Read any value. `words` (may be NULL) gets the strings in it and the names of members, one per line. */
-static int read_value(struct reader *reader, struct text *words) {
-	skip_space(reader);
-	if (reader->at >= reader->end) return 0;
-	char sign = *reader->at;
-	if (sign == '"') return reader->at++, read_string(reader, words) && (!words || append(words, "\n", 1));
-	if (sign != '{' && sign != '[') return sign == '-' || (sign >= '0' && sign <= '9') ? read_number(reader) : read_word(reader);
-	char close = sign == '{' ? '}' : ']';
-	reader->at++;
-	if (next_is(reader, close)) return 1;
-	if (++reader->depth > DEEPEST_PAYLOAD) return 0;
-	do {
-		if (sign == '{' && (!next_is(reader, '"') || !read_string(reader, words) || (words && !append(words, "\n", 1)) ||
-		                    !next_is(reader, ':')))
-			return 0;
-		if (!read_value(reader, words)) return 0;
-	} while (next_is(reader, ','));
-	reader->depth--;
-	return next_is(reader, close);
-}
 
 /* Return the tier in the JSON of `_tier`: the higher one of two, 0 if it is not a number. */
 static int said_tier(const char *json, size_t size) {
@@ -226,22 +109,10 @@ static int read_members(struct reader *reader, struct call *call, int inner) {
 	return good && next_is(reader, '}');
 }
 
-static int is_utf8(const struct text *text) {
-	for (size_t at = 0; at < text->size;) {
-		unsigned char first = (unsigned char)text->data[at++];
-		int more = first < 0x80 ? 0 : first >= 0xc2 && first < 0xe0 ? 1 : first >= 0xe0 && first < 0xf0 ? 2 : first >= 0xf0 && first < 0xf5 ? 3 : -1;
-		unsigned char next = at < text->size ? (unsigned char)text->data[at] : 0;
-		if (more < 0 || (first == 0xe0 && next < 0xa0) || (first == 0xf0 && next < 0x90) || (first == 0xf4 && next >= 0x90)) return 0;
-		for (; more; more--, at++)
-			if (at >= text->size || ((unsigned char)text->data[at] & 0xc0) != 0x80) return 0;
-	}
-	return 1;
-}
-
 static int read_call(const struct text *payload, struct call *call) {
 	struct reader reader = {payload->data, payload->data + payload->size, 0};
 	if (!append(&call->event, "", 0) || !append(&call->tool, "", 0) || !append(&call->words, "", 0)) return 0;
-	if (!payload->size || !is_utf8(payload) || !next_is(&reader, '{') || !read_members(&reader, call, 0)) return 0;
+	if (!payload->size || !is_utf8(payload->data, payload->size) || !next_is(&reader, '{') || !read_members(&reader, call, 0)) return 0;
 	skip_space(&reader);
 	for (size_t at = 0; at < call->words.size; at++)
 		if (call->words.data[at] >= 'A' && call->words.data[at] <= 'Z') call->words.data[at] += 'a' - 'A';

@@ -180,7 +180,7 @@ static int read_answer(HINTERNET request, struct text *received) {
 	}
 	while (received->size && strchr(" \t\r\n", received->data[received->size - 1]) && received->data[received->size - 1])
 		received->data[--received->size] = 0;
-	return is_object(received->data, received->size);
+	return is_object(received->data, received->size) && is_utf8(received->data, received->size);
 }
 
 /* Ask the server. Proxies, redirects, cookies and the user's own login are not used: the token is for the server only.
