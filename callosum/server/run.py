@@ -133,9 +133,13 @@ def serve(settings: Settings, options: ServerOptions, ready: Callable[[str], Non
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
         _tune()
-        ended.serving = True
+
+        def started(_: object) -> None:
+            ended.serving = True  # not before: a signal that nobody handles yet would be lost
+            ready(address)
+
         with asyncio.Runner(loop_factory=_loop()) as runner:
-            runner.run(serve_gate(brain, tokens, options, opened, lambda _: ready(address)))
+            runner.run(serve_gate(brain, tokens, options, opened, started))
 
 
 def _allow_files() -> None:

@@ -331,7 +331,7 @@ def test_32_a5_f9_7_answer_that_is_not_json_is_no_answer(state: Path) -> None:
     """A shell cannot check it, so the script is not asked."""
     hook = Hook(state)
     table(state)
-    for wrong in (rb'{"k":"\u00"}', b'{"k":"\xff"}', b"{,:eE+-.}", b'{"k":1 2}', b'{"k":[}', b'{"k":tru}') * (
+    for wrong in (rb'{"k":"\u00"}', b'{"k":"\xff"}', b"{,:eE+-.}", b'{"k":1 2}', b'{"k":[}', b"{} x", b'{"k":tru}') * (
         client_path() is not None
     ):
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(wrong)}\r\n\r\n".encode()

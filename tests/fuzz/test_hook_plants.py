@@ -15,8 +15,7 @@ from fuzz.targets import hook, offline
 
 INPUTS = 150
 PLANTS = {
-    "a buffer that is too small": ("unsigned char open[DEEPEST / 8]", "unsigned char open[4]"),
-    "an answer that ends early": ("if (!depth) return at == size - 1;", "if (!depth) return 1;"),
+    "an answer that is no JSON": ("return is_object(*answer, there) && is_utf8(*answer, there) ?", "return there ?"),
     "an answer of another length": ("return ended ? PARTIAL : -1;\n\tif (head.length < 0", "there = (size_t)head.length;\n\tif (head.length < 0"),
     "an error taken for an answer": ("if (head.status >= 400) return REFUSED;\n\tif (head.status != 200) return NO_GATE;", ""),
 }  # fmt: skip
