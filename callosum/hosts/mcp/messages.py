@@ -171,21 +171,21 @@ def params_of(message: Message) -> Params | None:
         return None
 
 
-def arguments_of(params: Params, written: bytes = b"{}") -> dict[str, Any]:
+def arguments_of(params: Params, written: bytes = b"") -> dict[str, Any]:
     """Return the arguments as values. Anything but an object is put into one.
 
-    ``written`` are the whole params. Raises ``MalformedMessage``, also if those name the tool or its arguments twice.
+    ``written`` are the whole params, arguments included; without them only the arguments are checked. Raises
+    ``MalformedMessage``, also if the params name the tool or its arguments twice.
     """
     raw = b"null" if isinstance(params.arguments, UnsetType) else bytes(params.arguments)
     others, whole = list[Any](), True
     try:
         value = value_of(raw)
-        refuse_name_twice(written)
-        refuse_name_twice(raw)
+        refuse_name_twice(written or raw)
     except (MalformedMessage, BadRequest):
         try:
             (value, *others), _, whole = readings(raw)
-            twice = readings(written)[1]
+            twice = readings(written or b"{}")[1]
         except (ValueError, RecursionError) as error:
             raise MalformedMessage(str(error)[:200]) from None
         if twice:
