@@ -102,18 +102,13 @@ def _intercept(entry: Entry, names: CallNames) -> Events:
     cause, tool = f"{seq}.0", entry.tool
     call, task, _attempt = names
     parent, state = _trace(entry)
-    about: dict[str, Any] = {
-        "at": seq / SECOND,
-        "instance": entry.session,
-        "namespace": entry.namespace,
-        "call_id": call,
-        "id": entry.action or seq,
-    }
-    called = ToolCalled(tool, _args(entry), task, parent, state, **about)
+    own = _about(entry, call) | {"id": entry.action or seq}
+    about = own | {"cause": cause}
+    called = ToolCalled(tool, _args(entry), task, parent, state, **own)
     if verdict in _STOPPED:
-        return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, cause=cause, **about)
+        return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, **about)
     warned = (verdict.value, _reason(entry, verdict)) if verdict is Verdict.WARN else (None, None)
-    allowed = SafetyAllowed(tool, _GRAVITY[entry.tier or 0], *warned, cause=cause, **about)
+    allowed = SafetyAllowed(tool, _GRAVITY[entry.tier or 0], *warned, **about)
     return called, allowed, *_taken(entry, f"{seq}.1", call)
 
 
