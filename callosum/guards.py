@@ -92,7 +92,7 @@ _PLAIN: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
     (os.PathLike, os.fspath),
     (Mapping, dict),
 )
-"""What makes plain JSON of types that derive from these."""
+"""Converters to plain JSON, for subclasses of these types."""
 
 
 def json_values(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -407,7 +407,7 @@ def check_gate(gate: object) -> None:
     if isinstance(gate, AsyncMethods):
         inner = "client" if hasattr(gate, "client") else "gate"
         raise TypeError(
-            f"expected a blocking gate, got an {type(gate).__name__}: pass its .{inner} (it stalls no loop)"
+            f"expected a blocking gate, got an {type(gate).__name__}: pass its .{inner} (guards use threads)"
         )
     if isinstance(gate, type) or not callable(getattr(gate, "intercept", None)):
         raise TypeError(f"expected a gate, such as LocalGate() or CallosumClient(), got {_shown(gate)}")

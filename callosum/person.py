@@ -6,9 +6,9 @@ through ``require_person``, in the CLI and in the library. It refuses a process
 1. whose environment contains a variable set by a host (every tool that a host starts inherits them),
 2. that descends from a known host, or from a process that holds an open action in the store,
 3. one of whose ancestors, or the leader of whose session or process group, was started with such a variable,
-4. (Linux) below whose nearest ancestor that is older than a running host nothing is: its terminal was made by a younger
-   ancestor, or its cgroup by ``systemd-run``. A session or process group that holds a process older than the host is
-   a person's, and so is what a terminal, a multiplexer or a login began.
+4. (Linux) that a running host may have started: its terminal was made by an ancestor younger than the host, or its
+   cgroup by ``systemd-run``. A session or process group that holds a process older than the host belongs to a person,
+   and so does what a terminal, a multiplexer or a login started.
 
 A program that embeds the gate may ask its user in its own window, so the library does not require a terminal; the CLI
 does (``callosum.cli.person``). Whatever passes is journalled with its ancestry: a call from ``python`` below ``init``

@@ -1,8 +1,8 @@
 """Read JSON of a call that a strict parser refuses, so that the call is judged and not waved through.
 
-A lone surrogate, bytes that are not UTF-8, a number beyond all numbers and a value nested too deeply become texts that
-stay different where what was written differs. An object that has a name twice has several readings, one for each value;
-the rules judge all of them. This module imports only from the standard library: a hook process starts with it.
+A lone surrogate, bytes that are not UTF-8, a number too large for a float and a value nested too deeply become texts;
+different input becomes different text. An object that has a name twice has one reading for each value, and the rules
+judge all of them. This module imports only from the standard library, because a hook process starts with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How ``install`` puts the gate into the classes of a framework, and takes it out again."""
+"""Put the gate into the classes of a framework, and take it out again."""
 
 from __future__ import annotations
 

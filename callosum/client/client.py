@@ -232,9 +232,9 @@ class CallosumClient(Gate):
     def intercept(self, call: Call) -> Decision:
         """Decide a call before it runs, as every gate does; without the gate, decide like ``fallback``.
 
-        A call without a call id gets one, and one without a dispatch a new one: it is this request, however often it
-        is sent. What this machine's disk knows about the call is added unless the call
-        already says it: the worktree of its ``cwd``, those of other folders where it uses git, and the homes it names.
+        A call without a call id or a dispatch gets a new one, which stays the same however often the request is sent.
+        What this machine's disk knows about the call is added unless the call already says it: the worktree of its
+        ``cwd``, those of other folders where it uses git, and the homes it names.
         """
         return self._decide(call if type(call) is Call and call.session is not None else acting(call))
 
