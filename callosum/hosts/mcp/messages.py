@@ -229,7 +229,7 @@ def text_of(raw: Raw | None, limit: int = 4096) -> str:
 
 def is_modern(meta: Mapping[str, Raw] | None) -> bool:
     """Return True if this ``_meta`` belongs to the newer protocol, in which each request names its version."""
-    return bool(meta) and text_of(meta.get(VERSION) if meta else None) >= PER_REQUEST
+    return text_of((meta or {}).get(VERSION)) >= PER_REQUEST
 
 
 def key_of(value: Any) -> Id | None:
