@@ -546,6 +546,7 @@ export class CallosumClient {
         const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
         let dropped = false;
         let asked = false;
+        let stored; // what the gate last said of its store, also if a later attempt is cut
         let since = from ?? performance.now();
         const ends = since + this.#deadline + wait * 1000;
         for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
@@ -562,13 +563,14 @@ export class CallosumClient {
                 }
                 if (!(error instanceof Failure)) throw error;
                 asked ||= !error.unsent;
+                if (error.store) stored = error;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it waited for a key, and was then cut
                 const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
                 const room = error.busy ? BUSY_ROOM : 0;
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
-                    const place = error.store ? { status: 503, at: STORE, id: error.id } : {};
+                    const place = stored ? { status: 503, at: STORE, id: stored.id } : {};
                     const away = new GateUnavailable(message, { ...place, cause: error.cause ?? error });
                     if (!asked) UNASKED.add(away);
                     throw away;

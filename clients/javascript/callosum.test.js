@@ -288,7 +288,8 @@ describe("intercept", () => {
 
     test("names the decision that may be in force although it could not be confirmed", async (t) => {
         const unconfirmed = status(503, { error: "not on disk", at: "store", id: MOMENT });
-        const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed).on("POST /lock", unconfirmed);
+        // the next attempts are cut: what the gate said before still holds
+        const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed, cut).on("POST /lock", unconfirmed, cut);
         const gate = client(peer, { deadline: 5 * DEADLINE });
         for (const act of [() => gate.intercept({ tool: "read_file" }), () => gate.lock("doc:plan")]) {
             const error = await thrown(GateUnavailable, act);
