@@ -47,6 +47,7 @@ from callosum.client.messages import (
     refuse_call,
     refuse_key,
     sent_as,
+    weight,
     written,
     written_report,
 )
@@ -297,7 +298,8 @@ class CallosumClient(Gate):
             return self._ask("POST", "/complete", body, read_report, again=report.id is not None, sent=sent)
         except (StoreUnavailable, GateUnavailable) as error:
             self._keep_report(report)
-            raise type(error)(f"{error}; the report is kept, and is sent once the gate is back") from error.__cause__
+            error.args = (f"{error}; the report is kept, and is sent once the gate is back",)
+            raise
 
     def _lock(self, asked: wire.Lock) -> LockResult:
         check_ttl(asked.ttl)
@@ -466,8 +468,7 @@ class CallosumClient(Gate):
 
     def _keep_report(self, report: wire.Complete) -> None:
         """Spool a report that the gate did not receive."""
-        said = {name: getattr(report, name) for name in _OF_A_REPORT}
-        words = {name: value for name, value in said.items() if value is not None}
+        words = {name: value for name in _OF_A_REPORT if (value := getattr(report, name)) is not None}
         from callosum.gate.check import outcome_of  # noqa: PLC0415 - needed only while the gate is unreachable
 
         outcome = outcome_of(report.result, report.outcome)
@@ -520,13 +521,15 @@ class CallosumClient(Gate):
 
         A try that lasted longer than the deadline was waiting for its turn, and one that a stopping gate refused
         continues at another server; after either, the gate gets the full deadline once more.
+
+        If all tries failed, the error that says most is raised: what the gate answered outlives a later try that was
+        cut, or for which no time was left.
         """
         now = self._clock()
         ends = now + self.deadline + wait
         limit = now + self.deadline
-        pause = _FIRST_PAUSE
-        start = self._start
-        dropped = False
+        pause, start, dropped = _FIRST_PAUSE, self._start, False
+        fault: TransportError | StoreUnavailable | None = None
         while True:
             if tell:
                 self._tell(limit)
@@ -546,22 +549,23 @@ class CallosumClient(Gate):
             except (TransportError, StoreUnavailable) as error:
                 if lost is not None and isinstance(error, TransportError) and error.sent:
                     lost.append(error)
+                fault = error if fault is None else max(error, fault, key=weight)
                 if self._transport.closed or not (again or not getattr(error, "sent", True)):
-                    self._fail(error)
+                    self._fail(fault)
                 now = self._clock()
-                if now - tried > self.deadline or (wait and _sent_on(error)):
+                if now - tried > self.deadline or (wait and isinstance(error, BadResponse) and not error.sent):
                     limit = min(ends, now + self.deadline)
                 if start is not None and isinstance(error, Unreachable) and error.absent:
                     hindrance = self._bring_up(start, limit - now)
                     if isinstance(hindrance, ConfigError):
-                        self._fail(Unreachable(hindrance.message, sent=False))
+                        self._fail(max(Unreachable(hindrance.message, sent=False), fault, key=weight))
                     start, took = None, self._clock() - now
                     ends, limit = ends + took, limit + took
                 else:
                     busy = isinstance(error, GateBusy)
                     length = (BUSY_PAUSE if busy else pause) * (0.5 + os.urandom(1)[0] / 510)
                     if length + (BUSY_ROOM if busy else 0.0) >= limit - now:
-                        self._fail(error)
+                        self._fail(fault)
                     self._sleep(length)
                     pause = min(pause * 2, _LAST_PAUSE)
                 now = self._clock()
@@ -677,11 +681,6 @@ def _is_own(url: str, state: str) -> bool:
     from callosum.sockets import socket_path  # noqa: PLC0415 - only if a state folder is given
 
     return url == f"unix:{socket_path(state)}"
-
-
-def _sent_on(error: Exception) -> bool:
-    """Return whether a gate said that it did nothing with the request, so that it may be sent again."""
-    return isinstance(error, BadResponse) and not error.sent
 
 
 class EventStream:

@@ -19,9 +19,10 @@ from __future__ import annotations
 class TransportError(Exception):
     """Base of failures between a client and a gate."""
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, *, sent: bool = True, absent: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.absent = absent
 
 
 class Unreachable(TransportError):
@@ -29,10 +30,6 @@ class Unreachable(TransportError):
 
     ``absent``: nothing listens at the address (the port refuses connections or the socket file does not exist).
     """
-
-    def __init__(self, message: str, *, sent: bool, absent: bool = False) -> None:
-        super().__init__(message, sent=sent)
-        self.absent = absent
 
 
 class DeadlineExceeded(TransportError):

@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.client.errors import BadResponse, GateBusy
+from callosum.client.errors import BadResponse, DeadlineExceeded, GateBusy, TransportError
+from callosum.client.spool import FIELDS
 from callosum.client.transport import HttpResponse
 from callosum.errors import ConfigError, StoreUnavailable, Unconfirmed
 from callosum.model import MAX_KEY, Call, Decision, GateRequest, LockResult, Report, Tier
@@ -88,6 +89,13 @@ def fault_of(answer: HttpResponse) -> Exception:
     again = answer.headers.get(b"retry-after", b"1")[:10].decode("latin-1")
     come_back = f" (come back in {again} s)" if status in _NOT_DONE and again.isdecimal() else ""
     return BadResponse(f"status {status}: {text}{come_back}", sent=status not in _NOT_DONE)
+
+
+def weight(error: TransportError | StoreUnavailable) -> int:
+    """Return how much an error says: a decision that may be in force most, a try that found no time left nothing."""
+    if isinstance(error, StoreUnavailable):
+        return 3 + isinstance(error, Unconfirmed)
+    return 2 if isinstance(error, BadResponse) else error.sent or not isinstance(error, DeadlineExceeded)
 
 
 _DECISION: Final = msgspec.json.Decoder(Decision)
@@ -225,27 +233,9 @@ def quoted(text: str) -> str:
 
 
 def plain(call: Call) -> dict[str, Any]:
-    """Return a call in wire form, with its params unchanged."""
-    return {
-        "instance": call.instance,
-        "tool": call.tool,
-        "params": call.params,
-        "action": call.action,
-        "session": call.session,
-        "namespace": call.namespace,
-        "callId": call.call_id,
-        "cwd": call.cwd,
-        "run": call.run,
-        "parent": call.parent,
-        "continues": call.continues,
-        "origin": call.origin,
-        "description": call.description,
-        "annotations": call.annotations,
-        "worktree": msgspec.to_builtins(call.worktree),
-        "home": call.home,
-        "homes": call.homes,
-        "worktrees": msgspec.to_builtins(call.worktrees),
-    }
+    """Return what the spool keeps of a call in wire form, with its params unchanged."""
+    said = dict(zip(Call.__struct_encode_fields__, msgspec.structs.astuple(call), strict=False))
+    return {**msgspec.to_builtins({name: said[name] for name in FIELDS}, enc_hook=_plainer), "params": call.params}
 
 
 # --- refusing what cannot be sent ----------------------------------------------------------------------
@@ -263,12 +253,12 @@ def refuse_call(call: Call) -> None:
 
 def check_times(call: Call) -> None:
     """Check the times of a call: ``wait`` sets the deadline, and JSON would turn an infinite ``timeout`` into null."""
-    check_wait(call.wait)
+    _check_wait(call.wait)
     if isinstance(call.timeout, float) and not isfinite(call.timeout):
         refuse_call(call)
 
 
-def check_wait(wait: float) -> None:
+def _check_wait(wait: float) -> None:
     """Check that ``wait`` is bounded, because it sets the deadline."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= wire.MAX_WAIT:
         raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
@@ -300,7 +290,7 @@ def _check(request: GateRequest[Any]) -> None:
     if isinstance(request, wire.Renew):
         check_ttl(request.ttl)
     if isinstance(request, wire.JournalQuery):
-        check_wait(request.wait)
+        _check_wait(request.wait)
     if isinstance(request, wire.ReleaseAt):
         refuse_key(request.context_key)
     if isinstance(request, wire.ReadStatus) and request.context_key:

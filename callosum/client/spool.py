@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_KEPT: Final = 1000
 """Maximum number of records kept in memory; the oldest are dropped first."""
-_FIELDS: Final = (
+FIELDS: Final = (
     "instance", "tool", "action", "session", "namespace", "callId", "cwd", "worktree", "worktrees", "home", "homes",
     "run", "parent", "continues", "origin", "description", "annotations",
 )  # fmt: skip
@@ -212,7 +212,7 @@ class ClientSpool:
 
 def _kept(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a call that a record keeps, without the params."""
-    return {name: call[name] for name in _FIELDS if call.get(name) is not None}
+    return {name: call[name] for name in FIELDS if call.get(name) is not None}
 
 
 def _identity(call: Mapping[str, Any]) -> str:

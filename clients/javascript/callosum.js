@@ -546,7 +546,7 @@ export class CallosumClient {
         const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
         let dropped = false;
         let asked = false;
-        let stored; // what the gate last said of its store, also if a later attempt is cut
+        let stored; // what the gate said of its store, above all which decision may be in force, outlives later attempts
         let since = from ?? performance.now();
         const ends = since + this.#deadline + wait * 1000;
         for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
@@ -563,15 +563,16 @@ export class CallosumClient {
                 }
                 if (!(error instanceof Failure)) throw error;
                 asked ||= !error.unsent;
-                if (error.store) stored = error;
+                if (error.store && (error.id ?? stored?.id ?? null) === error.id) stored = error;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it waited for a key, and was then cut
                 const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
                 const room = error.busy ? BUSY_ROOM : 0;
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
-                    const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
+                    const said = stored ?? error;
+                    const message = `the gate at ${this.#base} cannot be asked: ${said.message}`;
                     const place = stored ? { status: 503, at: STORE, id: stored.id } : {};
-                    const away = new GateUnavailable(message, { ...place, cause: error.cause ?? error });
+                    const away = new GateUnavailable(message, { ...place, cause: said.cause ?? said });
                     if (!asked) UNASKED.add(away);
                     throw away;
                 }

@@ -288,12 +288,14 @@ describe("intercept", () => {
 
     test("names the decision that may be in force although it could not be confirmed", async (t) => {
         const unconfirmed = status(503, { error: "not on disk", at: "store", id: MOMENT });
-        // the next attempts are cut: what the gate said before still holds
-        const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed, cut).on("POST /lock", unconfirmed, cut);
+        // the next attempts say less or are cut: what the gate said before still holds
+        const full = status(503, { error: "no room left", at: "store" });
+        const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed, full, cut).on("POST /lock", unconfirmed, cut);
         const gate = client(peer, { deadline: 5 * DEADLINE });
         for (const act of [() => gate.intercept({ tool: "read_file" }), () => gate.lock("doc:plan")]) {
             const error = await thrown(GateUnavailable, act);
             assert.deepEqual([error.status, error.at, error.id], [503, "store", MOMENT]);
+            assert.match(error.message, /not on disk/);
         }
         const { id } = await thrown(GateUnavailable, () => lonely(t).then((one) => one.gate.intercept({ tool: "pay" })));
         assert.equal(id, null);

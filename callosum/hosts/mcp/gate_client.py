@@ -140,11 +140,9 @@ class GateClient:
         fault: CallosumError
         try:
             decision = self._intercept(call, began)
-        except GateUnavailable as error:
+        except (GateUnavailable, StoreUnavailable) as error:
             fault = error
             self._note_hung(call, began)
-        except StoreUnavailable as error:
-            fault = error
         except ConfigError as error:
             if error.at not in _OURS:
                 raise
@@ -192,7 +190,9 @@ class GateClient:
         self._renewing.drop(decision.id)
         try:
             if decision.fallback:
-                self.client.remember_late(call, outcome or _outcome_of(result))
+                from callosum.gate.check import outcome_of  # noqa: PLC0415 - needed only while the gate is unreachable
+
+                self.client.remember_late(call, outcome or outcome_of(result, None))
                 return
             completion = Complete(
                 instance=call.instance,
@@ -269,12 +269,6 @@ def _away(call: Call, error: GateUnavailable) -> str:
         "risky to run without it. It did not run. Continue with calls that only read, try again in a minute, or tell "
         "the user."
     )
-
-
-def _outcome_of(result: Any) -> Outcome:
-    from callosum.gate.check import outcome_of  # noqa: PLC0415 - needed only while the gate is unreachable
-
-    return outcome_of(result, None)
 
 
 class _Renewing:

@@ -142,14 +142,7 @@ def test_refused_call_is_returned_and_not_raised(clients: Clients) -> None:
         "kind": "held", "instance": "doug", "tool": "wipe", "tier": 4, "key": "k", "id": 3, "state": "open",
         "age": 1.5,
     }  # fmt: skip
-    no = {
-        **DECISION,
-        "proceed": False,
-        "verdict": "block",
-        "conflicts": [conflict],
-        "conflictCount": 1,
-        "warning": "[Callosum] x",
-    }
+    no = DECISION | {"proceed": False, "verdict": "block", "conflicts": [conflict], "conflictCount": 1, "warning": "x"}
     with Peer(replies(no)) as peer:
         decision = clients(peer.url).intercept(MAIL)
         assert (decision.proceed, decision.verdict, decision.conflicts[0].instance) == (False, Verdict.BLOCK, "doug")
@@ -286,12 +279,10 @@ def test_any_result_is_reported(clients: Clients, result: Any, kept: Any) -> Non
 
 
 def test_a_result_that_is_too_long_is_cut_and_its_error_kept(clients: Clients) -> None:
-    looped: dict[str, Any] = {}
-    looped["again"] = looped
     with Peer(replies(REPORT)) as peer:
         client = clients(peer.url)
         client.complete("mira", id=7, result={"text": "x" * 6_000_000, "error": "e" * 600})
-        client.complete("mira", id=7, result=looped)
+        client.complete("mira", id=7, result=_looped())
         sent = [request.json["result"] for request in peer.seen if request.target == "/complete"]
         assert len(sent[0]["text"]) < 300
         assert sent[0]["error"] == "e" * 600
@@ -458,14 +449,22 @@ def test_gate_that_returns_before_the_deadline_decides(clients: Clients) -> None
         assert len(peer.seen) == 1
 
 
-def test_unreachable_store_is_reported(clients: Clients) -> None:
-    """A clear error, no decision invented."""
+@pytest.mark.parametrize("then", [replies(STORE, 503), replies({**STORE, "at": wire.OVERLOADED}, 503), close, None])
+@pytest.mark.parametrize("id", [None, 7])
+@pytest.mark.parametrize(
+    "act", [lambda c: c.intercept(LOOK), lambda c: c.lock("mira", "k"), lambda c: c.complete("mira", id=7)]
+)
+def test_what_the_gate_said_of_its_store_outlives_later_tries(
+    clients: Clients, act: Callable[[CallosumClient], Any], id: int | None, then: Script | None
+) -> None:
+    """A clear error, no decision invented. ``then`` None: the machine is busy, and the pause ends after the deadline."""
     passing = Clock(100.0)
-    with Peer(replies(STORE, 503)) as peer:
-        client = clients(peer.url, deadline=5, fallback={"look": 0}, sleep=passing.sleep, clock=passing)
-        for act in (lambda: client.intercept(LOOK), client.status, lambda: client.release("mira", "k")):
-            with pytest.raises(StoreUnavailable, match="the disk is full"):
-                act()
+    with Peer(replies({**STORE, "error": "not on disk", "id": id} if id else STORE, 503), then or hang) as peer:
+        client = clients(peer.url, sleep=lambda seconds: passing.sleep(seconds if then else 10), clock=passing)
+        with pytest.raises(StoreUnavailable, match="not on disk" if id else "the disk is full") as caught:
+            act(client)
+        assert getattr(caught.value, "id", None) == id
+        assert (sum(request.target != "/late" for request in peer.seen) > 1) is (then is not None)
 
 
 def test_a_call_may_wait_longer_than_the_deadline(clients: Clients) -> None:
@@ -599,10 +598,9 @@ def test_calls_made_without_the_gate_are_journalled_late(clients: Clients, tmp_p
     state = tmp_path / "state" if where == "file" else None
     client = clients(f"http://127.0.0.1:{port}", deadline=0.02, fallback={"look": 0, "note": 2}, state=state)
     client.intercept(LOOK)
-    client.intercept(Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s"))
-    client.remember_late(
-        Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s"), Outcome.FAILED
-    )
+    note = Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s")
+    client.intercept(note)
+    client.remember_late(note, Outcome.FAILED)
     client.remember_late(LOOK, "done")
     if state is not None:
         assert len(lines_of(state)) == 4
@@ -612,10 +610,7 @@ def test_calls_made_without_the_gate_are_journalled_late(clients: Clients, tmp_p
         client.intercept(MAIL)
         client.intercept(MAIL)
         (sent,) = peer.bodies("/late")
-        assert [(one["call"]["tool"], one["outcome"]) for one in sent["calls"]] == [
-            ("look", "done"),
-            ("note", "failed"),
-        ]
+        assert {one["call"]["tool"]: one["outcome"] for one in sent["calls"]} == {"look": "done", "note": "failed"}
         assert sent["calls"][1]["call"]["callId"] == "c-2"
         if state is not None:
             assert "hunter2" not in json.dumps(sent)
@@ -667,9 +662,8 @@ def test_a_late_call_that_the_gate_refuses_is_given_up(clients: Clients, dead: s
             client.intercept(Call("mira", "look", {"on": number}))
     with serve(late=late) as peer:
         clients(peer.url, state=tmp_path).intercept(MAIL)
-        assert [[one["call"]["params"]["on"] for one in body["calls"]] for body in peer.bodies("/late")] == [
-            [0, 1, 2, 3], [0, 1, 3],
-        ]  # fmt: skip
+        pages = [[one["call"]["params"]["on"] for one in body["calls"]] for body in peer.bodies("/late")]
+        assert pages == [[0, 1, 2, 3], [0, 1, 3]]
     assert lines_of(tmp_path) == []
 
 
@@ -823,7 +817,7 @@ def test_stream_that_waits_to_reconnect_can_be_ended(clients: Clients) -> None:
         thread.start()
         waits.wait(10)
         events.close()
-        thread.join(5)
+        thread.join(10)
         assert not thread.is_alive()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from callosum.errors import GateUnavailable
+from callosum.errors import GateUnavailable, StoreUnavailable
 from callosum.hosts.mcp.gate_client import LONG_TEXT, GateClient, shortened
 from callosum.hosts.mcp.identity import (
     CallerIdentity,
@@ -48,6 +48,8 @@ class HungClient:
     def intercept(self, call: Call) -> Decision:
         self.asked += 1
         self.clock[0] += min(self.seconds, self.deadline)
+        if self.seconds > self.deadline and call.tool == "post":
+            raise StoreUnavailable("what the gate said before it hung")
         return self.fallback(call, None) if self.seconds > self.deadline else self.decided(fallback=False)
 
     def fallback(self, call: Call, error: object, *, tier: int | None = None) -> Decision:
@@ -68,7 +70,7 @@ class HungClient:
         )
 
 
-@pytest.mark.parametrize("tool", ["read", "delete"])
+@pytest.mark.parametrize("tool", ["read", "delete", "post"])
 def test_hung_gate_is_asked_once_in_five_seconds(tool: str) -> None:
     clock = [100.0]
     client: Any = HungClient(clock)
