@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,10 +14,13 @@ from callosum.cli.options import Json, flag, option
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from callosum.cli.demo_run.runner import DemoNotice, DemoResult
 
 _KINDS = {"thread": "recent", "meeting": "opposed", "file": "stale", "crash": "unknown"}
 """The conflict that a session must have been notified of in each scene."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 
 
 def demo(
@@ -35,13 +39,16 @@ def demo(
     from callosum.cli import show
 
     _check(state)
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="callosum-demo-") as made:
         folder = Path(made)
         kept = state or folder / "state"
         without, gated = _play(folder, kept, quiet=json)
         took = time.monotonic() - began
-        right = gated.right and _told_right(gated)
+        told_right = len(gated.told) == len(_KINDS) and all(_KINDS[one.scene] in one.kinds for one in gated.told)
+        right = gated.right and told_right
         if json:
             show.json({"right": right, "seconds": round(took, 2), "without": without, "with": gated})
         else:
@@ -53,16 +60,25 @@ def demo(
 
 
 def _show_console(state: Path) -> None:
-    """Open the console on the demo's data. The server it needs ends with it."""
+    """Open the console on the demo's data. The server it needs ends with it, also one that does not listen yet."""
     from callosum.cli.console import keep_open
     from callosum.cli.options import settings_of
     from callosum.cli.serve import end
+    from callosum.client import local
 
     settings = settings_of(state, project=False)
     try:
         keep_open(settings)
     finally:
         end(settings)
+        local.kill_started()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """End the demo at its first signal, and let nothing disturb the clearing away."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _check(state: Path | None) -> None:
@@ -86,11 +102,6 @@ def _play(folder: Path, state: Path, *, quiet: bool) -> tuple[DemoResult, DemoRe
         if status is not None:
             status.update("the same again, through the gate ...")
         return without, perform(folder / "with", state.absolute())
-
-
-def _told_right(gated: DemoResult) -> bool:
-    """Return True if each session that met another's action was notified, and of the right conflict."""
-    return len(gated.told) == len(_KINDS) and all(_KINDS[one.scene] in one.kinds for one in gated.told)
 
 
 def _report(without: DemoResult, gated: DemoResult, took: float, *, right: bool) -> None:

@@ -41,19 +41,22 @@ def doctor(state: State = None, namespace: Namespace = None, config: Config = No
             _show(finding)
     wrong = sum(finding.level == "wrong" for finding in findings)
     asks = any(finding.check.endswith(" entries") and finding.level == "ok" for finding in findings)
+    lost = next((finding.says.partition(":")[0] for finding in findings if finding.check == "unknown"), "")
     _tell(settings, [finding for finding in findings if finding.level == "wrong" and finding.host])
     if json:
         show.json({"ok": not wrong, "findings": findings})
     else:
         show.line()
-        show.line(_sum(wrong, asks=asks), "bold")
+        show.line(_sum(wrong, lost, asks=asks), "bold")
     if wrong:
         raise typer.Exit(NO)
 
 
-def _sum(wrong: int, *, asks: bool) -> str:
+def _sum(wrong: int, lost: str, *, asks: bool) -> str:
     if wrong:
         return f"{wrong} things are wrong." if wrong > 1 else "One thing is wrong."
+    if lost:
+        return f"No check failed, but {lost}."
     if asks:
         return "All is well."
     return "Nothing is wrong, but no host asks the gate: callosum install HOST. (Programs that embed it are not seen.)"

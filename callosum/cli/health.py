@@ -69,7 +69,7 @@ def _namesake() -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
-    from callosum.regions.machine import is_read_only
+    from callosum.regions.machine import is_read_only, network_file_system
 
     try:
         found = folder.stat()
@@ -102,6 +102,10 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield Finding(
             "state folder", "wrong", f"others on this machine can get at {names} in {folder}", f"chmod -R go= {folder}"
         )
+    elif kind := network_file_system(folder):
+        says = f"{folder} is on a network file system ({kind}): locks may not hold there, and the journal can break"
+        mend = "Keep it on a disk of this machine (--state); for gates of several machines: callosum serve --store URL."
+        yield Finding("state folder", "advice", says, mend)
     else:
         yield Finding("state folder", "ok", f"{folder} is yours alone")
 
@@ -216,7 +220,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "unknown",
             "advice",
-            f"{len(status.unknown)} actions never told how they ended: {ids}",
+            f"{len(status.unknown)} actions never told how they ended: {ids}"
+            if len(status.unknown) > 1
+            else f"one action never told how it ended: {ids}",
             "Look whether they happened: callosum resolve ID --happened, or --not",
         )
     if status.asked:

@@ -14,6 +14,7 @@ from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from enum import StrEnum
 
     from rich.console import RenderableType
     from rich.text import Text
@@ -57,6 +58,7 @@ def journal(  # noqa: PLR0917  typer names them all
     from callosum.cli import show
     from callosum.cli.times import moment
     from callosum.journal import EntryFilter, Journal, line_of
+    from callosum.model import Event, Verdict
 
     settings = settings_of(state, namespace, config)
     wanted = EntryFilter(
@@ -64,8 +66,8 @@ def journal(  # noqa: PLR0917  typer names them all
         session=session,
         tool=tool,
         key=key,
-        event=_event(event),
-        verdict=_verdict(verdict),
+        event=_one_of(Event, event, "--event"),
+        verdict=_one_of(Verdict, verdict, "--verdict"),
         tier=tier,
         since=moment(since, "--since") if since else 0,
         until=moment(until, "--until") if until else None,
@@ -96,19 +98,9 @@ def journal(  # noqa: PLR0917  typer names them all
                 raise typer.Exit(NO)
 
 
-def _event(name: str | None) -> str | None:
-    from callosum.model import Event
-
-    if name is not None and name not in list(Event):
-        raise ConfigError(f"expected one of {', '.join(Event)}", at="--event")
-    return name
-
-
-def _verdict(name: str | None) -> str | None:
-    from callosum.model import Verdict
-
-    if name is not None and name not in list(Verdict):
-        raise ConfigError(f"expected one of {', '.join(Verdict)}", at="--verdict")
+def _one_of(names: type[StrEnum], name: str | None, at: str) -> str | None:
+    if name is not None and name not in list(names):
+        raise ConfigError(f"expected one of {', '.join(names)}", at=at)
     return name
 
 

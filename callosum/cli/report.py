@@ -36,8 +36,7 @@ def report(
     """
     from callosum.cli import show
     from callosum.cli.times import moment
-    from callosum.hosts.last_seen import PROBE
-    from callosum.journal import EntryFilter, Journal
+    from callosum.journal import EntryFilter, Journal, is_canary
 
     settings = settings_of(state, namespace, config)
     wanted = EntryFilter(namespace=namespace, event="intercept", since=moment(since, "--since"))
@@ -45,8 +44,8 @@ def report(
     listed: list[Entry] = []
     with open_gate(settings) as gate:
         for entry in Journal(gate.store, settings.state).read(wanted):
-            if entry.session.endswith(f"/{PROBE}"):
-                continue  # a call that `callosum doctor` made to see it refused
+            if is_canary(entry):
+                continue
             counts["calls"] += 1
             verdict, observed = _answer(entry)
             if verdict == "warn":

@@ -99,6 +99,13 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
     return True
 
 
+def kill_started() -> None:
+    """Kill the gates that this process started and that still run, and wait for their end."""
+    for child in _children:
+        child.kill()
+        child.wait()
+
+
 def local_client(state: str | os.PathLike[str], *, idle: float = IDLE, **options: Any) -> CallosumClient:
     """Return a client of the state folder's local gate; the first call that finds no gate starts it.
 

@@ -46,7 +46,7 @@ _WRONG: Final = 9
 _WRONG_SECONDS: Final = 900.0
 _MOST: Final = 16
 """Maximum number of sessions of one person at once; beyond it that person's oldest ends."""
-_STREAMS: Final = 16
+STREAMS: Final = 16
 """Maximum number of pages that one session keeps current at once."""
 
 
@@ -102,11 +102,6 @@ class ConsoleSession(Struct, kw_only=True):
         """Raise ``NoAccess`` if the session may not see this namespace."""
         if self.namespaces is not None and namespace not in self.namespaces:
             raise NoAccess("you may not see this namespace")
-
-    @property
-    def has_room(self) -> bool:
-        """Return True if the session may keep another page current."""
-        return self.streams < _STREAMS
 
 
 def digest(secret: str) -> str:

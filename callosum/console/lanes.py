@@ -64,7 +64,7 @@ class LaneRow(Struct, frozen=True):
 
 
 class Lanes(Struct, frozen=True):
-    """Everything that is drawn. ``hidden`` is the number of sessions that did not fit."""
+    """Everything that is drawn. ``hidden`` and ``untied`` are the numbers of sessions and lines that did not fit."""
 
     rows: tuple[LaneRow, ...]
     boxes: tuple[Box, ...]
@@ -75,6 +75,7 @@ class Lanes(Struct, frozen=True):
     width: int
     height: int
     hidden: int
+    untied: int
 
 
 def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
@@ -106,23 +107,24 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
             if (_gravity_of(_word(bar)), bar.tier) > (_gravity_of(box.state), box.tier):
                 box.tier, box.state = bar.tier, _word(bar)
         places[bar.id] = box
-    ties: list[Tie] = []
-    for bar in bars:
-        if bar.met and (here := places.get(bar.id)) is not None:
-            for other in bar.met:
-                there = places.get(other)
-                if there is not None and there.y != here.y and len(ties) < _TIES:
-                    ties.append(Tie(here.x, *sorted((here.y + ROW // 2 - 2, there.y + ROW // 2 - 2))))
+    ties = [
+        Tie(here.x, *sorted((here.y + ROW // 2 - 2, there.y + ROW // 2 - 2)))
+        for bar in reversed(bars)
+        if bar.met and (here := places.get(bar.id)) is not None
+        for other in bar.met
+        if (there := places.get(other)) is not None and there.y != here.y
+    ]
     return Lanes(
         tuple(LaneRow(name, y, counts[name]) for name, y in rows.items()),
         tuple(boxes),
-        tuple(ties),
+        tuple(ties[:_TIES]),
         tuple(_ticks(begin, end, scale)),
         tuple(bars[-200:]),
         len(bars),
         WIDTH,
         HEAD + ROW * len(rows) + 4,
         len(counts) - len(rows),
+        max(0, len(ties) - _TIES),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from callosum.journal import ENDS, EntryFilter, Journal, shown_keys
+from callosum.journal import ENDS, EntryFilter, Journal, is_canary, shown_keys
 from callosum.model import HOUR, MINUTE, SECOND, Entry, Event, Outcome, State, Verdict
 from callosum.regions.learning.endings import Ending, EndingTracker
 
@@ -78,7 +78,8 @@ class Picture:
         now = self._journal.store.now()
         wanted = EntryFilter(namespace=self.namespace, since=0 if before else max(0, now - BACK))
         for entry in self._journal.read(wanted, after=before):
-            self._take(entry)
+            if not is_canary(entry):
+                self._take(entry)
             self.upto = entry.seq
         self.endings.extend(self._endings.pass_time(now))
         self._forget(now)

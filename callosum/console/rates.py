@@ -28,7 +28,7 @@ _WOLF: Final = 0.9
 """Share of false alarms among a rule's stops from which the rule is shown as one that cries wolf."""
 FALSE: Final = frozenset(("confirmed", "approved"))
 """Endings of false alarms: the session repeated the call, or a person agreed."""
-WORKED: Final = frozenset(("heeded", "waited", "denied", "regretted"))
+WORKED: Final = frozenset(("heeded", "waited", "denied"))
 """Endings of stops that prevented something."""
 _WAITS: Final = 20_000
 
@@ -157,7 +157,7 @@ class Ended(Struct):
 
     @property
     def useful(self) -> int:
-        """Return the number of stops that prevented something: calls given up, refused, delayed, or regretted."""
+        """Return the number of stops that prevented something: calls given up, refused, or delayed."""
         return sum(self.counts[how] for how in WORKED)
 
     @property

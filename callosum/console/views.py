@@ -23,7 +23,7 @@ from callosum.corpus.bus import Corpus
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.gate.records import commitments_of
-from callosum.journal import EntryFilter, Journal, shown_keys
+from callosum.journal import EntryFilter, Journal, is_canary, shown_keys
 from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
 from callosum.pages.action_lines import ActionLine, begun, follow, without_spellings
 from callosum.policy.summary import journalled_call_of, summary_of
@@ -113,7 +113,8 @@ class Standing(Struct, frozen=True):
 class SessionRow(Struct, frozen=True, kw_only=True):
     """A session as the list shows it. ``state`` is ``acting``, ``person``, ``queue`` or ``quiet``.
 
-    ``depth`` is 1 for a sub-agent, which is listed below its parent.
+    ``needs`` is the number of its calls that wait for a person. ``depth`` is 1 for a sub-agent, which is listed below
+    its parent.
     """
 
     name: str
@@ -123,6 +124,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     newest: Bar | None
     holds: tuple[str, ...]
     worktree: str
+    needs: int
     depth: int = 0
 
 
@@ -195,7 +197,7 @@ class Views:
         off: list[Waiting] = []
         counts: Counter[str] = Counter()
         more: Counter[str] = Counter()
-        sorts = dict.fromkeys(_SAYS, 0)
+        sorts: Counter[str] = Counter(dict.fromkeys(_SAYS, 0))
         for one in found:
             counts[one.session] += 1
             put_off = self.later.get(one.id, 0) > now
@@ -208,7 +210,7 @@ class Views:
             "waiting": shown,
             "later": off,
             "more": more,
-            "count": len(found) - len(off),
+            "count": sorts.total() - sorts["confirm"],
             "sorts": {sort: number for sort, number in sorts.items() if number},
         }
 
@@ -296,13 +298,17 @@ class Views:
         holds: dict[str, list[str]] = {}
         for one in status.locks:
             holds.setdefault(one.instance, []).append(one.context_key or one.tool)
-        person = {one.instance for one in status.asked} | {
-            entry.session for entry in self.picture.held.values() if entry.verdict is not Verdict.CONFIRM
-        }
+        needs = Counter(one.session for one in self.all_waiting() if one.sort != "confirm")
         queued = {one.instance for one in status.waiting}
         groups: dict[str, list[SessionRow]] = {}
         for seen, depth in self._by_parent():
-            state = _state(seen, seen.name in holds, seen.name in person, seen.name in queued, now)
+            stopped = seen.newest is not None and seen.newest.verdict in (Verdict.ASK, Verdict.BLOCK)
+            if stopped and needs[seen.name]:  # it made no other call since
+                state = "person"
+            elif seen.name in queued:
+                state = "queue"
+            else:
+                state = "acting" if seen.name in holds or now - seen.last / SECOND < _ACTING / SECOND else "quiet"
             lane = SessionRow(
                 name=seen.name,
                 state=state,
@@ -311,6 +317,7 @@ class Views:
                 newest=seen.newest,
                 holds=tuple(holds.get(seen.name, ())),
                 worktree=seen.worktree,
+                needs=needs[seen.name],
                 depth=depth,
             )
             groups.setdefault(seen.worktree, []).append(lane)
@@ -499,7 +506,7 @@ class Views:
         ended = Ended()
         for entry in self.journal.read(EntryFilter(namespace=self.namespace, since=since)):
             ended.add(endings.feed(entry))
-            if entry.event is not Event.INTERCEPT:
+            if entry.event is not Event.INTERCEPT or is_canary(entry):
                 continue
             counts["calls"] += 1
             verdict = str(entry.body.get("observed") or entry.verdict or "")
@@ -533,14 +540,6 @@ def _place(body: Mapping[str, Any]) -> str:
     root = worktree.get("root") if isinstance(worktree, Mapping) else None
     place = root or body.get("cwd")
     return place if isinstance(place, str) else ""
-
-
-def _state(seen: RecentSession, holds: bool, person: bool, queued: bool, now: float) -> str:
-    if person:
-        return "person"
-    if queued:
-        return "queue"
-    return "acting" if holds or now - seen.last / SECOND < _ACTING / SECOND else "quiet"
 
 
 def _acts(entries: list[Entry]) -> list[ActionLine]:

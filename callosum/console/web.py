@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 
 from callosum import __version__, wire
-from callosum.console.access import COOKIE, SESSION_SECONDS, Access, ConsoleSession, NoAccess, ShownApproval
+from callosum.console.access import COOKIE, SESSION_SECONDS, STREAMS, Access, ConsoleSession, NoAccess, ShownApproval
 from callosum.console.lanes import Box, boxes
 from callosum.console.live import Live, Read, tag_of
 from callosum.console.render import BODY, CSRF, LIVE, render
@@ -312,7 +312,7 @@ class Console:
         name = request.query_params.get("page", "")
         if name not in _PAGES or name in _STILL:
             raise ConsoleRefused(404, "there is no such page")
-        if not session.has_room:
+        if session.streams >= STREAMS:
             raise ConsoleRefused(429, "too many pages of this session are open: close some")
         live = self._live.get(views.namespace)
         if live is None:

@@ -188,7 +188,7 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
         unknown=tuple(
             replace(h, state=State.UNKNOWN)
             for h in live
-            if h.state is State.UNKNOWN or (h.state is State.OPEN and h.expires <= now)
+            if h.tier and (h.state is State.UNKNOWN or (h.state is State.OPEN and h.expires <= now))
         ),
         waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
         asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),

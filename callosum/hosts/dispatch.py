@@ -277,7 +277,11 @@ class Dispatcher:
             case SessionIdle():
                 yield from self._settle(event)
             case FinalAnswer():
-                self._keep_answer(event)
+                with self._remembering:
+                    self._answers[event.actor.namespace, event.actor.name] = event.answer
+                    self._answers.move_to_end((event.actor.namespace, event.actor.name))
+                    while len(self._answers) > MAX_ACTORS:
+                        self._answers.popitem(last=False)
             case PromptTyped():
                 with self._remembering:
                     self._calls(event.actor).purpose = event.prompt
@@ -285,7 +289,9 @@ class Dispatcher:
                 brief: Brief = yield Read(lambda: self._brief(event))
                 return HookAnswer(inform=_together(self._unsaid(event.actor), brief.text))
             case OtherEvent():
-                yield from self._heard(event.actor, event.what, event.details, self._last_answer(event))
+                with self._remembering:
+                    answer = self._answers.pop((event.actor.namespace, event.actor.name), "") if event.ends else ""
+                yield from self._heard(event.actor, event.what, event.details, answer)
             case SettingsChanging() if here:
                 return (yield from self._changed(adapter, event))
             case CallRefused():
@@ -394,18 +400,6 @@ class Dispatcher:
         return self._courses.heard(
             actor.instance, what, details, session=actor.session, namespace=actor.namespace, summary=summary
         )
-
-    def _keep_answer(self, event: FinalAnswer) -> None:
-        with self._remembering:
-            self._answers[event.actor.namespace, event.actor.name] = event.answer
-            self._answers.move_to_end((event.actor.namespace, event.actor.name))
-            while len(self._answers) > MAX_ACTORS:
-                self._answers.popitem(last=False)
-
-    def _last_answer(self, event: OtherEvent) -> str:
-        """Return and forget the last answer of a session that ends. Return ``""`` for any other event."""
-        with self._remembering:
-            return self._answers.pop((event.actor.namespace, event.actor.name), "") if event.ends else ""
 
     def _settle(self, event: SessionIdle) -> Effects[None]:
         with self._remembering:

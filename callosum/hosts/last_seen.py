@@ -16,12 +16,11 @@ from typing import Any, Final
 
 from callosum.errors import ConfigError
 from callosum.hosts import files
+from callosum.journal import PROBE
 
 logger = logging.getLogger("callosum")
 
 FILE: Final = "heard.json"
-PROBE: Final = "callosum-doctor"
-"""Session name of the test call that ``doctor`` makes. It is not a session of the host."""
 _EVERY: Final = 5.0
 _MOST: Final = 200
 _LONGEST_NAME: Final = 100

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from callosum.journal import ENDS
+from callosum.journal import ENDS, is_canary
 from callosum.model import Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.pages.markdown import many
 
@@ -57,6 +57,8 @@ class JournalTotals:
         self.entries += 1
         self.last = entry.seq
         event = entry.event
+        if is_canary(entry):
+            return
         if event is Event.INTERCEPT:
             self._called(entry)
         elif event in ENDS:
@@ -100,6 +102,8 @@ class JournalTotals:
             return
         was_unknown = action in self.unknown
         if outcome is Outcome.UNKNOWN:
+            if entry.tier == Tier.NONE:
+                return  # whether a read happened matters to nobody
             if not was_unknown and len(self.unknown) < UNKNOWNS:
                 self.unknown.add(action)
             elif not was_unknown:

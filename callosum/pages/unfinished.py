@@ -35,7 +35,7 @@ class UnfinishedActions:
             acts.pop(entry.action, None)
         elif event in ENDS:
             act = acts.pop(entry.action, None)
-            if entry.outcome is Outcome.UNKNOWN:
+            if entry.outcome is Outcome.UNKNOWN and entry.tier != Tier.NONE:
                 self._keep(entry.action, ended(entry, late="") if act is None else act)
         if (act := acts.get(entry.action)) is not None and act.id != entry.seq:
             follow(act, entry)

@@ -463,7 +463,7 @@ class _BriefView:
         return bool(key) and (action.session, action.tool, key) in self._held
 
     def _is_lost(self, action: Action) -> bool:
-        return has_unknown_outcome(action, self._now) and not action.lock
+        return action.tier > Tier.NONE and has_unknown_outcome(action, self._now) and not action.lock
 
     def _waits(self, action: Action) -> bool:
         """Return True if it is a question to a person that is open, or was approved."""

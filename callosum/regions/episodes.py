@@ -95,18 +95,14 @@ class Hippocampus:
         with self._turn, self._folder.alone(JOB) as alone:
             if not alone or self._closed.is_set():
                 return None
-            if self._is_over(path):
+            head = self._folder.head(path, 1)
+            if head and head[0].startswith("# ") and not head[0].endswith(SO_FAR):  # written after its day ended
                 self._over.add(day)
                 return None
             changed = self._make(path, day, now)
         if changed:
             self._corpus.emit(MemorySaved("episode", path))
         return self._folder.root / path if changed else None
-
-    def _is_over(self, path: str) -> bool:
-        """Return True if the page was written after its day ended."""
-        head = self._folder.head(path, 1)
-        return bool(head) and head[0].startswith("# ") and not head[0].endswith(SO_FAR)
 
     def _make(self, path: str, day: date, now: int) -> bool:
         """Write the page from new entries; return True if it changed."""

@@ -6,7 +6,14 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+MOUNTS: Final = Path("/proc/self/mountinfo")
+"""Linux's list of mounted file systems; other systems have none."""
+_NETWORK: Final = frozenset(
+    "9p afs beegfs ceph cifs coda fuse.ceph fuse.glusterfs fuse.juicefs fuse.rclone fuse.s3fs fuse.smbnetfs fuse.sshfs "
+    "fuse.vmhgfs-fuse glusterfs gpfs lustre ncpfs nfs nfs4 orangefs smb3 smbfs".split()
+)
 
 
 class DiskSpace(NamedTuple):
@@ -27,6 +34,16 @@ def memory_now() -> DiskSpace:
 def is_read_only(folder: Path) -> bool:
     """Return True if the file system of a folder is mounted read-only. Raises ``OSError``."""
     return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def network_file_system(folder: Path) -> str:
+    """Return the type of the network file system that a folder is on, or "" if there is none or nothing tells."""
+    if not MOUNTS.exists():
+        return ""
+    device = folder.stat().st_dev
+    mounts = (line.partition(" - ") for line in MOUNTS.read_text("utf-8", "replace").splitlines())
+    here = f" {os.major(device)}:{os.minor(device)} "
+    return next((kind for head, _, tail in mounts if here in head and (kind := tail.split(" ")[0]) in _NETWORK), "")
 
 
 def disk_now(folder: Path) -> DiskSpace:

@@ -14,7 +14,7 @@ from callosum.client import AsyncCallosumClient, CallosumClient
 from callosum.corpus.bus import Corpus
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Call, Change, Key, Kind, Mode, Opening, State, View
+from callosum.model import Call, Change, Key, Mode, Opening, State, View
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
 from callosum.server.tokens import FILE as TOKENS
@@ -39,7 +39,6 @@ with LocalGate(sys.argv[1]) as gate:
     do("message", {"action": "send", "target": "andy", "replyTo": "msg-500", "message": "On it"}, end=False)
     do("send_email", {"to": "alice@example.com", "subject": "Friday", "body": "Friday works."})
 """
-REPLY = {"action": "send", "target": "andy", "replyTo": "msg-500", "message": "I will do it"}
 CROWD = 10_000
 BOUND = 0.25
 """Seconds for one brief amid a crowd: many times what it takes, on a machine with much else to do."""
@@ -68,18 +67,6 @@ def test_brief_of_one_session_has_the_latest_actions_of_another(state: Path) -> 
     assert any(line.startswith('- mira/a acted on "email:alice@example.com"') for line in lines)
     assert any(line.startswith('- mira/a is working on "thread:andy:msg-500" (message, begun') for line in lines)
     assert "mira/b" not in shown.stdout
-
-
-def test_brief_confirms_no_paused_call(state: Path) -> None:
-    """A tier 3 call gets the same pause after the brief as without it."""
-    session_a(state)
-    told = run(state, "brief", "--instance", "mira", "--session", "b", "--key", "thread:andy:msg-500").stdout
-    assert "thread:andy:msg-500" in told
-    with LocalGate(state) as gate:
-        decision = gate.intercept(Call("mira", "message", REPLY, session="b", pause=True))
-    assert decision.tier == 3
-    assert not decision.proceed
-    assert Kind.HELD in {conflict.kind for conflict in decision.conflicts}
 
 
 def test_empty_brief_prints_nothing(state: Path) -> None:

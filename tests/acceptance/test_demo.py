@@ -1,9 +1,11 @@
 """The demo: it must be able to fail, and it must leave nothing behind."""
 
 import json
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("aiosmtpd", reason="the demo's mail server is the extra `demo`")
@@ -49,6 +51,27 @@ def test_demo_with_the_gate_ends_well(played: tuple[dict[str, dict[str, object]]
 def test_demo_leaves_nothing_behind(played: tuple[dict[str, object], Path]) -> None:
     assert list(played[1].iterdir()) == []
     assert [path.name for path in played[1].parent.iterdir()] == ["tmp"]
+
+
+def test_demo_with_the_console_leaves_nothing_behind_whichever_signals_end_it(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    with ThreadPoolExecutor() as pool:
+        env = {"BROWSER": "true", "TMPDIR": str(made)}
+        playing = pool.submit(at_terminal, tmp_path / "state", "demo", "--console", env=env, program=STARTED)
+        until(lambda: playing.done() or list(made.glob("*/state/console/open-*.html")), 60)
+        (demo,) = [one for one in _processes(made) if one.info["cmdline"][-1] == "--console"]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            demo.send_signal(number)
+        shown = playing.result()
+    assert not list(made.iterdir()), shown
+    assert not _processes(made)
+
+
+def _processes(folder: Path) -> list[psutil.Process]:
+    """Return the processes that have this folder for temporary files."""
+    found = psutil.process_iter(["cmdline", "environ"])
+    return [one for one in found if (one.info["environ"] or {}).get("TMPDIR") == str(folder)]
 
 
 def test_check_fails_for_a_half_without_a_gate(tmp_path: Path) -> None:

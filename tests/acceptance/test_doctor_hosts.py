@@ -226,24 +226,12 @@ def test_listener_of_a_server_receives_the_report(gated: Home) -> None:
     assert len(until(gated.told)) == 1, "told by the server alone, once"
 
 
-@pytest.mark.parametrize(
-    ("host", "file", "content", "says"),
-    [
-        ("claude-code", ".claude/settings.local.json", '{"disableAllHooks": true}', "disableAllHooks"),
-        ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "hooks = false"),
-    ],
-)
-def test_switched_off_hooks_are_wrong(gated: Home, host: str, file: str, content: str, says: str) -> None:
-    gated.install(host)
-    (gated.folder / file).write_text(content)
-    assert says in gated.wrong()[f"{host} switch"]["says"]
-
-
-def test_codex_hooks_without_a_review_are_wrong(gated: Home) -> None:
+def test_hooks_that_are_switched_off_or_without_a_review_are_wrong(gated: Home) -> None:
     gated.install("codex")
-    (gated.folder / ".codex" / "config.toml").unlink()
-    wrong = gated.wrong()["codex trust"]
-    assert "Only you can" in wrong["advice"]
+    (gated.folder / ".codex" / "config.toml").write_text("[features]\nhooks = false\n")
+    wrong = gated.wrong()
+    assert "hooks = false" in wrong["codex switch"]["says"]
+    assert "Only you can" in wrong["codex trust"]["advice"]
 
 
 def test_host_too_old_for_the_fail_closed_form_is_wrong(gated: Home) -> None:
@@ -409,11 +397,3 @@ def test_mcp_servers_that_cannot_start_are_wrong(home: Home, monkeypatch: pytest
     servers["mcpServers"]["files"]["command"] = "/gone/python"
     path.write_text(json.dumps(servers))
     assert "there is no program /gone/python" in home.wrong()["mcp programs"]["says"]
-
-
-def test_host_version_without_hooks_is_wrong(home: Home) -> None:
-    for host, version in (("codex", "codex-cli 0.20.0"), ("gemini", "0.20.0")):
-        home.install(host)
-        home.program(host, version)
-        assert "calls no hooks" in home.doctor()[1][f"{host} version"]["says"]
-        assert home.doctor()[1][f"{host} version"]["level"] == "wrong"

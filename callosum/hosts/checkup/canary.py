@@ -16,14 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from callosum.hosts.last_seen import PROBE
 from callosum.hosts.native import windows
-from callosum.model import Entry
+from callosum.journal import PROBE
 from callosum.programs.program import Program
 
 _SECONDS: Final = 30.0
 _COMMAND: Final = "callosum off"
-_RULE: Final = "self-guard"
+RULE: Final = "self-guard"
 _REASON: Final = "@REASON@"
 """Placeholder for the reason in the form of a refusal."""
 
@@ -41,12 +40,7 @@ class CanaryResult(NamedTuple):
     @property
     def by_gate(self) -> bool:
         """Return True if the gate itself refused the call."""
-        return bool(self.refused) and _RULE in self.says
-
-
-def is_own(entry: Entry) -> bool:
-    """Return True if the gate journalled a test call and recognised it."""
-    return entry.session.endswith(f"/{PROBE}") and entry.rule == _RULE
+        return bool(self.refused) and RULE in self.says
 
 
 def send(host: Program, hook: Mapping[str, Any], environ: Mapping[str, str]) -> CanaryResult:

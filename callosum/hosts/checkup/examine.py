@@ -27,6 +27,7 @@ from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, names_of, native_path, script_path
 from callosum.hosts.setup import hook_for, wanted_in
+from callosum.journal import is_canary
 from callosum.merging.git import git_of
 from callosum.model import SECOND, Entry
 from callosum.programs import HOSTS
@@ -258,7 +259,7 @@ class Checkup:
             return say(host, "canary", "wrong", f"refused, but not by the gate: {result.says}", advice)
         if result.refused is None:
             return say(host, "canary", "wrong", f"the entry does not work: {result.says}", mend)
-        if any(canary.is_own(entry) for entry in self._read(started)):
+        if any(is_canary(entry) and entry.rule == canary.RULE for entry in self._read(started)):
             return say(host, "canary", "advice", "a call that must be refused passed: the gate only observes")
         return say(host, "canary", "wrong", f"a call that must be refused was let through: {result.says}", mend)
 

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from callosum.journal import ENDS
+from callosum.journal import ENDS, is_canary
 from callosum.model import HOUR, Conflict, Entry, Event, Kind, Mode, Outcome, Verdict
 from callosum.policy.admit import APPROVAL_TTL
 from callosum.policy.marks import PAUSE_SPAN
@@ -96,6 +96,8 @@ class EndingTracker:
     def feed(self, entry: Entry) -> list[Ending]:
         """Take the next entry; return its endings, after those that time brought before it."""
         endings = self.pass_time(entry.seq)
+        if is_canary(entry):
+            return endings
         if entry.event is Event.INTERCEPT:
             endings += self._intercepted(entry)
         elif entry.event in ENDS:

@@ -287,10 +287,7 @@ def test_command_moved_to_the_background_becomes_a_task(host: Hooked) -> None:
 def test_task_without_permission_is_stopped(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse", **WATCH))
     host.send(claude_code, DENIED)
-    assert tasks(host)[-1] == (
-        "task.stopped",
-        {"taskId": "a1", "reason": "it was not run", "instance": "claude-code/A"},
-    )
+    assert tasks(host)[-1][1] == {"taskId": "a1", "reason": "it was not run", "instance": "claude-code/A"}
 
 
 def test_to_do_list_and_scheduled_job_are_no_tasks(host: Hooked) -> None:

@@ -174,9 +174,10 @@ def test_brief_shows_actions_since_this_session_last_read(world: World, brief_se
     assert brief_sections("mira") == {}
 
 
-def test_failures_and_reads_are_left_out(world: World, brief_sections: Told) -> None:
+def test_failures_and_reads_are_left_out_also_reads_of_unknown_outcome(world: World, brief_sections: Told) -> None:
     world.do("mira", "act3", "plan")
     world.do("doug", "look", "plan")
+    world.end("doug", world.ask("doug", "look", "plan"), "unknown")
     world.end("anna", world.ask("anna", "act3", "plan"), "failed")
     world.end("otto", world.ask("otto", "act3", "plan"), "cancelled")
     assert brief_sections("mira") == {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from callosum.cli import health
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     ContextBuilt,
@@ -31,6 +32,7 @@ from callosum.corpus.events import (
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Call
+from callosum.regions import machine
 from callosum.regions.health import REMIND, Hypothalamus
 from callosum.regions.machine import DiskSpace, disk_now
 from callosum.stores.memory import MemoryStore
@@ -380,3 +382,21 @@ def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
     assert len(bench.region._parsed) == 1000
     bench.emit(*[_parsed(*map(str, range(100)), at=1000) for _ in range(30)])
     assert len(bench.region._parsed[None, "mira"]) == 1000
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "ext4"])
+def test_doctor_warns_of_a_state_folder_on_a_network_file_system(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    device = state.stat().st_dev
+    (state / "mountinfo").write_text(
+        f"36 27 {os.major(device)}:{os.minor(device)} / /home rw - {kind} server:/home rw\n"
+    )
+    monkeypatch.setattr(machine, "MOUNTS", state / "mountinfo")
+    (found,) = health._folder(state)
+    local = ("ok", f"{state} is yours alone")
+    assert (found.level, found.says.partition(":")[0]) == (
+        local if kind == "ext4" else ("advice", f"{state} is on a network file system ({kind})")
+    )

@@ -29,7 +29,6 @@ from callosum.model import SECOND, Call, Entry
 from callosum.pages import consolidation
 from callosum.pages.dates import start_of
 from callosum.pages.page_folder import PageFolder
-from callosum.regions import scheduler
 from callosum.regions.episodes import Hippocampus
 from callosum.regions.scheduler import JOBS, Brainstem, ScheduledJob, _Interval
 from callosum.regions.watched_files import WatchedFiles
@@ -133,9 +132,6 @@ def test_next_run_times_are_computed(place: ScheduledGate) -> None:
         for job in JOBS:
             if job.every is not None:
                 assert 0 < times[job.name] - now <= (job.first or job.every) + 1
-        daily = datetime.fromtimestamp(times["digest"], UTC).astimezone()
-        # missing: it is written soon after the start
-        assert (daily.hour, daily.minute) == (0, 10) or times["digest"] - now <= 61
     assert brainstem.times() == {}
 
 
@@ -249,33 +245,6 @@ def test_a_handler_may_close_from_within_a_job(place: ScheduledGate) -> None:
     assert brainstem.run_job("quick") is False
 
 
-def test_closing_abandons_a_job_that_blocks(
-    place: ScheduledGate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(scheduler, "_PATIENCE", 0.05)
-    entered, go = threading.Event(), threading.Event()
-
-    def stuck(_: SchedulerTick) -> None:
-        entered.set()
-        go.wait(WAIT)
-
-    place.corpus.on(SchedulerTick, stuck)
-    brainstem = place.brainstem(
-        jobs=[ScheduledJob("quick", every=3600, first=0), ScheduledJob("sweep", every=3600, first=0)]
-    )
-    try:
-        brainstem.start()
-        assert entered.wait(WAIT)
-        brainstem.close()
-        assert any(thread.is_alive() for thread in brainstem._running.values()), "it waited for the job to end"
-        assert "is abandoned" in caplog.text
-        assert all(thread.daemon for thread in brainstem._running.values())
-    finally:
-        go.set()
-        for thread in brainstem._running.values():
-            thread.join(WAIT)
-
-
 STUCK = """
 import sys, threading
 from pathlib import Path
@@ -297,12 +266,13 @@ print("the end")
 """
 
 
-def test_a_job_that_blocks_does_not_keep_the_interpreter_from_ending(tmp_path: Path) -> None:
+def test_a_job_that_blocks_is_abandoned_and_does_not_keep_the_interpreter_from_ending(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", STUCK, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=2 * WAIT, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
+    assert "is abandoned" in ended.stderr
 
 
 def test_libraries_do_not_log_each_run_and_change(place: ScheduledGate, monkeypatch: pytest.MonkeyPatch) -> None:
