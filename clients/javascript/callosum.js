@@ -92,7 +92,7 @@ export class Blocked extends CallosumError {
 
 /**
  * An attempt that failed. `unsent`: it certainly had no effect, so that any request may be repeated. `store`: the gate
- * answers, but it cannot decide. `busy`: the gate is overloaded.
+ * answers, but it cannot decide. `busy`: the gate is overloaded. `weight`: how much the failure says.
  */
 class Failure extends Error {
     constructor(message, { cause, unsent = false, store = false, busy = false, id = null } = {}) {
@@ -101,8 +101,11 @@ class Failure extends Error {
         this.store = store;
         this.busy = busy;
         this.id = id;
+        this.weight = id !== null ? 3 : store ? 2 : message === NO_TIME ? 0 : 1;
     }
 }
+
+const NO_TIME = "no answer in time";
 
 /** Fields that a gate may not support, and that a request can do without. */
 const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after dispatch taskId attempt timeout host".split(" "));
@@ -546,7 +549,7 @@ export class CallosumClient {
         const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
         let dropped = false;
         let asked = false;
-        let stored; // what the gate said of its store, above all which decision may be in force, outlives later attempts
+        let said; // the failure that says most: what the gate said of its store outlives a later attempt that was cut
         let since = from ?? performance.now();
         const ends = since + this.#deadline + wait * 1000;
         for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
@@ -563,15 +566,14 @@ export class CallosumClient {
                 }
                 if (!(error instanceof Failure)) throw error;
                 asked ||= !error.unsent;
-                if (error.store && (error.id ?? stored?.id ?? null) === error.id) stored = error;
+                if (said === undefined || error.weight >= said.weight) said = error;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it waited for a key, and was then cut
                 const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
                 const room = error.busy ? BUSY_ROOM : 0;
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
-                    const said = stored ?? error;
                     const message = `the gate at ${this.#base} cannot be asked: ${said.message}`;
-                    const place = stored ? { status: 503, at: STORE, id: stored.id } : {};
+                    const place = said.store ? { status: 503, at: STORE, id: said.id } : {};
                     const away = new GateUnavailable(message, { ...place, cause: said.cause ?? said });
                     if (!asked) UNASKED.add(away);
                     throw away;
@@ -610,11 +612,12 @@ export class CallosumClient {
     /** Make one attempt, which ends in time whatever `fetch` does. */
     async #attempt(method, url, text, shape, ends, signal) {
         signal?.throwIfAborted();
+        if (performance.now() >= ends) throw new Failure(NO_TIME, { unsent: true });
         const cancel = new AbortController();
         let unlink = () => {};
         let timer;
         const stopped = new Promise((_, reject) => {
-            timer = setTimeout(() => reject(new Failure("no answer in time")), ends - performance.now());
+            timer = setTimeout(() => reject(new Failure(NO_TIME)), ends - performance.now());
             unlink = linked(signal, () => reject(signal.reason));
         });
         try {
