@@ -49,6 +49,7 @@ from callosum.gate.check import (
 from callosum.gate.links import guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.gate.repeated_reads import RepeatedReads
+from callosum.journal import PROBE
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -243,6 +244,9 @@ class Operations:
                 classification=facts.classification,
                 decision=decision,
             )
+        if decision.observed is not None and facts.actor.endswith(f"/{PROBE}"):  # nothing will run
+            of: dict[str, Any] = {"instance": call.instance, "namespace": call.namespace}
+            yield from self.complete(wire.Complete(id=decision.id, outcome=Outcome.CANCELLED, **of))
         return decision
 
     def explain(self, call: Call, *, here: bool = False) -> Effects[tuple[Classification, Decision]]:
@@ -279,10 +283,8 @@ class Operations:
         if call.summary is not None or call.purpose is not None:
             call = self._with_shown_texts(call)
         actor = call.actor
-        identity, call_print = None, b""
-        if call.call_id:
-            call_print = call.call_id.encode()
-            identity = _identity(call, actor, found.content.digest)
+        call_print = call.call_id.encode() if call.call_id else b""
+        identity = _identity(call, actor, found.content.digest) if call_print else None
         return (
             CallFacts(
                 call,
@@ -400,11 +402,9 @@ class Operations:
             began = time.perf_counter()
             requester = Requester(action.session, namespace)
             applied: Applied = yield _scope(requester, Find(id=action.id)), lifecycle.refuse
-            report: Report = applied.change.answer
-            if report.ok:
-                self._observe(
-                    Event.COMPLETE, requester, began, applied, report=report, outcome=Outcome.CANCELLED, result=None
-                )
+            if (report := applied.change.answer).ok:
+                facts = {"report": report, "outcome": Outcome.CANCELLED, "result": None}
+                self._observe(Event.COMPLETE, requester, began, applied, **facts)
         return bool(refused)
 
     def _refused_among(self, namespace: str, doubtful: Iterable[int]) -> list[Action]:

@@ -19,6 +19,7 @@ from callosum.client import CallosumClient
 from callosum.corpus.events import HealthCritical
 from callosum.gate import LocalGate
 from callosum.hosts.checkup import examine, watch
+from callosum.model import Event
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
@@ -266,14 +267,25 @@ def test_process_that_listens_in_place_of_the_gate_is_wrong(home: Home) -> None:
     assert "server.log" in wrong["gemini canary"]["advice"]
 
 
-def test_gate_that_only_observes_is_reported(home: Home) -> None:
+def test_gate_that_only_observes_is_reported_and_locks_nobody_out(home: Home) -> None:
     settings = home.folder / ".config" / "callosum" / "callosum.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text('mode = "observe"')
-    home.install("gemini")
+    node = shutil.which("node")
+    hosts = ("claude-code", "codex", "gemini", *(["openclaw"] if node else []))
+    if node:
+        (home.bin / "node").symlink_to(node)
+    for host in hosts:
+        home.install(host)
     code, found = home.doctor()
-    assert (code, found["gemini canary"]["level"]) == (0, "advice"), found
-    assert "only observes" in found["gemini canary"]["says"]
+    for host in hosts:
+        says = found[f"{host} canary"]
+        assert (says["level"], "only observes" in says["says"]) == ("advice", True), says
+    with LocalGate(settings=Settings(state=home.state)) as gate:
+        ended = [entry.outcome for entry in gate.entries() if entry.event is Event.COMPLETE]
+        assert (code, ended, gate.status().locks) == (0, ["cancelled"] * len(hosts), ()), (
+            "no lease makes a person an agent"
+        )
 
 
 def test_http_server_that_is_down_is_wrong(home: Home) -> None:
