@@ -8,10 +8,13 @@ import os
 import random
 import resource
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.popen_forkserver import Popen
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -77,8 +80,7 @@ class Scene:
         self.plans: dict[str, worker.Plan] = {}
         self._stuck: set[tuple[str, int]] = set()
         self._spawned = 0
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["chaos.run", "psycopg_pool", "redis"])
+        multiprocessing.set_forkserver_preload(["chaos.run", "psycopg_pool", "redis"])
 
     def note(self, verb: Verb, text: str, who: str = _MIND) -> None:
         """Record what the campaign does."""
@@ -99,7 +101,7 @@ class Scene:
             self._start(worker.Plan(name=name, **{**facts, "places": self.places, **plan}))
 
     def _start(self, plan: worker.Plan) -> None:
-        process = self._context.Process(target=worker.run, args=(plan,), name=plan.name)
+        process = WorkerProcess(target=worker.run, args=(plan,), name=plan.name)
         process.start()
         self._workers[plan.name] = process
         self.plans[plan.name] = plan
@@ -254,7 +256,9 @@ class Scene:
             if process.is_alive():
                 self._show_hang(name, process)
             elif process.exitcode:
-                self.say("no crash", f"worker {name} ended with {process.exitcode}")
+                errors = self.folder / f"stacks-{name}"
+                said = errors.read_text()[-4000:] if errors.exists() else "before it began"
+                self.say("no crash", f"worker {name} ended with {process.exitcode}:\n{said}")
 
     def _show_hang(self, name: str, process: BaseProcess) -> None:
         stacks = self.folder / f"stacks-{name}"
@@ -324,6 +328,26 @@ class Scene:
     def counters(self) -> dict[str, list[Written]]:
         """Return what the leases guarded."""
         return {place: worker.counter_of(self.folder, place).writes() for place in worker.PLACES}
+
+
+class WorkerProcess(ForkServerProcess):
+    """A process that several threads may watch: whenever a campaign starts one, it polls those of all campaigns."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Popen:  # noqa: N802 - named by multiprocessing
+        return _PolledOnce(process_obj)
+
+
+class _PolledOnce(Popen):
+    """Reads the exit code once. A second thread would find its pipe at the end, which ``Popen`` takes for 255."""
+
+    def __init__(self, process_obj: BaseProcess) -> None:
+        self._polling = threading.Lock()
+        super().__init__(process_obj)
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        with self._polling:
+            return super().poll(flag)
 
 
 def _alone(answer: Event) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import mmap
+import os
 import random
 import signal
 import sys
@@ -115,9 +116,10 @@ def clock_of(folder: Path) -> Path:
 
 
 def run(plan: Plan) -> None:
-    """Run one process until the stop file exists. On SIGUSR1 it writes its stacks to ``stacks-NAME``."""
+    """Run one process until the stop file exists. Its errors, and on SIGUSR1 its stacks, go to ``stacks-NAME``."""
     folder = Path(plan.folder)
     stacks = (folder / f"stacks-{plan.name}").open("w")
+    os.dup2(stacks.fileno(), sys.stderr.fileno())
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
     logging.basicConfig(filename=folder / f"log-{plan.name}", force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

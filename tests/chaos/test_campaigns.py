@@ -1,13 +1,17 @@
 """Short campaigns with real processes: one that holds, one with a broken store, and the output of the command."""
 
+import os
+import threading
 from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.connection import wait
 
 import pytest
 
 from chaos.campaigns import CAMPAIGNS, TORN, UNWATCHED, Campaign
 from chaos.estate import Estate
 from chaos.run import COUNTED, main, run
-from chaos.scene import Scene
+from chaos.scene import Scene, WorkerProcess
 
 TRIES = 4
 
@@ -49,6 +53,26 @@ def test_campaign_that_breaks_nothing_does_not_pass(estate: Estate) -> None:
 
     outcome = run(Campaign("unbroken", "sqlite", alone, load=0), estate, seed=1, seconds=0)
     assert [one.rule for one in outcome.violations] == ["a real campaign"]
+
+
+def test_exit_code_of_a_worker_is_read_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lane polls the workers of all lanes. Here one does while another reads the code."""
+    process = WorkerProcess(target=os.getpid)
+    process.start()
+    assert wait([process.sentinel], 60)
+    other, read, is_second = threading.Thread(target=process.is_alive), forkserver.read_signed, threading.Event()
+
+    def reading(fd: int) -> int:
+        if threading.current_thread() is other:
+            is_second.set()
+        else:
+            other.start()
+            assert not is_second.wait(0.3)
+        return int(read(fd))
+
+    monkeypatch.setattr(forkserver, "read_signed", reading)
+    assert process.exitcode == 0
+    other.join(60)
 
 
 def test_command_lists_the_campaigns(capsys: pytest.CaptureFixture[str]) -> None:
