@@ -17,6 +17,7 @@ from callosum import Call, GateUnavailable, guard
 from callosum.client import CallosumClient
 from callosum.model import Event, Verdict
 from callosum.process import own_session
+from tests.support.clocks import Clock
 from tests.support.cpu import HANG
 from tests.support.peer import (
     DECISION,
@@ -186,15 +187,17 @@ def test_a_kept_connection_that_was_closed_costs_nothing() -> None:
 
 def test_a_tool_that_ran_meanwhile_is_journalled_with_its_outcome() -> None:
     """Also where the gate is there and its store is not."""
-    away = replies({"error": "the disk is full", "at": "store"}, 503)
-    with Peer(away) as peer, CallosumClient(peer.url, deadline=20 * DEADLINE, fallback=TABLE) as client:
+    away, passing = replies({"error": "the disk is full", "at": "store"}, 503), Clock()
+    with (
+        Peer(away) as peer,
+        CallosumClient(peer.url, deadline=5, fallback=TABLE, clock=passing, sleep=passing.sleep) as client,
+    ):
         with guard(client, Call("mira", "look")):
             pass
         with pytest.raises(ZeroDivisionError), guard(client, Call("mira", "say")):
             raise ZeroDivisionError
         with pytest.raises(GateUnavailable, match="the disk is full"), guard(client, Call("mira", "mail")):
             pytest.fail("it ran")
-        client.deadline = 10
         peer.scripts[:] = [
             by_target(intercept=replies(), late=replies({"accepted": 2}), fallback=replies({"tools": {}}))
         ]
@@ -230,7 +233,8 @@ def test_call_that_a_dying_gate_received_is_given_up_though_the_last_try_met_nob
 
 def test_call_that_no_gate_received_is_not_given_up() -> None:
     """The control."""
-    with CallosumClient(f"http://127.0.0.1:{free_port()}", deadline=0.3, fallback=TABLE) as client:
+    passing, url = Clock(), f"http://127.0.0.1:{free_port()}"
+    with CallosumClient(url, deadline=5, fallback=TABLE, clock=passing, sleep=passing.sleep) as client:
         with pytest.raises(GateUnavailable, match="refused"):
             client.intercept(Call("mira", "wipe"))
         assert not client._spool.waiting()

@@ -36,6 +36,9 @@ from typing import Any, Final
 
 import callosum
 from callosum.errors import ConfigError
+from callosum.redact import redact_text
+from callosum.rulebook import Rulebook
+from callosum.settings import default_state
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _SUBREAPER: Final = 36
@@ -302,6 +305,10 @@ def main() -> None:
     """Run the fork server, and in each fork the requested program."""
     for name in (*_modules(callosum), "rich.markdown", "typer.rich_utils"):
         importlib.import_module(name)
+    with suppress(ConfigError):
+        default_state()  # loads what names the folders of this system
+    redact_text("password=hunter2hunter2")  # compiles the search for secrets
+    Rulebook(None)  # and the patterns of the default rules
     gc.collect()
     gc.freeze()  # so that a garbage collection copies none of the shared memory
     order = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -468,13 +468,14 @@ def test_what_the_gate_said_of_its_store_outlives_later_tries(
 
 
 def test_a_call_may_wait_longer_than_the_deadline(clients: Clients) -> None:
+    passing = Clock(100.0)
+
     def slow(request: Request) -> None:
-        waited = threading.Event()
-        waited.wait(0.3)
+        passing.now += 8
         request.reply()
 
     with Peer(slow) as peer:
-        assert clients(peer.url, deadline=0.1).intercept(Call("mira", "mail", wait=5)).proceed
+        assert clients(peer.url, clock=passing).intercept(Call("mira", "mail", wait=5)).proceed
 
 
 def test_absent_gate_is_not_awaited(clients: Clients) -> None:
