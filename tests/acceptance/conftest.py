@@ -1,5 +1,6 @@
 """Fixtures of processes: state folders, servers, wraps of MCP servers, and file systems."""
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -38,6 +39,17 @@ def wrap(tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
     """Start wraps as ``wrapped`` does, with the options and keywords given; all end after the test."""
     with ExitStack() as stack:
         yield lambda *options, **more: stack.enter_context(wrapped(tmp_path / "state", *options, **more))
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Return Node, if it is new enough for the JavaScript client, and loads the OpenClaw plugin as OpenClaw does."""
+    found = shutil.which("node")
+    asked = subprocess.run([found or "true", "--version"], capture_output=True, text=True, timeout=60, check=True)
+    version = asked.stdout.strip().removeprefix("v")
+    if found is None or tuple(map(int, version.split("."))) < (20, 19):
+        pytest.skip(f"JavaScript is NOT tested: node 20.19 or later is needed, this is {version or 'none'}")
+    return found
 
 
 @pytest.fixture

@@ -122,15 +122,9 @@ def test_a_gate_that_misbehaves(script: Script, over: str, tmp_path: Path) -> No
         decides_alone(peer.url)
 
 
-def test_a_dead_port() -> None:
+def test_address_at_which_nobody_answers(tmp_path: Path) -> None:
     decides_alone(f"http://127.0.0.1:{free_port()}")
-
-
-def test_a_dead_socket(tmp_path: Path) -> None:
     decides_alone(f"unix:{tmp_path}/gate.sock")
-
-
-def test_a_port_that_lets_nobody_in() -> None:
     with full_backlog() as url:
         decides_alone(url)
 

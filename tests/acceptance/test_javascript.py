@@ -1,7 +1,6 @@
 """The JavaScript client: its own tests, and its types compared with the model that they mirror."""
 
 import re
-import shutil
 import subprocess
 from enum import Enum
 from pathlib import Path
@@ -14,19 +13,6 @@ from callosum import model, wire
 
 CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
 TYPES = re.sub(r"/\*.*?\*/|//.*?$", "", (CLIENT / "callosum.d.ts").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-OLDEST = 20
-
-
-@pytest.fixture(scope="session")
-def node() -> str:
-    """Return the program; without a new enough one the test is skipped with the reason."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("the JavaScript client is NOT tested: there is no node")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    if int(version.strip().removeprefix("v").partition(".")[0]) < OLDEST:
-        pytest.skip(f"the JavaScript client is NOT tested: node {OLDEST} or later is needed, this is {version.strip()}")
-    return found
 
 
 def test_javascript_client_passes_its_own_tests(node: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,21 +17,6 @@ from tests.support.serving import serving
 TESTS = Path(__file__).parent / "openclaw"
 UNIT = Path(__file__).parents[1] / "unit" / "hosts" / "openclaw"
 REPOSITORY = Path(__file__).parents[2]
-OLDEST = (20, 19)
-"""The first version of Node that loads the plugin's parts as OpenClaw's own Node does."""
-
-
-@pytest.fixture(scope="session")
-def node() -> str:
-    """Return the program; without a new enough one the test is skipped with the reason."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("the OpenClaw plugin is NOT tested: there is no node")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    numbers = tuple(int(part) for part in version.strip().removeprefix("v").split("."))
-    if numbers < OLDEST:
-        pytest.skip(f"the OpenClaw plugin is NOT tested: node {OLDEST} or later is needed, this is {version.strip()}")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -164,6 +164,23 @@ def test_file_values_are_read(home: dict[str, str], cwd: Path) -> None:
         ("[journal]\nsize = 10", "callosum.toml: journal.size: expected a number of bytes, at least 1000000"),
         ("[journal]\nsize = '10XB'", "callosum.toml: journal.size: expected a number of bytes"),
         ("[journal]\nparams = 'some'", 'callosum.toml: journal.params: expected "summary" or "full" or "none"'),
+        ('[corpus]\nlog = "perhaps"', "callosum.toml: corpus.log: expected true or false, not 'perhaps'"),
+        ('[regions]\noff = ["cortex"]', "callosum.toml: regions.off: expected names of regions (execution, safety,"),
+        ("[brief]\nbudget = -1", "callosum.toml: brief.budget: expected a number of tokens from 0 to 100000, not -1"),
+        ("[health]\nmemory = 90", "callosum.toml: health.memory: expected a part from 0 to 1, not 90"),
+        ("[shell]\ninside = 0", "callosum.toml: shell.inside: expected a tier from 1 (low) to 4 (critical), not 0"),
+        ("[shell]\nwhole = 5", "callosum.toml: shell.whole: expected a tier from 1 (low) to 4 (critical), not 5"),
+        ("[shell]\npush = true", "callosum.toml: shell.push: expected a tier from 1 (low) to 4 (critical), not True"),
+        ("[shell]\npush = 2.5", "callosum.toml: shell.push: expected a tier from 1"),
+        ("[shell]\npsh = 2", "callosum.toml: shell.psh: there is no such setting, did you mean shell.push?"),
+        ("shell = 2", "callosum.toml: shell: expected a table"),
+        ('[shell]\nprotected = ["*"]', "callosum.toml: shell.protected: expected names of branches, or beginnings"),
+        ('[shell]\nprotected = ["a*b"]', "callosum.toml: shell.protected: expected names of branches"),
+        ("[shell]\nfolders = 3", "callosum.toml: shell.folders: expected a list of folders"),
+        ('[shell]\nfolders = ["/"]', "callosum.toml: shell.folders: expected folders below the root"),
+        ('[shell]\nfolders = ["~"]', "callosum.toml: shell.folders: expected folders below the root and below home"),
+        ('[keys]\nfold_plus_tags = "x"', "callosum.toml: keys.fold_plus_tags: expected true or false, not 'x'"),
+        ("[telemetry]\nopen = true", "callosum.toml: telemetry.open: there is no such setting"),
         ("state = ", "callosum.toml: Invalid value (at "),
     ],
 )
@@ -297,35 +314,6 @@ def test_regions_are_switched_and_configured_by_settings(home: dict[str, str], c
     assert (found.corpus_log, found.regions_off, found.brief_budget) == (False, ("learning", "search"), 300)
     assert (found.health_memory, found.health_disk, found.health_free) == (0.5, 1.0, 10**9)
     assert (found.telemetry_opentelemetry, found.telemetry_prometheus, found.telemetry_content) == (True, False, False)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('[corpus]\nlog = "perhaps"', "callosum.toml: corpus.log: expected true or false, not 'perhaps'"),
-        ('[regions]\noff = ["cortex"]', "callosum.toml: regions.off: expected names of regions (execution, safety,"),
-        ("[brief]\nbudget = -1", "callosum.toml: brief.budget: expected a number of tokens from 0 to 100000, not -1"),
-        ("[health]\nmemory = 90", "callosum.toml: health.memory: expected a part from 0 to 1, not 90"),
-        ("[shell]\ninside = 0", "callosum.toml: shell.inside: expected a tier from 1 (low) to 4 (critical), not 0"),
-        ("[shell]\nwhole = 5", "callosum.toml: shell.whole: expected a tier from 1 (low) to 4 (critical), not 5"),
-        ("[shell]\npush = true", "callosum.toml: shell.push: expected a tier from 1 (low) to 4 (critical), not True"),
-        ("[shell]\npush = 2.5", "callosum.toml: shell.push: expected a tier from 1"),
-        ("[shell]\npsh = 2", "callosum.toml: shell.psh: there is no such setting, did you mean shell.push?"),
-        ("shell = 2", "callosum.toml: shell: expected a table"),
-        ('[shell]\nprotected = ["*"]', "callosum.toml: shell.protected: expected names of branches, or beginnings"),
-        ('[shell]\nprotected = ["a*b"]', "callosum.toml: shell.protected: expected names of branches"),
-        ("[shell]\nfolders = 3", "callosum.toml: shell.folders: expected a list of folders"),
-        ('[shell]\nfolders = ["/"]', "callosum.toml: shell.folders: expected folders below the root"),
-        ('[shell]\nfolders = ["~"]', "callosum.toml: shell.folders: expected folders below the root and below home"),
-        ('[keys]\nfold_plus_tags = "x"', "callosum.toml: keys.fold_plus_tags: expected true or false, not 'x'"),
-        ("[telemetry]\nopen = true", "callosum.toml: telemetry.open: there is no such setting"),
-    ],
-)
-def test_invalid_region_settings_are_named(home: dict[str, str], cwd: Path, text: str, told: str) -> None:
-    write(cwd, text)
-    with pytest.raises(ConfigError) as error:
-        load(environ=home, cwd=cwd)
-    assert told in str(error.value)
 
 
 def test_every_region_can_be_switched_off() -> None:

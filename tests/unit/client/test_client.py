@@ -138,11 +138,8 @@ def test_intercept_sends_the_call_and_returns_the_decision(clients: Clients) -> 
 
 
 def test_refused_call_is_returned_and_not_raised(clients: Clients) -> None:
-    conflict = {
-        "kind": "held", "instance": "doug", "tool": "wipe", "tier": 4, "key": "k", "id": 3, "state": "open",
-        "age": 1.5,
-    }  # fmt: skip
-    no = DECISION | {"proceed": False, "verdict": "block", "conflicts": [conflict], "conflictCount": 1, "warning": "x"}
+    held = {"kind": "held", "instance": "doug", "tool": "x", "tier": 4, "key": "k", "id": 3, "state": "open", "age": 1}
+    no = DECISION | {"proceed": False, "verdict": "block", "conflicts": [held], "conflictCount": 1, "warning": "x"}
     with Peer(replies(no)) as peer:
         decision = clients(peer.url).intercept(MAIL)
         assert (decision.proceed, decision.verdict, decision.conflicts[0].instance) == (False, Verdict.BLOCK, "doug")

@@ -33,11 +33,8 @@ FURTHER = {
     "tool.called": "traceparent tracestate",
 }  # fmt: skip
 """Fields added after the first version."""
-BESIDE = {
-    "lease.taken": "contextKeys tier toolName",
-    "lease.released": "contextKeys toolName",
-    "lease.expired": "contextKeys toolName",
-}
+BESIDE = dict.fromkeys(("lease.released", "lease.expired"), "contextKeys toolName")
+BESIDE["lease.taken"] = "contextKeys tier toolName"
 """Events that the first version did not have."""
 BASE = ["at", "instance", "namespace", "callId", "id", "cause", "source"]
 
