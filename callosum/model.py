@@ -533,8 +533,8 @@ LAPSED: Final = 64
 
 Bodies = Callable[[Sequence[int]], Mapping[int, bytes]]
 """Return the bodies of the journal entries that opened these actions, as ``Store.bodies`` does."""
-Lately = Callable[[str], Sequence["Action"]]
-"""Return the newest calls of a session, newest first and without content, from the last entries of the journal."""
+Lately = Callable[..., Sequence["Action"]]
+"""Return the newest calls of a session (at most the second argument), newest first and without content."""
 MAX_KEPT: Final = 65_536
 """Maximum length of a journal entry's body that is read for a summary, in characters."""
 

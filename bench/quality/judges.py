@@ -45,6 +45,7 @@ class Scene:
         self.gate = LocalGate(
             settings=_SETTINGS, store=MemoryStore(clock=self.clock), rules=_RULEBOOK, sleep=self.clock.sleep
         )
+        self.gate.here = False  # the files of these calls exist nowhere
         self._calls = 0
 
     def after(self, seconds: float) -> None:
@@ -61,7 +62,7 @@ class Scene:
         more.setdefault("cwd", CWD)
         if "commits" in more:
             more["commits"] = msgspec.convert(more["commits"], Commits)
-        return self.gate.intercept(Call(who, tool, params, **more))
+        return self.gate.intercept(self.gate.located(Call(who, tool, params, **more)))
 
     def do(self, who: str, tool: str, params: Mapping[str, Any], result: Any = None, **more: Any) -> Decision:
         """Make a call that runs whatever its verdict is, and report it at once with its result."""

@@ -203,7 +203,7 @@ def _by_directory(repo: str, parent: str, command: str) -> list[Ask]:
     ]
 
 
-_ACTS: Final = ("push --force", "push --force origin main", "commit -am x", "stash", "reset --hard HEAD~1")
+_ACTS: Final = ("push --force", "push --force origin main", "commit --amend -m x", "stash", "reset --hard HEAD~1")
 
 
 def _nested() -> Iterator[Case]:
@@ -219,16 +219,18 @@ def _nested() -> Iterator[Case]:
         for at in range(10, 15):
             yield _pair("git dir", ways[0], ways[at], collide=True)
             yield _pair("git dir", ways[1], ways[at], collide=True)
-    yield _pair("nested", sh("cd src && git commit -am x", "shop"), sh("git commit -am x", "shop"), collide=True)
+    yield _pair(
+        "nested", sh("cd src && git commit --amend -m x", "shop"), sh("git commit --amend -m x", "shop"), collide=True
+    )
     yield _pair("nested", sh("cd ~/projects/shop && git push -f"), sh("git push -f", "shop"), collide=True)
-    yield _pair("nested", sh("cd tools && git commit -am x"), sh("git commit -am x"), collide=True)
+    yield _pair("nested", sh("cd tools && git commit --amend -m x"), sh("git commit --amend -m x"), collide=True)
     yield _pair("nested", sh("cd shop/src && git push -f", "projects"), sh("git push -f", "shop"), collide=True)
     yield _pair("nested", sh("git push -f", "bare"), sh("git -C @bare push -f", "mono"), collide=True)
     yield _pair(
         "submodules", sh("git submodule foreach 'git push --force'"), sh("git push --force", "lib"), collide=True
     )
     yield _pair("nested", Ask("git_commit", {"repo_path": "@shop/src", "message": "x"}, "mono"),
-                sh("git commit -am x", "shop"), collide=True)  # fmt: skip
+                sh("git commit --amend -m x", "shop"), collide=True)  # fmt: skip
     yield _pair("nested", Ask("git_commit", {"repo_path": "sub", "message": "x"}, "mono"),
                 sh("git commit -am y", "sub"), collide=True)  # fmt: skip
     for act in ("stash pop", "push --force origin main", "branch -D topic"):
@@ -256,12 +258,14 @@ def _apart() -> Iterator[Case]:
         for one, other in list(zip(first, second, strict=True))[2 if trees else 0 : 3 if trees else None]:
             yield _pair("git dir", one, other, collide=False)
         yield _pair("git dir", first[0], sh(f"git {act}", "mono"), collide=False)
-    for act in ("commit -am x", "add -A", "reset --hard", "checkout main", "push --force"):
+    for act in ("commit --amend -m x", "add -A", "reset --hard", "checkout main", "push --force"):
         yield _pair("worktrees", sh(f"git {act}", "left"), sh(f"git {act}", "right"), collide=False)
         yield _pair("worktrees", sh(f"cd @left && git {act}", "home"), sh(f"git {act}", "right"), collide=False)
         yield _pair("worktrees", sh(f"git -C ../trees/left {act}"), sh(f"git -C ../trees/right {act}"), collide=False)
     for look in ("status", "log --oneline -5", "diff", "branch -a"):
-        yield _pair("apart", sh(f"cd shop && git {look}", "projects"), sh("git commit -am x", "blog"), collide=False)
+        yield _pair(
+            "apart", sh(f"cd shop && git {look}", "projects"), sh("git commit --amend -m x", "blog"), collide=False
+        )
         yield _pair(
             "apart", sh(f"cd shop && git {look}", "projects"), sh(f"git -C shop {look}", "projects"), collide=False
         )

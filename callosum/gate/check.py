@@ -123,13 +123,15 @@ def check_call(call: Call) -> bool:
     if call.home is not None or call.homes is not None or call.worktrees is not None:
         _check_places(call)
         plain = False
-    if call.task_id is not None or call.attempt != 1:
-        _check_task(call)
-        plain = False
+    if call.task_id is not None:
+        check_name(call.task_id, "taskId")
+    if call.attempt != 1 and (type(call.attempt) is not int or not 1 <= call.attempt <= MAX_ATTEMPT):
+        raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
+    plain = plain and call.task_id is None and call.attempt == 1
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
-    if call.meta is not None:
-        _check_meta(call.meta)
+    if call.meta is not None and not isinstance(call.meta, Mapping):
+        raise ConfigError(f"expected an object, got {type(call.meta).__name__}", at="meta")
     return plain
 
 
@@ -151,18 +153,6 @@ def _check_names(worktree: Worktree | None, cwd: str | None, *names: str | None)
         _check_worktree(worktree, "worktree")
     folders = (worktree.root, worktree.repository) if worktree is not None else ()
     return is_plain(*[text for text in (*names, cwd, *folders) if text])
-
-
-def _check_task(call: Call) -> None:
-    if call.task_id is not None:
-        check_name(call.task_id, "taskId")
-    if type(call.attempt) is not int or not 1 <= call.attempt <= MAX_ATTEMPT:
-        raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
-
-
-def _check_meta(meta: object) -> None:
-    if not isinstance(meta, Mapping):
-        raise ConfigError(f"expected an object, got {type(meta).__name__}", at="meta")
 
 
 def _check_times(call: Call) -> None:

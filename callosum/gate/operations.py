@@ -50,7 +50,7 @@ from callosum.gate.links import guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.gate.repeated_reads import RepeatedReads
 from callosum.journal import PROBE
-from callosum.merging.write_merger import WriteMerger
+from callosum.merging.write_merger import WriteMerger, without_absent
 from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_SUMMARY,
@@ -339,19 +339,20 @@ class Operations:
                     recurs: bool = yield Read(partial(spool_records.recurs, self.store, facts.call, digest))
                     identity, print_ = (None, b"") if recurs else (identity, facts.call_print)
                     facts = replace(facts, distinct=True, call_print=print_)
+                elif decided.marks:
+                    facts = replace(facts, keys=(*facts.keys, *decided.marks))
                 elif not decided.unread:
                     return (yield from self._repeat_merge(facts, applied))
                 else:
                     compared += 1
                     if self.writers is not None:
                         self.writers.drop(facts.prepared)
-                    if self.writers is None:
-                        facts = replace(facts, here=False)
-                    elif compared > _COMPARED:
-                        facts = replace(facts, prepared=Prepared(changing=True, note=_CHANGING))
-                    else:
-                        found: Prepared = yield Read(partial(self.writers.prepare, facts, decided))
-                        facts = replace(facts, prepared=found)
+                    found = Prepared(changing=True, note=_CHANGING)
+                    if compared <= _COMPARED:
+                        look = without_absent if self.writers is None else partial(self.writers.prepare, facts)
+                        found = yield Read(partial(look, decided))
+                    here = self.writers is not None or bool(found.absent or found.gone)
+                    facts = replace(facts, prepared=found, here=here)
                 applied = yield scope_of(facts, identity), self._step(facts, looked, expiry)
         except BaseException:
             if self.writers is not None:

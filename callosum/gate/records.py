@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -18,7 +19,6 @@ from callosum.model import (
     Action,
     Commitment,
     Conflict,
-    Entry,
     Farewell,
     Holding,
     Mode,
@@ -63,7 +63,7 @@ def approvals_of(
     if session is not None:
         check_name(session, "session")
         session = secrets.name(session) if secrets is not None else session
-    asked = sorted(status_of(store, asked_for.namespace, None, ended=0).asked, key=_by_id)
+    asked = sorted(status_of(store, asked_for.namespace, None, ended=0).asked, key=attrgetter("id"))
     return wire.Approvals(tuple(_approval(store, one) for one in asked if session in (None, one.instance)))
 
 
@@ -107,10 +107,6 @@ def _standing(action: Action) -> StandingCommitment:
         what=made.what,
         to=made.to,
     )
-
-
-def _by_id(asked: Holding) -> int:
-    return asked.id
 
 
 def _approval(store: Store, asked: Holding) -> wire.Approval:
@@ -193,12 +189,13 @@ def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _EN
         waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
         asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
         observing_until=until if until > now else None,
-        farewells=tuple(map(_farewell, store.farewells(namespace, ended))) if ended and key is None else (),
+        farewells=tuple(
+            [
+                Farewell(entry.session, entry.seq / SECOND, shown(entry.body["summary"], MAX_SUMMARY - 2))
+                for entry in (store.farewells(namespace, ended) if ended and key is None else ())
+            ]
+        ),
     )
-
-
-def _farewell(entry: Entry) -> Farewell:
-    return Farewell(entry.session, entry.seq / SECOND, shown(entry.body["summary"], MAX_SUMMARY - 2))
 
 
 def _first(names: Iterable[str]) -> str | None:

@@ -217,7 +217,9 @@ class Dispatcher:
         """
         answer = HookAnswer()
         for event in adapter.read(payload, identity):
-            answer = _joined(answer, (yield from self._heed(adapter, event, host, expiry, identity.home, here=here)))
+            also: HookAnswer = yield from self._heed(adapter, event, host, expiry, identity.home, here=here)
+            refuse = answer.refuse or also.refuse
+            answer = HookAnswer(also.decision or answer.decision, _together(answer.inform, also.inform), refuse)
         return adapter.render(payload, answer)
 
     @property
@@ -357,7 +359,8 @@ class Dispatcher:
             self._tasks.begun(actor, open_call)
         elif open_call is not None and not returned.background:
             if open_call.task:
-                self._tasks.ended(actor, open_call, returned.outcome, error=_error(returned.result))
+                error = returned.result.get("error") if isinstance(returned.result, Mapping) else None
+                self._tasks.ended(actor, open_call, returned.outcome, error=error if isinstance(error, str) else "")
             elif parent_task and returned.outcome is Outcome.DONE:
                 self._tasks.stepped(actor, open_call._replace(task=parent_task))
         report: Report | None = None
@@ -523,17 +526,6 @@ def _ended(actor: HostSession, outcome: Outcome, **call: Any) -> Complete:
 
 def _together(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
-
-
-def _joined(first: HookAnswer, second: HookAnswer) -> HookAnswer:
-    """Join the answers to several events of one hook call."""
-    decision: Decision | None = second.decision or first.decision
-    return HookAnswer(decision, _together(first.inform, second.inform), first.refuse or second.refuse)
-
-
-def _error(result: Any) -> str:
-    error = result.get("error") if isinstance(result, Mapping) else None
-    return error if isinstance(error, str) else ""
 
 
 def _repeated(tool: str, params: Mapping[str, Any]) -> str:

@@ -151,13 +151,9 @@ class HookAdapter:
             if isinstance(command, str) and interactive.waits(command):
                 return (events.CallRefused(actor, self.host.shell, params, _UNSEEN),)
         call_id = name_at(payload, "tool_use_id") if self.host.has_call_ids else None
-        return (before_of(payload, actor, call_id, rewrite=self._can_replace(payload)),)
-
-    def _can_replace(self, payload: Payload) -> bool:
-        """Return True if the host can run a call with other input and still asks its user as usual."""
-        if self.host.replaces_with_allow:
-            return payload.get("permission_mode") == _PERMITS_ALL
-        return bool(self.host.replaces)
+        permits = payload.get("permission_mode") == _PERMITS_ALL  # so that the host still asks its user as usual
+        rewrite = permits if self.host.replaces_with_allow else bool(self.host.replaces)
+        return (before_of(payload, actor, call_id, rewrite=rewrite),)
 
     def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """Read an event that a call returned."""

@@ -42,11 +42,10 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for event, groups in _object(hooks, "hooks").items():
         # a host may keep its own settings beside the events
-        if not isinstance(groups, Sequence) or isinstance(groups, str) or not _has_ours(groups):
+        foreign = not isinstance(groups, Sequence) or isinstance(groups, str)
+        if foreign or all(_without_ours(group) is group for group in groups):
             kept[event] = groups
-            continue
-        remaining = [group for group in map(_without_ours, groups) if group is not None]
-        if remaining:
+        elif remaining := [group for group in map(_without_ours, groups) if group is not None]:
             kept[event] = remaining
     if kept or not hooks:
         changed["hooks"] = kept
@@ -71,10 +70,6 @@ def ours(settings: Mapping[str, Any], event: str) -> list[Mapping[str, Any]]:
         inner = group.get("hooks") if isinstance(group, Mapping) else None
         hooks_found += [hook for hook in inner if _is_ours(hook)] if isinstance(inner, list) else []
     return hooks_found
-
-
-def _has_ours(groups: Sequence[Any]) -> bool:
-    return any(_without_ours(group) is not group for group in groups)
 
 
 def _without_ours(group: Any) -> Any:

@@ -83,7 +83,9 @@ def plan_install(host: str, settings: Settings, where: InstallTarget) -> Install
     change = files.changed(site.path, added)
     server_and_tiers = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
     if where.remote is None and host != "mcp":
-        then = (*then, *_unread(where.environ))
+        names = sorted(handed_on(where.environ).keys() - {"CALLOSUM_CONFIG", "CALLOSUM_NAMESPACE"})
+        unread = f"Gates that hosts start read no variables: write {', '.join(names)} into callosum.toml instead."
+        then = (*then, unread) if names else then
     return InstallPlan(host, (change,), hook, server_and_tiers, then)
 
 
@@ -114,7 +116,10 @@ def install(plan: InstallPlan, settings: Settings) -> None:
         write_hook(plan.hook)
     files.install([*plan.changes], settings.state, plan.host)
     if plan.remote is None:
-        _replace_gate(settings)
+        other_gate = stranger_at(socket_path(settings.state))
+        if other_gate is not None and other_gate[0]:  # it answers its pending calls, and the next call starts ours
+            with suppress(ProcessLookupError):
+                os.kill(other_gate[0], signal.SIGTERM)
 
 
 def write_hook(hook: Hook) -> None:
@@ -148,22 +153,6 @@ def _record(settings: Settings) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", at=str(error.filename or path)) from None
-
-
-def _replace_gate(settings: Settings) -> None:
-    """Stop the gate of another installation. It answers its pending calls, and the next call starts one of ours."""
-    other_gate = stranger_at(socket_path(settings.state))
-    if other_gate is not None and other_gate[0]:
-        with suppress(ProcessLookupError):
-            os.kill(other_gate[0], signal.SIGTERM)
-
-
-def _unread(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence about settings in environment variables, which gates started by hosts do not read."""
-    names = sorted(handed_on(environ).keys() - {"CALLOSUM_CONFIG", "CALLOSUM_NAMESPACE"})
-    if not names:
-        return ()
-    return (f"Gates that hosts start read no variables: write {', '.join(names)} into callosum.toml instead.",)
 
 
 def _write_tiers(settings: Settings) -> None:
@@ -202,16 +191,13 @@ def _site(name: str, settings: Settings, where: InstallTarget) -> InstallSite:
             raise ConfigError(
                 f"either the script asks the server, or {host.title} does: not --url as well", at="--http"
             )
-        _check_url(where.url, host.title)
+        server = remote.server_at(where.url, "--http", "http://127.0.0.1:7700")
+        if not remote.is_loopback(server.host):  # it would send no token, and may reach no private address
+            fault = f"so {host.title} asks a server of this machine; for another machine's say --url"
+            raise ConfigError(fault, at="--http")
     if where.remote is not None and name not in WITH_HOOKS:
         raise ConfigError(host.elsewhere if host is not None else _MCP_ELSEWHERE, at="--url")
     return code_of(host.site)(host, settings, where) if host is not None else _mcp(settings, where)
-
-
-def _check_url(url: str, title: str) -> None:
-    server = remote.server_at(url, "--http", "http://127.0.0.1:7700")
-    if not remote.is_loopback(server.host):  # it would send no token, and may reach no private address
-        raise ConfigError(f"so {title} asks a server of this machine; for another machine's say --url", at="--http")
 
 
 def _mcp(settings: Settings, where: InstallTarget) -> InstallSite:

@@ -13,7 +13,7 @@ from callosum.rules.shell import parser, wrap
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from callosum.rules.shell.parser import Command
 
@@ -121,7 +121,9 @@ def _waits(argv: list[str], depth: int) -> bool:
         if inner is None:
             break
         if not inner:
-            return _opens_shell(_name(argv[0]), argv[1:])
+            if _name(argv[0]) in ("sudo", "doas"):
+                return any(word in ("-i", "-s", "--login", "--shell") for word in argv[1:])
+            return _name(argv[0]) in _BY_ITSELF and len(argv) > 1
         argv = inner
     program, rest = _name(argv[0]), argv[1:]
     if program in ("source", ".", "eval"):
@@ -146,13 +148,6 @@ def _waits(argv: list[str], depth: int) -> bool:
     return description is not None and _reads(program, rest, description, depth)
 
 
-def _opens_shell(program: str, options: Sequence[str]) -> bool:
-    """Return True if a prefix without a command runs a shell."""
-    if program in ("sudo", "doas"):
-        return any(word in ("-i", "-s", "--login", "--shell") for word in options)
-    return program in _BY_ITSELF and bool(options)
-
-
 def _reads(program: str, rest: Sequence[str], description: _Program, depth: int) -> bool:
     """Return True if a program of the table, called with these words, reads its commands from standard input."""
     words: list[str] = []
@@ -175,18 +170,15 @@ def _reads(program: str, rest: Sequence[str], description: _Program, depth: int)
             return False
         if option in description.values:
             index += "=" not in word
-        elif option in description.gives or _cluster(word, description.gives):
+        elif option in description.gives or (
+            not word.startswith("--") and any(len(name) == 2 and name[1] in word[1:] for name in description.gives)
+        ):
             return _given(program, word, rest[index:], depth) or (interactive and program not in _SHELLS)
         elif program in _SHELLS and not word.startswith("--") and "s" in word:
             return True
         else:
             interactive = interactive or option in ("-i", "-a", "--interactive")
     return len(words) <= description.words or (interactive and program not in _SHELLS)
-
-
-def _cluster(word: str, gives: Iterable[str]) -> bool:
-    """Return True if a word of combined short options (``-lc``) contains one of these options."""
-    return not word.startswith("--") and any(len(option) == 2 and option[1] in word[1:] for option in gives)
 
 
 def _given(program: str, option: str, rest: Sequence[str], depth: int) -> bool:

@@ -158,8 +158,9 @@ def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: ob
         table = READS
     tier = tier_of(table, tool, params)
     shell = tier >= UNKNOWN and runs_commands(tool)
-    if not shell and (not 0 < tier < UNKNOWN or not _speaks_of_the_gate(state, params, cwd)):
-        return tier
+    text = json.dumps([params, cwd], ensure_ascii=False).lower() if not shell and 0 < tier < UNKNOWN else ""
+    if not shell and not any(name in text for name in (*GUARDED, os.path.basename(state).lower())):  # noqa: PTH119
+        return tier  # nothing in it names the gate's files or a host's hook settings, which the table does not know
     try:
         judged = _tier_by_rules(state, tool, params, cwd, shell=shell)
     except Exception:  # noqa: BLE001 - after any failure the call counts as unknown and is refused
@@ -167,12 +168,6 @@ def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: ob
     if shell:
         return 0 if judged == 0 else max(UNKNOWN, judged)  # a line that only reads is no risk, any other counts as 3
     return max(tier, judged)
-
-
-def _speaks_of_the_gate(state: str, params: Mapping[str, Any], cwd: object) -> bool:
-    """Return True if a call may write the gate's files or a host's hook settings, which the table does not know."""
-    text = json.dumps([params, cwd], ensure_ascii=False).lower()
-    return any(name in text for name in (*GUARDED, os.path.basename(state).lower()))  # noqa: PTH119
 
 
 def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object, *, shell: bool) -> int:

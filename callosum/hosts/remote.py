@@ -99,7 +99,9 @@ def token_in(path: Path) -> str:
     """Read a token. Raises ``ConfigError`` if others may read the file too, or if it holds no token."""
     try:
         if windows.is_here():
-            _check_access_list(path)
+            client = native.client_path()
+            if fault := windows.token_fault(client, path) if client else "this installation has no hook client":
+                raise ConfigError(fault, at=str(path))
         elif path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
             raise ConfigError(f"others can read it: chmod 600 {path}", at="--token-file")
         with path.open(encoding="ascii") as file:
@@ -109,13 +111,6 @@ def token_in(path: Path) -> str:
     if not token or not token.isprintable() or " " in token:
         raise ConfigError("expected a token in its first line and nothing else", at=str(path))
     return token
-
-
-def _check_access_list(path: Path) -> None:
-    program = native.client_path()
-    fault = windows.token_fault(program, path) if program is not None else "this installation has no hook client"
-    if fault:
-        raise ConfigError(fault, at=str(path))
 
 
 def folder_of(state: Path, host: str) -> Path:

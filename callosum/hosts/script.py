@@ -172,7 +172,7 @@ def script_of(settings: Settings, remote: RemoteServer | None = None, host: str 
     """
     said = {**({"via": MARK} if remote is not None else {}), **names_of(settings)}
     words = {
-        "PRIVILEGED": _PRIVILEGED if _is_bash("/bin/sh") else "",
+        "PRIVILEGED": _PRIVILEGED if sys.platform == "darwin" or "bash" in Path("/bin/sh").resolve().name else "",
         "DROPPED": " ".join(_dropped()),
         "READ": shlex.join((*_bounded(INPUT_SECONDS), _program("cat") or "cat")),
         "CURL": shlex.quote(_program("curl") or "curl"),
@@ -282,10 +282,6 @@ def program_in_no_project(name: str) -> str | None:
 
 def _program(name: str) -> str | None:
     return shutil.which(name, path=_PROGRAMS) or program_in_no_project(name)
-
-
-def _is_bash(shell: str) -> bool:
-    return sys.platform == "darwin" or "bash" in Path(shell).resolve().name
 
 
 def _has_proc() -> bool:

@@ -241,7 +241,10 @@ class Transcripts:
                 for line in chunk[:end].splitlines(keepends=True):
                     session.offset += len(line)
                     if not session.skips:
-                        self._tell(session, reader, line)
+                        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CallosumError):
+                            for event in reader.read(line):
+                                if event.at >= session.since:
+                                    self._emit_for(session, replace(event, source=SOURCE))
                     session.skips = False
                     if spent := time.thread_time() >= ends:
                         break
@@ -271,12 +274,6 @@ class Transcripts:
                 for _ in reader.read(os.pread(descriptor, _LONGEST, 0).partition(b"\n")[0]):
                     pass
         return offsets, reader
-
-    def _tell(self, session: _Session, reader: TranscriptReader, line: bytes) -> None:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CallosumError):
-            for event in reader.read(line):
-                if event.at >= session.since:
-                    self._emit_for(session, replace(event, source=SOURCE))
 
     def _emit_for(self, session: _Session, event: CorpusEvent) -> None:
         now, actor = self._clock(), session.actor

@@ -73,8 +73,10 @@ def proposed_write(call: Call, classification: Classification, key: str) -> Prop
             if type(params.get(name)) is str:
                 return ProposedWrite(params[name], name)
         return None
-    edits, param = _edits(params), ""
-    if not edits:
+    several = params.get("edits")
+    parsed = [_edit(item) for item in (several if isinstance(several, Sequence) else (params,))]
+    edits, param = tuple([item for item in parsed if item is not None]), ""
+    if not edits or len(edits) < len(parsed):
         param = next((n for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")
         edits = _patched(params[param], key[len(FILE) :]) if param else ()
     elif not alone:
@@ -90,13 +92,6 @@ def rewritten(
         return {**params, write.param: after}
     patch = _repatched(params[write.param], path, before, after)
     return {**params, write.param: patch} if patch is not None else None
-
-
-def _edits(params: Mapping[str, Any]) -> tuple[TextEdit, ...]:
-    several = params.get("edits")
-    parsed = [_edit(item) for item in (several if isinstance(several, Sequence) else (params,))]
-    edits = tuple([item for item in parsed if item is not None])
-    return edits if len(edits) == len(parsed) else ()
 
 
 def _edit(params: Any) -> TextEdit | None:

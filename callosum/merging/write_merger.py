@@ -99,16 +99,19 @@ class WriteMerger:
 
     def prepare(self, facts: CallFacts, decided: Decided) -> Prepared:
         """Return the result of comparing a call's writes with the unread changes in the ruling."""
-        nothing = Prepared(decided.unread)
-        keys = sorted({key for key, _, _, _ in decided.unread})
+        nothing = without_absent(decided)
+        changed = {key for key, _, _, _ in decided.unread}
+        keys = sorted(changed - nothing.absent)
+        if nothing.gone or not keys:
+            return nothing
         notes, lines = [], []
         for key in keys:
             comparison = self._compared(facts, decided, key)
             if not comparison.passes or comparison.params is not None:
-                return replace(comparison, changes=decided.unread) if len(keys) == 1 else nothing
+                return replace(comparison, changes=decided.unread) if len(changed) == 1 else nothing
             notes += [comparison.note] * bool(comparison.note)
             lines += [comparison.shown] * bool(comparison.shown)
-        return Prepared(decided.unread, passes=True, note=" ".join(notes), shown="\n".join(lines))
+        return replace(nothing, passes=True, note=" ".join(notes), shown="\n".join(lines))
 
     def _compared(self, facts: CallFacts, decided: Decided, key: str) -> Prepared:
         path = key[len(FILE) :]
@@ -119,7 +122,11 @@ class WriteMerger:
         base = self._base(facts, path, decided.own.get(key, 0))
         if base is None:
             return Prepared()
-        sentence = self._told(decided, facts.actor)
+        changes = sorted(decided.unread, key=lambda change: -change[1])
+        newest = next(filter(None, (self.merges.get(id) for _, id, _, _ in changes)), None)
+        sentence = merge_sentence(newest, facts.actor) if newest is not None else ""
+        if key in decided.running:
+            return Prepared(passes=disk.text == base)
         if disk.text in (base, write.whole) or (write.whole is None and are_apart(write.edits, base, disk.text)):
             return Prepared(passes=True, note=sentence)
         merged = Prepared()
@@ -215,14 +222,6 @@ class WriteMerger:
             if action is not None and action.state in (*_HAPPENED, State.UNKNOWN):
                 yield action
 
-    def _told(self, decided: Decided, me: str) -> str:
-        """Return the sentence about a merge among the changes that the session has not read."""
-        for _, id, _, _ in sorted(decided.unread, key=lambda change: -change[1]):
-            merged = self.merges.get(id)
-            if merged is not None:
-                return merge_sentence(merged, me)
-        return ""
-
     # --- merges that run --------------------------------------------------------------------------
 
     def keep(self, prepared: Prepared, id: int) -> bool:
@@ -264,6 +263,21 @@ class WriteMerger:
             note += "." if disk is None or hidden else f":\n{shown(merged.merge, disk.text)}"
         self.merges.note_loss(merged, note)
         return f"{note}\n`callosum merges show {action.id}` shows the merge and the texts it was made of."
+
+
+def without_absent(decided: Decided) -> Prepared:
+    """Return which of the changed files do not exist, by whether the session ever read them."""
+    changed = {key for key, _, _, _ in decided.unread}
+    missing = frozenset([key for key in changed if _is_absent(key[len(FILE) :])])
+    return Prepared(decided.unread, absent=missing & decided.unseen, gone=missing - decided.unseen)
+
+
+def _is_absent(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:  # what cannot be seen may exist
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return False
 
 
 def _path(key: str) -> str:

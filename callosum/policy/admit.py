@@ -50,20 +50,32 @@ from callosum.model import (
 from callosum.policy.answer import answer_before, body_of, conflicts_and_details, draft, entry_of
 from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
 from callosum.policy.commitments import ended_by_call, with_end_date
-from callosum.policy.evidence import CallContext, Evidence, EvidenceGroup, gather_evidence, gather_groups
+from callosum.policy.evidence import (
+    CallContext,
+    Evidence,
+    EvidenceGroup,
+    gather_evidence,
+    gather_groups,
+    may_be_running,
+)
 from callosum.policy.lifecycle import EXPIRED, lapses
 from callosum.policy.marks import (
+    PASSING,
+    REPLACING,
     already_notified,
     confirms_rule,
+    keeps_work,
     marks_after,
     newest_notified_id,
+    pauses_of_tree,
     pauses_suffice,
     replace_attempt,
     replaces,
     until_repeat,
     verdict_with_pause,
+    with_pause_of_tree,
 )
-from callosum.policy.sentence import no_key
+from callosum.policy.sentence import name, no_key
 from callosum.policy.summary import note_in
 from callosum.policy.table import cell, committed, observe
 from callosum.policy.unread import (
@@ -72,6 +84,7 @@ from callosum.policy.unread import (
     is_unread_change,
     must_wait,
     open_over_changes,
+    through_trees,
     unread_changes,
 )
 from callosum.redact import quote
@@ -94,6 +107,8 @@ _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
 _OPENED, _DONE, _CANCELLED, _FAILED = State.OPEN, State.DONE, State.CANCELLED, State.FAILED
 _INTERCEPT = Event.INTERCEPT
 _CLEAR: Final = Assessment(_ALLOW)
+_NEXT_RUNS: Final = "This was the third pause in ten minutes; the next attempt runs."
+_TAKES_WORK: Final = "It ends once {} has committed, or name files of your own."
 
 
 def admit(facts: CallFacts, view: View) -> Change:
@@ -204,11 +219,21 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         prepared = facts.prepared
         if prepared is None or (prepared.changes != unread and not prepared.changing):
             own = {key_view.key.name: key_view.own.id for key_view in view.keys if key_view.own is not None}
-            return Change(
-                answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, unread=unread, own=own)
+            named = [(facts.keys[item.key_index].name, item) for item in evidence if item.kind is Kind.STALE]
+            found = Decided(
+                draft(facts, Assessment(Verdict.BLOCK), 0),
+                undecided=True,
+                unread=unread,
+                own=own,
+                unseen=frozenset([name for name, item in named if item.unread]),
+                running=frozenset([name for name, item in named if may_be_running(item.action, view.now)]),
             )
-        if prepared.passes:
-            evidence = [item for item in evidence if not is_unread_change(facts, unread, item)]
+            return Change(answer=found)
+        harmless = [change for change in unread if prepared.passes or change[0] in prepared.absent]
+        evidence = [item for item in evidence if not is_unread_change(facts, frozenset(harmless), item)]
+    evidence, missing = through_trees(facts, evidence)
+    if missing:
+        return Change(answer=Decided(draft(facts, Assessment(Verdict.BLOCK), 0), undecided=True, marks=missing))
     cells = [
         (
             item,
@@ -218,9 +243,10 @@ def _weigh(facts: CallFacts, view: View) -> Change:
         )
         for item in evidence
     ]
+    grouped = [key_view for key_view in view.keys if key_view.groups]
     many = [
         (group, verdict)
-        for group in (gather_groups(context, view, evidence, facts.waiter) if _has_groups(view) else ())
+        for group in (gather_groups(context, view, evidence, facts.waiter) if grouped else ())
         if (verdict := cell(classification.tier, group.item.kind, group.item.action.tier, classification.cells))
         is not Verdict.ALLOW
     ]
@@ -286,6 +312,7 @@ def _to_show(
     Each evidence comes with the verdict that it would cause alone.
     """
     shown = []
+    enough = pauses_of_tree(facts, view)[2] >= REPLACING and keeps_work(facts)
     for item, verdict in cells:
         if must_wait(facts, view, prepared, item):
             shown.append((item, max(verdict, Verdict.CONFIRM, key=_gravity)))
@@ -295,6 +322,8 @@ def _to_show(
         answer = verdict_with_pause(facts, view, item, verdict) if facts.call.pause else verdict
         if answer is Verdict.WARN and does_not_merge(facts, prepared, item):
             answer = Verdict.CONFIRM
+        if answer is Verdict.CONFIRM and item.kind in PASSING and enough:
+            answer = Verdict.WARN
         if already_notified(facts, view, item) and (answer is not Verdict.CONFIRM or pauses_suffice(facts, view, item)):
             continue
         shown.append((item, answer))
@@ -329,14 +358,6 @@ def _required(classification: Classification, verdict: Verdict) -> str:
         return f"Rule {classification.rule!r} protects Callosum itself: {protected}. Only a person may do this."
     instead = " Do something else, or ask a person." if verdict is Verdict.BLOCK else ""
     return f"Rule {classification.rule!r} requires this.{instead}"
-
-
-def _has_groups(view: View) -> bool:
-    """Return True if the view holds open actions in groups."""
-    for key_view in view.keys:  # noqa: SIM110 - on the way of most calls
-        if key_view.groups:
-            return True
-    return False
 
 
 _gravity: Final = attrgetter("gravity")
@@ -431,7 +452,10 @@ def _needs_a_person(facts: CallFacts, view: View, assessment: Assessment) -> Cha
             return _open(facts, view, agreed, used=question)
     elif question.approved < 0 and view.now + question.approved < APPROVAL_TTL:
         note = f"A person refused this call ({question.id}). Do not repeat it; do something else."
-        note += _refusal_note(question, view)
+        moment = -question.approved  # the entry of the refusal holds what the person said
+        body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
+        said = note_in(body) if body is not None else ""
+        note += f" They say: {quote(said, MAX_WORD)}." if said else ""
         return _conclude(facts, view, replace(assessment, verdict=Verdict.BLOCK, note=note))
     elif assessment.verdict is Verdict.ASK and not question.approved:
         note = f"Nobody has answered the question yet ({question.id})."
@@ -451,14 +475,6 @@ def _only_asked(question: Action, view: View) -> bool:
     return body is not None and msgspec.json.decode(body).get("asks") is True
 
 
-def _refusal_note(refused: Action, view: View) -> str:
-    """Return what the person who refused the call said. The entry of the refusal holds it, at the action's moment."""
-    moment = -refused.approved
-    body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
-    note = note_in(body) if body is not None else ""
-    return f" They say: {quote(note, MAX_WORD)}." if note else ""
-
-
 def _answered_question(facts: CallFacts, view: View) -> Action | None:
     """Return the session's newest question about exactly this call, otherwise about one that this call rewords.
 
@@ -470,23 +486,11 @@ def _answered_question(facts: CallFacts, view: View) -> Action | None:
             if action.state is not State.ASKED or action.session != facts.actor or view.now >= action.expires:
                 continue
             same = action.content.digest == facts.classification.content.digest
-            if same or _reworded(facts, action):
+            # It may run in place of the one that a person was asked about, with its params, if the host replaces those.
+            reworded = facts.call.rewrite and action.tool == facts.call.tool and (action.approved <= 0 or action.answer)
+            if same or (reworded and [key.name for key in action.keys] == [key.name for key in facts.keys]):
                 questions[same, action.id] = action
     return questions[max(questions)] if questions else None
-
-
-def _reworded(facts: CallFacts, question: Action) -> bool:
-    """Return True if the call may run in place of the one that a person was asked about, with those params.
-
-    They are kept if the host can replace params. Without them a person has approved nothing but that very call.
-    """
-    if not facts.call.rewrite or question.tool != facts.call.tool or _names(question) != _names(facts):
-        return False
-    return question.approved <= 0 or bool(question.answer)
-
-
-def _names(of: Action | CallFacts) -> list[str]:
-    return [key.name for key in of.keys]
 
 
 def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
@@ -505,6 +509,10 @@ def _conclude(facts: CallFacts, view: View, assessment: Assessment) -> Change:
     _leave_queue(facts, view, settles)
     moves = tuple(marks_after(facts, view, verdict, assessment.items))
     if verdict is Verdict.CONFIRM:
+        moves, number = with_pause_of_tree(facts, view, assessment.items, moves)
+        if number >= REPLACING and not assessment.note:
+            who = _NEXT_RUNS if keeps_work(facts) else _TAKES_WORK.format(name(assessment.items[0].action.session))
+            assessment = replace(assessment, note=who)
         assessment = replace(
             assessment,
             wait=until_repeat(facts, view, moves),
@@ -576,13 +584,8 @@ def _is_news(view: View) -> bool:
 
     ``keys_of`` asks for the mark.
     """
-    key_view = view.keys[-1] if view.keys else None
-    return (
-        key_view is not None
-        and key_view.key.mode is Mode.READ
-        and key_view.key.name.startswith(NO_KEY)
-        and not key_view.mark.read
-    )
+    last = view.keys[-1:]
+    return any(one.key.mode is Mode.READ and one.key.name.startswith(NO_KEY) and not one.mark.read for one in last)
 
 
 def _leave_queue(facts: CallFacts, view: View, settles: list[Settle]) -> None:

@@ -117,6 +117,7 @@ class _StoredDecision(Struct):
 
 def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
     names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
+    last, ttl = max(earlier.expires, earlier.limit) / SECOND, (earlier.expires - earlier.started) / SECOND
     return Decision(
         proceed=verdict.proceed,
         tier=earlier.tier,
@@ -128,17 +129,12 @@ def _from(earlier: Action, verdict: Verdict, kept: _StoredDecision) -> Decision:
         conflicts=kept.conflicts,
         conflict_count=kept.count,
         warning=_warning(kept.warning, kept.details),
-        lease=_lease(earlier) if verdict.proceed and earlier.state is State.OPEN else None,
+        lease=Lease(earlier.id, last, ttl) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
         state=State.OPEN,
         merged=kept.merged,
     )
-
-
-def _lease(action: Action) -> Lease:
-    expires = max(action.expires, action.limit)
-    return Lease(action.id, expires / SECOND, (action.expires - action.started) / SECOND)
 
 
 def draft(
@@ -169,6 +165,8 @@ def draft(
                 assessment.note,
                 assessment.wait / SECOND,
                 assessment.attempt,
+                facts.actor,
+                gone=facts.prepared is not None and bool(facts.prepared.gone),
             ),
             assessment.details,
         ),
@@ -237,7 +235,9 @@ def _beside(view: View, items: tuple[Evidence, ...], facts: CallFacts, purpose: 
             continue
         summary, asked = summary_and_purpose(body, keys[0])
         if summary and (rank < _ELSEWHERE or asked == purpose):
-            related.append(Beside(action.tool, keys[0] if rank else "", (now - action.started) / SECOND, summary))
+            related.append(
+                Beside(action.tool, "" if keys[0] in call_keys else keys[0], (now - action.started) / SECOND, summary)
+            )
             if len(related) == RELATED:
                 break
     return related
@@ -300,13 +300,10 @@ def _conflict(item: Evidence, now: int, facts: CallFacts, body: bytes) -> Confli
         until=until,
         what=what,
         summary=summary,
-        purpose=purpose if purpose and (facts.shares or _are_of_one(action.session, facts.actor)) else "",
+        purpose=purpose
+        if not purpose or facts.shares or action.session.partition("/")[0] == facts.actor.partition("/")[0]
+        else "",
     )
-
-
-def _are_of_one(session: str, other: str) -> bool:
-    """Return True if both sessions belong to one instance."""
-    return session.partition("/")[0] == other.partition("/")[0]
 
 
 def body_of(facts: CallFacts, decision: Decision, details: str = "") -> dict[str, Any]:

@@ -23,12 +23,14 @@ from callosum.model import (
     Tier,
     Verdict,
 )
+from callosum.policy.checkouts import HEAD
 from callosum.policy.commitments import COMMITTED
 from callosum.policy.evidence import REMOTE, Evidence, remote_of
 from callosum.policy.unread import Prepared, Unread
 from callosum.rules.content import contrary
 from callosum.rules.keys import merge
 
+_APPEND: Final = Mode.APPEND  # an enum's attributes are slow
 _FLOORS: Final = (0, 0, 0, 2, 1)
 """By the call's tier: the lowest tier of an action that can be ``recent``. Below tier 3 nothing is ``recent``."""
 
@@ -42,7 +44,8 @@ class CallFacts(Struct, frozen=True, gc=False):
     ``full`` says that the journal keeps all that is known of the call. ``shares`` says that purposes are shown to
     sessions of other instances too. ``here`` says that the call's files are on this machine, ``prepared`` holds what
     the gate found out about a write over unread changes, and ``hunk`` holds the lines of a file that the call changes,
-    if the journal keeps them. ``distinct`` says that the gate has checked that the session used the call id for nothing
+    if the journal keeps them. ``keys`` are those of the store: besides the call's own, such as are only looked at.
+    ``distinct`` says that the gate has checked that the session used the call id for nothing
     else.
     """
 
@@ -90,11 +93,12 @@ class Assessment(Struct, frozen=True, gc=False):
 class Decided(Struct, frozen=True, gc=False):
     """The answer of a step: a decision without the store's ids, or the ``waiter_id`` of the call in the queue.
 
-    If ``undecided`` is True, nothing was decided and the gate has to find something out first, for one of four
+    If ``undecided`` is True, nothing was decided and the gate has to find something out first, for one of five
     reasons. ``recurring`` asks whether the session has used the call id for another call too, and so for no identity.
     ``doubtful`` lists ids of conflicting actions that a person may have refused in the host's dialog.
     ``unread`` holds changes that the call would overwrite and that the gate must compare with it; ``own`` holds the ids
-    of the session's newest actions on the changed files. Or the answer repeats a merge.
+    of the session's newest actions on the changed files, ``unseen`` the files that it never read, and ``running`` those
+    that may still be changing. ``marks`` holds keys whose marks the step must see. Or the answer repeats a merge.
 
     ``expired`` says that the client no longer waits for the decision, so nothing was opened. ``host`` is the process
     that must live for an action that the decision calls open; where nobody can tell, it is open ``until`` that moment.
@@ -110,6 +114,9 @@ class Decided(Struct, frozen=True, gc=False):
     recurring: bool = False
     host: Host | None = None
     until: int = 0
+    unseen: frozenset[str] = frozenset()
+    running: frozenset[str] = frozenset()
+    marks: tuple[Key, ...] = ()
 
     @property
     def queued(self) -> bool:
@@ -121,13 +128,20 @@ def scope_of(facts: CallFacts, identity: bytes | None) -> Scope:
     """Return the scope that ``admit`` needs for this call."""
     classification, call = facts.classification, facts.call
     tier = classification.tier
+    floor = _FLOORS[tier] or (2 if classification.cells else 0)
+    if not floor and tier:
+        for key in facts.keys:  # a commit is told of a switch even if that session has committed since
+            if key.mode is _APPEND and key.name[-5:] == HEAD:
+                floor = 1
     return Scope(
         call.namespace,
         facts.actor,
         facts.keys,
         identity,
-        _lookups(classification.content) if tier >= 2 or classification.content.commitment is not None else (),
-        _FLOORS[tier] or (2 if classification.cells else 0),
+        prints_of(classification.content, looks=True)
+        if tier >= 2 or classification.content.commitment is not None
+        else (),
+        floor,
         tier >= 2 or classification.cells is not None or _may_need_a_person(classification),
         facts.waits,
         None,
@@ -173,17 +187,10 @@ def _may_need_a_person(classification: Classification) -> bool:
     )
 
 
-def prints_of(content: Content) -> tuple[bytes, ...]:
-    """Return the digests by which later calls can find this action."""
-    prints = (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
-    return prints if content.commitment is None else (*prints, COMMITTED)
-
-
-def _lookups(content: Content) -> tuple[bytes, ...]:
-    """Return the digests by which this call looks for earlier actions."""
-    prints = _repeatable(content)
-    if content.stance:
-        prints = (*prints, _stance_print(contrary(content.stance)))
+def prints_of(content: Content, *, looks: bool = False) -> tuple[bytes, ...]:
+    """Return the digests by which later calls can find this action, or by which it ``looks`` for earlier ones."""
+    stance = contrary(content.stance) if looks and content.stance else content.stance
+    prints = (*_repeatable(content), _stance_print(stance)) if stance else _repeatable(content)
     return prints if content.commitment is None else (*prints, COMMITTED)
 
 

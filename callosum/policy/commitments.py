@@ -46,7 +46,9 @@ def contradicted_by_call(
 ) -> Iterator[tuple[Action, int]]:
     """Yield other sessions' commitments that a call contradicts, each with the number of the call's key there."""
     for action in view.twins:
-        if not is_in_force(action, view.now) or _owns(actor, instance, action) or is_ended(action, view):
+        made = action.content.commitment
+        left = made is not None and made.left and action.session.partition("/")[0] == instance.partition("/")[0]
+        if not is_in_force(action, view.now) or action.session == actor or left or is_ended(action, view):
             continue
         number = _contradicted(classification, action)
         if number is not None:
@@ -123,13 +125,6 @@ def _until(action: Action, now: int) -> Revision:
     made = action.content.commitment
     assert made is not None  # noqa: S101 - who calls has looked
     return Revision(action, replace(action.content, commitment=replace(made, until=now)))
-
-
-def _owns(actor: str, instance: str, action: Action) -> bool:
-    made = action.content.commitment
-    if action.session == actor:
-        return True
-    return made is not None and made.left and action.session.partition("/")[0] == instance.partition("/")[0]
 
 
 def _contradicted(classification: Classification, action: Action) -> int | None:

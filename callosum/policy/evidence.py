@@ -15,7 +15,9 @@ When an action counts as changed
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -38,6 +40,7 @@ from callosum.model import (
     View,
     overlap,
 )
+from callosum.policy.checkouts import HEAD, has_looked, left_nothing, only_does, through_tree
 from callosum.policy.commitments import contradicted_by_call, is_ended
 from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
@@ -55,6 +58,8 @@ LONGEST_LOOK: Final = SAME_ORIGIN
 
 _WHILE_RUNNING: Final = "build:"
 """Prefix of keys on which an action conflicts only while it runs: the next run makes the same results again."""
+_SETS: Final = re.compile(r": changes who may use files[^:]*\Z")
+"""Matches why a command was judged as it was that changes nothing if another has run it before."""
 _COUNTED_IN_EACH: Final = "thread:|"
 """A thread without its chat. Two sessions that both name a chat as well (``append``) may mean different threads."""
 REMOTE: Final = "|remote:"
@@ -233,7 +238,7 @@ def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, relate
                 _own(context, view, action, key_index, add)
             else:
                 _other(context, view, action, key_index, waiter, add)
-        if key_view.key.mode is Mode.WRITE:
+        if key_view.key.mode is Mode.WRITE or (key_view.key.mode is Mode.APPEND and key_view.key.name.endswith(HEAD)):
             _stale(context, view, key_view, key_index, add)
     if related:
         _same_content(context, view, add)
@@ -331,16 +336,12 @@ def _own(context: CallContext, view: View, action: Action, key_index: int, add: 
         return
     if has_unknown_outcome(action, view.now):
         add(action, Kind.UNKNOWN, key_index, own=True)
-    elif action.state is State.OPEN and _elsewhere(context, action):
-        add(action, Kind.UNKNOWN, key_index, own=True)
-        if context.run and action.run and context.run != action.run:
+    elif action.state is State.OPEN:
+        other_run = context.run and action.run and context.run != action.run
+        if other_run or (context.host and action.host and context.host != action.host):
+            add(action, Kind.UNKNOWN, key_index, own=True)
+        if other_run:
             add(action, Kind.HELD, key_index, own=True)
-
-
-def _elsewhere(context: CallContext, action: Action) -> bool:
-    other_run = context.run and action.run and context.run != action.run
-    other_process = context.host and action.host and context.host != action.host
-    return bool(other_run or other_process)
 
 
 def _other(context: CallContext, view: View, action: Action, key_index: int, waiter: int, add: _Add) -> None:
@@ -380,24 +381,32 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
     looked = _last_look_at_remote(view, key_view)
     if looked and looked >= look:
         look = genuine = looked
-    elif not look and len(view.keys) > 1:
-        look = genuine = _names_seen(view, key_view)
+    itself = look and not key_view.above
+    if not look and len(view.keys) > 1:
+        # when it last listed the folder in which the call creates a name that was not there then
+        names = f"{key_view.key.name.rstrip('/').rpartition('/')[0]}/|names"
+        look = genuine = next((other.mark.read for other in view.keys if other.key.name == names), 0)
+    meets = partial(_meets, context, view, key_view)
     for action in key_view.stale:
-        if not looked or change_moment(action, now) >= looked:
+        if (not looked or change_moment(action, now) >= looked) and meets(action):
             add(action, Kind.STALE, key_index)
     for action in (*key_view.latest, *(a for a in key_view.live if a.state in (State.OPEN, State.UNKNOWN))):
-        if action.session == context.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
+        if not meets(action):
             continue
         if holds_file(action) and holds_lease(action, now):
             add(action, Kind.HELD, key_index)
             continue
-        if classification.content.whole and classification.content.whole == action.content.whole:
+        whole, same = classification.content.whole, classification.content.digest == action.content.digest
+        if (whole and whole == action.content.whole) or (
+            same and classification.tier < 3 and only_does(classification, _SETS)
+        ):
             continue
         running = may_be_running(action, now)
         if not running and key_view.key.name.startswith(_WHILE_RUNNING):
             continue
         changed = now if running else change_moment(action, now)
-        seen = look and (looked or not (key_view.above and _hangs_on(action)))
+        # no list shows what was added to the thing, or a facet of it
+        seen = look and (looked or not (key_view.above and (action.mode is Mode.APPEND or "|" in action.key)))
         if seen and look == genuine:
             stale = changed > look
         elif seen and replaces:
@@ -406,20 +415,17 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
         else:
             young = now - changed < min(UNSEEN_CHANGE, classification.window)
             stale = not seen and replaces and not action.content.repeats and young
-        if stale and action.mode is not Mode.READ:
-            add(action, Kind.STALE, key_index, unread=not seen)
+        unread = not seen or (not itself and action.key[-1:] == "/")
+        tree = stale and unread and through_tree(key_view.key.name, action)
+        if stale and not (tree and has_looked(action, view, context.actor)):
+            add(action, Kind.STALE, key_index, unread=unread)
 
 
-def _names_seen(view: View, key_view: KeyView) -> int:
-    """Return when the session last listed the folder in which the call creates a name that was not there then."""
-    directory = key_view.key.name.rstrip("/").rpartition("/")[0]
-    names = f"{directory}/|names"
-    return next((other.mark.read for other in view.keys if other.key.name == names), 0) if directory else 0
-
-
-def _hangs_on(action: Action) -> bool:
-    """Return True if the action only added something to the thing, or changed a facet of it. No list shows that."""
-    return action.mode is Mode.APPEND or "|" in action.key
+def _meets(context: CallContext, view: View, key_view: KeyView, action: Action) -> bool:
+    """Return True if what another session's action changed may be stale for a call that writes the key."""
+    if action.session == context.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
+        return False
+    return modes_conflict(key_view.key.mode, action.mode) and not left_nothing(action, view, key_view, context.actor)
 
 
 def _same_content(context: CallContext, view: View, add: _Add) -> None:

@@ -33,11 +33,11 @@ from callosum.model import (
     Event,
     Host,
     Key,
-    KeyView,
     Kind,
     Lease,
     LockResult,
     Mark,
+    Mode,
     Move,
     Opening,
     Outcome,
@@ -196,7 +196,11 @@ def finish(
     late = has_lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
     settles = [Settle(action, state, ended if 0 < ended < view.now else view.now)]
-    if over := action.content.over:  # treat it as late: its session has not seen the current content of the file
+    fails_in_tree = outcome is Outcome.FAILED and action.tier < Tier.HIGH and any(map(_changes_tree, action.keys))
+    if fails_in_tree:  # what it had done before it failed stands
+        settles[0] = replace(settles[0], state=_DONE)
+    # Treat these as late: the session has not seen the current content.
+    if (over := action.content.over) or fails_in_tree:
         settles[0] = replace(settles[0], expires=min(action.expires, action.started))
     if late:
         why = "it was reported as unknown" if action.ended else "the lease had run out"
@@ -204,7 +208,8 @@ def finish(
     entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
     if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:
-            if has_unknown_outcome(other, view.now) and _repeats(action, other):
+            own = action.session == other.session and action.tool == other.tool  # a contrary action does not repeat it
+            if has_unknown_outcome(other, view.now) and (own or action.content.digest == other.content.digest):
                 settles.append(Settle(other, State.CANCELLED, ended=view.now))
                 entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
@@ -215,10 +220,8 @@ def finish(
     return replace(change, merged=True) if over and was is not _DONE else change
 
 
-def _repeats(action: Action, other: Action) -> bool:
-    """Return True if the action did again what the other may have done. A contrary action does not."""
-    own = action.session == other.session and action.tool == other.tool
-    return own or action.content.digest == other.content.digest
+def _changes_tree(key: Key) -> bool:
+    return key.name[:5] == "file:" and key.name[-1] == "/" and key.mode is not Mode.READ
 
 
 def hand_on_commitment(view: View) -> Change:
@@ -306,7 +309,11 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
     settles, entries = lapses(view)
     mine = None
     holder = None
-    for action in (action for key_view in view.keys for action in _oldest(key_view)):
+    for action in (
+        action
+        for key_view in view.keys
+        for action in (sorted((*key_view.live, *[group.actions[0] for group in key_view.groups]), key=attrgetter("id")))
+    ):
         if not holds_lease(action, view.now) or not modes_conflict(key.mode, action.mode):
             continue
         if action.session == who.session:
@@ -339,11 +346,6 @@ def lock(who: Requester, key: Key, tier: int, ttl: int, host: Host | None, view:
     opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
     lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
-
-
-def _oldest(key_view: KeyView) -> list[Action]:
-    """Return the live actions on a key in order, with only the oldest of each group."""
-    return sorted((*key_view.live, *[group.actions[0] for group in key_view.groups]), key=attrgetter("id"))
 
 
 def held_conflict(action: Action, now: int) -> Conflict:

@@ -6,7 +6,9 @@ key, with the help of a mark, and not by a token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Final
 
@@ -14,7 +16,8 @@ from msgspec.structs import replace
 
 from callosum.model import MINUTE, SECOND, Change, KeyView, Kind, Mark, Mode, Move, Tier, Verdict, View
 from callosum.policy.call_facts import CallFacts
-from callosum.policy.evidence import Evidence, change_moment, may_be_running, shown_as_held
+from callosum.policy.checkouts import only_does
+from callosum.policy.evidence import REMOTE, Evidence, change_moment, may_be_running, shown_as_held
 from callosum.policy.table import TABLE, cell, pause
 
 ORDER: Final = SECOND
@@ -24,7 +27,11 @@ PAUSES: Final = 2
 PAUSE_SPAN: Final = 10 * MINUTE
 """Microseconds within which the mild pauses (``recent`` or ``held``) on one key are counted."""
 REPLACING: Final = 3
-"""Pauses that must have shown a change before a call may replace the whole file without reading it."""
+"""Pauses after which a call may replace a whole changed file without reading it, and one on a tree may run."""
+PASSING: Final = (Kind.STALE, Kind.RECENT)
+"""Kinds of conflicts that do not stop a call on a tree or a remote for ever."""
+_KEEPS: Final = re.compile(r": (?:goes to another branch|edits a file in place|pushes)[^:]*\Z")
+"""Matches why a call on a tree was judged as it was, if it takes no uncommitted work of others along."""
 
 _APPENDS: Final = 1
 _AGAINST_NO: Final = 128
@@ -81,7 +88,11 @@ def newest_notified_id(facts: CallFacts, view: View, item: Evidence) -> int:
             mark.notified_before_kind,
             previous_coverage,
         )
-    if gravity > gravest_notified or (covered_bits != _EVERY and not _covers(facts, covered_bits, item, gravity)):
+    if gravity > gravest_notified:
+        return 0
+    # When it notified the session, the gate must have looked for this kind, or for the one with this gravity.
+    looked_for = _bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)
+    if not covered_bits & looked_for or (item.action.mode is Mode.APPEND and not covered_bits & _APPENDS):
         return 0
     return newest_notified
 
@@ -99,16 +110,6 @@ def with_coverage(pauses: tuple[int, ...], current: int, previous: int) -> tuple
     """
     bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
     return bare if current == previous == _EVERY else (-(previous << _BITS | current), *bare)
-
-
-def _covers(facts: CallFacts, covered_bits: int, item: Evidence, gravity: int) -> bool:
-    """Return True if the gate looked for evidence of this sort when it notified the session.
-
-    It may have looked for the evidence's own kind or for the kind with this ``gravity``.
-    """
-    if item.action.mode is Mode.APPEND and not covered_bits & _APPENDS:
-        return False
-    return bool(covered_bits & (_bit(facts, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
 
 
 def _bit(facts: CallFacts, kind: Kind) -> int:
@@ -142,6 +143,8 @@ def replaces(facts: CallFacts, item: Evidence) -> bool:
         item.kind is Kind.STALE
         and bool(facts.classification.content.whole)
         and facts.keys[item.key_index].name.startswith("file:")
+        and facts.keys[item.key_index].mode is not Mode.READ
+        and not (facts.prepared is not None and facts.keys[item.key_index].name in facts.prepared.gone)
     )
 
 
@@ -163,6 +166,41 @@ def replace_attempt(facts: CallFacts, view: View, items: Iterable[Evidence], mov
     marks = {key_view.key.name: key_view.mark for key_view in view.keys} | {move.key: move.mark for move in moves}
     replacing = [item for item in items if replaces(facts, item)]
     return max((pauses_that_showed(marks[view.keys[item.key_index].key.name], item) for item in replacing), default=0)
+
+
+def keeps_work(facts: CallFacts) -> bool:
+    """Return True if the call may run after enough pauses: it cannot take uncommitted work of other sessions along."""
+    return facts.classification.tier < Tier.CRITICAL and only_does(facts.classification, _KEEPS)
+
+
+def pauses_of_tree(facts: CallFacts, view: View) -> tuple[KeyView | None, int, int]:
+    """Return the call's tree or remote, what its command is, and how often that was paused there in ten minutes.
+
+    What the command is: a digest of its programs and first words, in the bits that a pause's moment can spare.
+    """
+    for key_view in view.keys:
+        name, since = key_view.key.name, view.now - PAUSE_SPAN
+        if key_view.key.mode is not Mode.READ and (REMOTE in name or (name[:5] == "file:" and name[-1] == "/")):
+            words = [word for why in facts.classification.why for word in why.split()[:2]]
+            command = int.from_bytes(blake2b(" ".join(words).encode(), digest_size=2).digest())
+            pauses = [pause for pause in key_view.mark.pauses if -pause > since and -pause % _PACKED == command]
+            return key_view, command, len(pauses)
+    return None, 0, 0
+
+
+def with_pause_of_tree(
+    facts: CallFacts, view: View, items: Iterable[Evidence], moves: Sequence[Move]
+) -> tuple[tuple[Move, ...], int]:
+    """Return the moves with this pause of a call on a tree or a remote, and the number of such pauses."""
+    key_view, command, number = pauses_of_tree(facts, view)
+    passing = [item for item in items if item.kind in PASSING] if key_view is not None else ()
+    if key_view is None or not passing or not _made_after_notification(facts, view, key_view.mark):
+        return tuple(moves), 0
+    marks = {move.key: move.mark for move in moves}
+    mark = marks.get(key_view.key.name, key_view.mark)
+    pauses = _with_pause(mark.pauses, -(view.now // _PACKED * _PACKED + command))
+    marks[key_view.key.name] = replace(mark, pauses=pauses)
+    return tuple([Move(*move) for move in marks.items()]), number + 1
 
 
 def _made_after_notification(facts: CallFacts, view: View, mark: Mark) -> bool:
@@ -243,7 +281,9 @@ def _with_notification(
     notified = max([mark.notified, *map(_action_id, on_key)])
     gravest = max([mark.notified_kind, *map(_gravity, on_key)])
     current_coverage, previous_coverage = coverage(mark)
-    covered = _coverage_after(facts, key_view, on_key, notified) if on_key else current_coverage
+    covered = _shown_bits(facts, key_view.key.mode, on_key) if on_key else current_coverage
+    if on_key and notified == mark.notified:  # this answer notifies of no newer action
+        covered |= current_coverage
     made_after = _made_after_notification(facts, view, mark)
     same = (notified, gravest, covered) == (mark.notified, mark.notified_kind, current_coverage)
     if on_key and same and not (made_after and verdict is _CONFIRM):
@@ -269,15 +309,6 @@ def _with_notification(
         notified_before_kind=mark.notified_kind if made_after else mark.notified_before_kind,
         pauses=with_coverage(pauses, covered, current_coverage if made_after else previous_coverage),
     )
-
-
-def _coverage_after(facts: CallFacts, key_view: KeyView, on_key: list[Evidence], notified: int) -> int:
-    """Return the coverage bits of the mark after this answer, which notifies of actions up to the id ``notified``.
-
-    Bits of an earlier answer stay, as long as this answer notifies of no newer action.
-    """
-    bits = _shown_bits(facts, key_view.key.mode, on_key)
-    return bits | coverage(key_view.mark)[0] if notified == key_view.mark.notified else bits
 
 
 def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:

@@ -208,8 +208,11 @@ def decides_by(tool: str, side: str, key: str) -> str:
     return verb and (f"{verb}es" if verb.endswith(("s", "x", "ch", "sh")) else f"{verb}s")
 
 
-def describe(conflict: Conflict, share: int = 1) -> str:
-    """One conflict as a clause without a full stop; names and keys take one ``share``-th of their usual room."""
+def describe(conflict: Conflict, share: int = 1, actor: str = "") -> str:
+    """Return one conflict as a clause without a full stop, for the session ``actor``.
+
+    Names and keys take one ``share``-th of their usual room.
+    """
     form = _WHAT[conflict.kind]
     if conflict.running:
         form = _RUNNING.get(conflict.kind, form)
@@ -225,6 +228,8 @@ def describe(conflict: Conflict, share: int = 1) -> str:
     if not conflict.key:
         form = form.replace(" on {key}", "" if conflict.kind is Kind.DUPLICATE else " with the same content")
     who = "this session" if conflict.own else name(conflict.instance, share)
+    if actor and conflict.instance.startswith(f"{actor}:"):
+        who += " (a sub-agent of this session)"
     key = quote(escaped(conflict.key), 160 // share)
     return form.format(
         who=who,
@@ -253,13 +258,24 @@ def did(conflict: Conflict, *, why: bool = True) -> str:
     return f"{told}: {conflict.summary}{asked}."
 
 
+_LOOKS: Final = (
+    (re.compile(r"\|remote:"), "run `git fetch`"),
+    (re.compile(r"\|(?:HEAD|index)\Z"), "run `git status`"),
+    (re.compile(r"\|stash\Z"), "run `git stash list`"),
+    (re.compile(r"\Afile:.*/\Z"), "look at it again (`git status`, `git log`)"),
+    (re.compile(r"\A(?:process|port):"), "check what runs now"),
+    (re.compile(""), "read it again"),
+)
+"""How a session sees the current state of what has changed, by a pattern of the key."""
+
+
 def _check(key: str) -> str:
     """Return the advice to check whether something happened, and where."""
     where = _WHERE.get(key.partition(":")[0], "")
     return f"Check {where} to see whether it happened" if where else "Check whether it happened"
 
 
-def next_step(verdict: Verdict, gravest: Conflict, repeat: str) -> str:
+def next_step(verdict: Verdict, gravest: Conflict, repeat: str, *, gone: bool = False) -> str:
     """Return the best next step, by the gravest conflict. ``repeat`` says how to confirm a paused call."""
     is_lost = gravest.state is State.UNKNOWN
     if is_lost and verdict in (Verdict.BLOCK, Verdict.ASK):
@@ -275,6 +291,11 @@ def next_step(verdict: Verdict, gravest: Conflict, repeat: str) -> str:
         step = _IF_BLOCKED[Kind.HELD]
     elif gravest.running:
         step = _WHILE_RUNNING.get(verdict, _WHILE_RUNNING[Verdict.WARN]).get(gravest.kind, step)
+    if "ead it again" in step:
+        look = "find out why it is gone" if gone else next(how for of, how in _LOOKS if of.search(gravest.key))
+        step = step.replace("Read it again", look[0].upper() + look[1:]).replace("read it again", look)
+    if gravest.kind is Kind.RECENT and "|remote:" in gravest.key:
+        step = step.replace("heck what", "heck with `git fetch` what").replace("check it", "check it with `git fetch`")
     return step.format(repeat=repeat)
 
 
@@ -359,6 +380,9 @@ def sentence(
     note: str = "",
     wait: float = 0,
     attempt: int = 0,
+    actor: str = "",
+    *,
+    gone: bool = False,
 ) -> str | None:
     """Return the paragraph for the agent: conflicts, what became of the call, and the best next step.
 
@@ -368,7 +392,7 @@ def sentence(
     ``conflicts`` are sorted, gravest first; ``count`` is how many there are in all. ``note`` is a sentence of the
     gate's own (about an approval, a deadlock, a merge); that of a blocked call says the next step. ``wait``: seconds
     that must pass before a repeat confirms. ``attempt`` is 1 to 3 if the call would replace a changed file that the
-    session has not read again; repeating it does not confirm it yet.
+    session has not read again; repeating it does not confirm it yet. ``gone``: there is nothing left to read.
     """
     if verdict is Verdict.ALLOW and not note:
         return None
@@ -390,7 +414,7 @@ def sentence(
             f"through; this was the {_NTH[attempt - 1]}."
         )
     elif conflicts and not (note and verdict is Verdict.BLOCK):
-        rest.append(next_step(verdict, conflicts[0], repeat))
+        rest.append(next_step(verdict, conflicts[0], repeat, gone=gone))
     elif verdict is Verdict.ASK:
         rest.append(_ONCE_APPROVED)
     elif verdict is Verdict.CONFIRM:
@@ -399,11 +423,11 @@ def sentence(
     if not conflicts:
         return f"[Callosum] {said}"
     shown = _shown(conflicts)
-    told = _conflicts_of([describe(item) for item in shown], conflicts, count)
+    told = _conflicts_of([describe(item, 1, actor) for item in shown], conflicts, count)
     if len(shown) > 1 and words(f"[Callosum] {told} {said}") > WORDS:
-        told = _conflicts_of([describe(shown[0])], conflicts, count)
+        told = _conflicts_of([describe(shown[0], 1, actor)], conflicts, count)
     if tokens(told) > _CLAUSES:
-        told = _conflicts_of([describe(shown[0], 4)], conflicts, count)
+        told = _conflicts_of([describe(shown[0], 4, actor)], conflicts, count)
     return f"[Callosum] {told} {said}".rstrip()
 
 

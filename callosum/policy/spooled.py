@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from callosum.model import (
     SECOND,
-    Action,
     Call,
     Change,
     Classification,
@@ -136,10 +135,11 @@ def withdraw(who: Requester, gave_up: int, view: View) -> Change:
     An action that was opened later belongs to a repeat of the call, which got its answer. A reported outcome stays.
     """
     found = view.found or view.earlier
-    if found is None or found.started > gave_up or found.ended or not _may_run(found):
+    if (
+        found is None
+        or found.started > gave_up
+        or found.ended
+        or found.state not in (State.OPEN, State.UNKNOWN, State.DONE)
+    ):
         return Change(answer=Report(ok=False, note="nothing was opened for this call"))
     return lifecycle.finish(who, Outcome.CANCELLED, None, replace(view, found=found), note=GIVEN_UP)
-
-
-def _may_run(action: Action) -> bool:
-    return action.state in (State.OPEN, State.UNKNOWN, State.DONE)

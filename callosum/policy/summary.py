@@ -133,7 +133,11 @@ def summary_of(kept: JournalledCall, key: str = "", limit: int = MAX_SUMMARY) ->
     if not isinstance(kept.params, Mapping):
         return ""
     fields = _Fields(kept.params, key.lower())
-    return _fitted(next(filter(None, (kind(fields) for kind in _KINDS)), ""), limit)
+    line = next(filter(None, (kind(fields) for kind in _KINDS)), "")
+    if len(line) <= limit:
+        return line
+    kept_part = line[: limit - 2].rstrip()
+    return f'{kept_part}…"' if kept_part.count('"') % 2 else f"{kept_part}…"
 
 
 def shown(text: str, limit: int) -> str:
@@ -169,7 +173,7 @@ class _Fields:
         self.values: dict[str, str] = {}
         self.named: dict[str, str] = {}
         """How a name is written."""
-        for name, value in sorted(_leaves(params, _DEPTH), key=_depth)[:_VALUES]:
+        for name, value in sorted(_leaves(params, _DEPTH), key=lambda leaf: leaf.name.count("."))[:_VALUES]:
             plain = name.rpartition(".")[2]
             self.values.setdefault(_bare(plain), value)
             self.named.setdefault(_bare(plain), plain)
@@ -198,10 +202,6 @@ def _leaves(params: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator
                 yield _Leaf(prefix + name, ", ".join(texts) + (", …" if len(value) > len(texts) else ""))
         elif value is not None and value != "":
             yield _Leaf(prefix + name, str(value))
-
-
-def _depth(leaf: _Leaf) -> int:
-    return leaf.name.count(".")
 
 
 def _bare(name: str) -> str:
@@ -242,7 +242,8 @@ def _file(fields: _Fields) -> str:
     if not text or not fields.first(_PATHS):
         return ""
     cut = _CUT.search(text)
-    size = f"{cut[1]} characters" if cut else _count(len(text.splitlines()), "line")
+    lines = len(text.splitlines())
+    size = f"{cut[1]} characters" if cut else "1 line" if lines == 1 else f"{lines} lines"
     return f"{size}, {shown(_uncut(text), _SHORT)}"
 
 
@@ -279,18 +280,6 @@ _KINDS: Final = (_edit, _command, _payment, _file, _event, _message, _other)
 def _uncut(text: str) -> str:
     """Return a text as far as redaction kept it, with an ellipsis if redaction cut it."""
     return _CUT.sub("…", text)
-
-
-def _count(number: int, of: str) -> str:
-    return f"{number} {of}{'' if number == 1 else 's'}"
-
-
-def _fitted(line: str, limit: int) -> str:
-    """Return a summary cut to ``limit`` characters, with its quotes closed."""
-    if len(line) <= limit:
-        return line
-    kept = line[: limit - 2].rstrip()
-    return f'{kept}…"' if kept.count('"') % 2 else f"{kept}…"
 
 
 # --- Edits --------------------------------------------------------------------------------------------

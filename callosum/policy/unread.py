@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import SECOND, Change, Kind, Lease, Mode, Move, State, Tier, View
+from callosum.model import SECOND, Change, Key, Kind, Lease, Mode, Move, State, Tier, View
+from callosum.policy.checkouts import CHANGES, through_tree
 from callosum.policy.evidence import Evidence, holds_file, last_read, may_be_running
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Prepared(Struct, frozen=True, gc=False):
 
     ``shown`` holds lines of the file for the session; they never go into the journal. ``kept`` is the name under which
     the texts of a merge are kept until its id is known. ``changing`` says that the changes were different ones at every
-    comparison, so nothing is known of them.
+    comparison, so nothing is known of them. ``absent`` holds the keys of files that do not exist and that the session
+    never read: nothing in them can be overwritten. ``gone`` holds those that the session had read.
     """
 
     changes: frozenset[Unread] = frozenset()
@@ -50,17 +52,24 @@ class Prepared(Struct, frozen=True, gc=False):
     shown: str = ""
     kept: str = ""
     changing: bool = False
+    absent: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
 
 
 def unread_changes(facts: CallFacts, view: View, evidence: Iterable[Evidence]) -> frozenset[Unread]:
     """Return the changes to files that the call would overwrite, if the gate can compare them with the call's.
 
-    It cannot do so while one of the changes is still being made.
+    It cannot do so while one of the changes is still being made, unless that is a pull, which may leave the file as it
+    is, or a change of a whole tree in which the session does not know the file.
     """
     if not facts.here or facts.classification.tier >= Tier.HIGH or facts.observes or view.now < view.observe_until:
         return frozenset()
     changes = [item for item in evidence if _is_unread(facts, item)]
-    if any(may_be_running(item.action, view.now) for item in changes):
+    if any(
+        not (item.action.key[-1:] == "/" and (item.unread or item.action.mode is Mode.APPEND))
+        and may_be_running(item.action, view.now)
+        for item in changes
+    ):
         return frozenset()
     return frozenset([_change(facts, item) for item in changes])
 
@@ -104,6 +113,21 @@ def _change(facts: CallFacts, item: Evidence) -> Unread:
 def _is_unread(facts: CallFacts, item: Evidence) -> bool:
     key = facts.keys[item.key_index]
     return item.kind is _STALE and key.mode is _WRITE and key.name.startswith(_FILE) and key.name[-1] != "/"
+
+
+def through_trees(facts: CallFacts, evidence: list[Evidence]) -> tuple[list[Evidence], tuple[Key, ...]]:
+    """Move what a change of a tree did to files that the session has not read to one key of that tree.
+
+    Return the evidence, and the keys that the facts lack for it.
+    """
+    at = {key.name: index for index, key in enumerate(facts.keys)}
+    moved, missing = list(evidence), set()
+    for number, item in enumerate(evidence):
+        if item.unread and item.kind is Kind.STALE and through_tree(facts.keys[item.key_index].name, item.action):
+            name = item.action.key + CHANGES
+            missing.update({name} - at.keys())
+            moved[number] = replace(item, key_index=at.get(name, 0))
+    return moved, tuple([Key(name, Mode.READ) for name in sorted(missing)]) if missing else ()
 
 
 def open_over_changes(change: Change, prepared: Prepared, view: View, window: int) -> Change:

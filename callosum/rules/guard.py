@@ -193,7 +193,10 @@ class Guard:
         if _CONSOLE.search(text) or (_CONSOLE_LIKE.search(text) and _CONSOLE.search(_host_as_read(text))):
             return True
         found = self._port.findall(text)
-        return bool(found) and (_TARGET in text or any(_may_be_ours(path) for path in found))
+        if not found or _TARGET in text:
+            return bool(found)
+        plain = [(path, _PLAIN_PATH.match(path)) for path in found]
+        return any(match is None or ".." in path or match.group(1).lower() in ENDPOINTS for path, match in plain)
 
 
 def _host_as_read(text: str) -> str:
@@ -201,11 +204,6 @@ def _host_as_read(text: str) -> str:
     text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
     text = unicodedata.normalize("NFKC", text).replace("\u3002", ".")
     return _NOT_READ.sub("", text)
-
-
-def _may_be_ours(path: str) -> bool:
-    match = _PLAIN_PATH.match(path)
-    return match is None or ".." in path or match.group(1).lower() in ENDPOINTS
 
 
 def guarded(names: tuple[Any, ...]) -> tuple[tuple[str, int], ...]:

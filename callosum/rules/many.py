@@ -81,7 +81,8 @@ def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | No
     if noun in lex.CALENDARS:
         dated = slots.days(params)
         if dated:
-            return [_look(one + (SOME[1:] if searched and not _only_dates(params) else "")) for one in dated]
+            only_dates = all(slots.is_time(name) or value is None for name, value in params.items())
+            return [_look(one + (SOME[1:] if searched and not only_dates else "")) for one in dated]
     if noun == "file" and not found.repo:
         if searched:
             return [_look("file-id:" + SOME)]
@@ -118,10 +119,6 @@ def planned(name: Name, entity: str) -> list[Key]:
     """Return what a payment that is planned adds to the list of those; nothing where it is made at once."""
     kept = of(name, entity)
     return [Key(f"{kept}:{NEW}", APPEND)] if kept != entity else []
-
-
-def _only_dates(params: Mapping[str, Any]) -> bool:
-    return all(slots.is_time(name) or value is None for name, value in params.items())
 
 
 def _look(name: str) -> Key:

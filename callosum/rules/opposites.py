@@ -194,9 +194,8 @@ def about_itself(taken: str, keys: tuple[Key, ...]) -> str:
     """
     if not taken or not keys or keys[0].mode is not APPEND:
         return taken
-    return taken if any(key.mode is not APPEND or _a_thing(key.name) for key in keys) else ""
-
-
-def _a_thing(name: str) -> bool:
-    _, bar, facet = name.partition("|")
-    return name.endswith(NEW) or (bool(bar) and "/" in facet)
+    return (
+        taken
+        if any(key.mode is not APPEND or key.name.endswith(NEW) or "/" in key.name.partition("|")[2] for key in keys)
+        else ""
+    )

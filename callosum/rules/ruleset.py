@@ -186,11 +186,7 @@ class RuleSet:
         found = self._classify(call, params)
         if UNREAD in params or READINGS in params:
             return self._unread(call, params, found)
-        return found if not self._standing else self._lifted(call, params, found)
-
-    def _lifted(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
-        """Apply the standing approvals that the call fits."""
-        for approval in self._standing.get(call.tool, ()):
+        for approval in self._standing.get(call.tool, ()) if self._standing else ():
             if approval.fits(params, call.cwd):
                 found = approval.lift(found)
         return found

@@ -84,7 +84,8 @@ def stands_apart(name: Name) -> bool:
 
 def alone(name: Name) -> tuple[Key, ...] | None:
     """Return no keys for a tool that changes only its own session, None for any other."""
-    return () if name.verb in _ENTERS or _moves_itself(name) else None
+    turns = name.head == "directory" and name.words[0] in _TURNS and len(name.words) <= 4
+    return () if name.verb in _ENTERS or name.words[0] in _GOES or turns else None
 
 
 _TOLD: Final = {
@@ -155,7 +156,9 @@ def _read(
         made += _threads(params, found, READ, mail=_is_mail(name))
     for entity, values in _about(found, name.nouns):
         thing = many.of(name, entity or name.head or "id")
-        facet = _facet(name, entity)
+        head = name.head  # ``get_channel_members`` looks at the members, not at the messages
+        is_facet = entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id"
+        facet = f"|{head}" if is_facet else ""
         looked_at = [Key(_scoped(thing, one, found, facet), READ) for one in values]
         made += _placed(looked_at, found) if entity in found.bare or entity in _COUNTED else looked_at
         if facet and entity == "project" and not found.repo:  # those in it that it counts for itself
@@ -185,12 +188,6 @@ def _about(found: Arguments, nouns: tuple[str, ...]) -> Iterable[tuple[str, list
 _INBOXES: Final = frozenset("inbox mailbox dm dms".split())
 _PERSONS: Final = ("user", "user_id", "username", "recipient", "contact", "contact_id")
 """Whose messages they are: what is sent to somebody lands there."""
-
-
-def _facet(name: Name, entity: str) -> str:
-    """Return what of a thing is looked at: ``get_channel_members`` looks at the members, not at the messages."""
-    head = name.head
-    return f"|{head}" if entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id" else ""
 
 
 _MAILBOXES: Final = lex.MAILS - {"sms", "call"} | {"inbox", "mailbox", "outlook", "imap", "smtp"}
@@ -371,7 +368,8 @@ def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name
         made = [Key(one, WRITE) for one in slots.derive(params)]
         if verb not in lex.ADDS and found.ids:
             return _things(found, name, verb) + made  # what is moved comes first
-        made = made or _whole_days(params)
+        # what lasts for days keeps nobody from meeting, but shows on each of them
+        made = made or [Key(keys.fit(f"{one}|event"), APPEND) for one in slots.days(params)]
     elif verb in ("book", "reserve") and (booked := _booked(params, found, name)):
         return booked
     if found.paths or verb in _MOVES or verb in _COPIES:
@@ -403,13 +401,6 @@ def _titled(params: Mapping[str, Any]) -> list[str]:
     return next((texts for one in lex.TITLES if (texts := short(params.get(one)))), [])
 
 
-def _moves_itself(name: Name) -> bool:
-    """Tells whether a call changes no more than where its own session stands: its working directory."""
-    if name.words[0] in _GOES:
-        return True
-    return name.head == "directory" and name.words[0] in _TURNS and len(name.words) <= 4
-
-
 _ENTERS: Final = frozenset("login logout authenticate".split())
 """What changes only as whom a session itself acts."""
 _GOES: Final = frozenset("cd chdir pushd popd".split())
@@ -429,11 +420,6 @@ def _migrated(params: Mapping[str, Any], verb: str, cwd: str | None) -> list[Key
 
 
 _FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_path", "projectPath", "project_dir")
-
-
-def _whole_days(params: Mapping[str, Any]) -> list[Key]:
-    """Return what lasts for days keeps nobody from meeting, but shows on each of them."""
-    return [Key(keys.fit(f"{one}|event"), APPEND) for one in slots.days(params)]
 
 
 def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:

@@ -105,7 +105,7 @@ SEARCHED_ENTRIES: Final = 5_000
 LATELY_SEARCHED: Final = 500
 """Number of newest journal entries, of all sessions, that ``View.lately`` searches."""
 MAX_LATELY: Final = 12
-"""Maximum number of calls that ``View.lately`` returns."""
+"""Number of calls that ``View.lately`` returns at most, unless it is asked for more."""
 
 
 class Pool(Struct, frozen=True):

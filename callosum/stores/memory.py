@@ -424,9 +424,9 @@ class _Look:
             superseded=tuple(action for action in self.actions if action.id in repeated),
             observe_until=held.observe,
             bodies=held.bodies,
-            lately=lambda session: [
+            lately=lambda session, limit=MAX_LATELY: [
                 probed(act.action, self.probe)
-                for act in held.touched(scope.namespace, (session,), LATELY_SEARCHED)[:MAX_LATELY]
+                for act in held.touched(scope.namespace, (session,), LATELY_SEARCHED)[:limit]
             ],
         )
 

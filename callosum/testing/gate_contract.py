@@ -110,14 +110,15 @@ class GateContract:
             clock.advance(2)
             gate.complete("mira", id=ask("mira", "Read", on=None, params={"file_path": path}).id)
 
-        for path in ("/unread.md", "/read.md"):
+        unread, seen = __file__, __file__.replace("gate_contract", "store_contract")  # both exist
+        for path in (unread, seen):
             read(path)
             clock.advance(2)
             assert gate.complete("doug", id=write("doug", path).id).ok
-        assert [write("mira", "/unread.md").verdict for _ in range(4)] == [*[Verdict.CONFIRM] * 3, Verdict.ALLOW]
-        assert write("mira", "/read.md").verdict is Verdict.CONFIRM
-        read("/read.md")
-        assert write("mira", "/read.md").verdict is Verdict.ALLOW
+        assert [write("mira", unread).verdict for _ in range(4)] == [*[Verdict.CONFIRM] * 3, Verdict.ALLOW]
+        assert write("mira", seen).verdict is Verdict.CONFIRM
+        read(seen)
+        assert write("mira", seen).verdict is Verdict.ALLOW
 
     def test_a_call_without_a_key(self, ask: Callable[..., Decision]) -> None:
         """Return no key in the decision of a call that has none."""

@@ -162,7 +162,7 @@ def test_hook_starts_no_python_while_the_gate_answers(state: Path, tmp_path: Pat
     hook = Hook(state, environ={"PATH": f"{traps}{os.pathsep}{os.environ['PATH']}"})
     offline = "offline {}\n" if Hook.kind == "native" else "{} -I -S"
     hooks.edit(hook.script, offline.format(sys.executable), offline.format(traps / "python"))
-    params = {"file_path": "/repo/a.py", "content": "1"}
+    params = {"file_path": __file__, "content": "1"}
     with serving(state, "--socket", socket_path(state)):
         assert hook.before("A", "Write", params, "a1") == Said(0, b"", "")
         assert hook.send(event("PostToolUse", "A", "Write", params, "a1", tool_response="ok")) == Said(0, b"", "")

@@ -1,6 +1,6 @@
 """What went wrong elsewhere because sessions did not know of one another, told to the gate.
 
-Each test, or row of ``TWICE``, is named after a report (repository and number); ``SEEN_BY`` has them by their number
+Each test, or row of a table, is named after a report (repository and number); ``SEEN_BY`` has them by their number
 in the list of reports, and ``NOT_SEEN`` says why a gate cannot see the others. The rules are the ones that ship; the
 host pauses, as all hosts do that can show a warning only by not running the tool.
 """
@@ -95,8 +95,8 @@ TWICE: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, float, Kind]] =
     # Team-Commonly/commonly#889: two agents on one message; one merge run twice
     "commonly_889_merge": ("mcp__github__merge_pull_request", MERGE := {"owner": "o", "repo": "r", "pull_number": 5}, MERGE, "", 50, Kind.STALE),
     # anthropics/claude-code#87243: one session's pr-body.md is published by the other
-    "claude_code_87243": ("Write", {"file_path": "/tmp/pr-body.md", "content": "The body of pull request one"},
-        {"file_path": "/tmp/pr-body.md", "content": "The body of pull request two"}, "", 30, Kind.STALE),
+    "claude_code_87243": ("Write", {"file_path": __file__, "content": "The body of pull request one"},
+        {"file_path": __file__, "content": "The body of pull request two"}, "", 30, Kind.STALE),
 }  # fmt: skip
 """Reports of two sessions that do the same: the tool, both params, the origin, the seconds between, the kind."""
 
@@ -109,6 +109,57 @@ def test_second_session_is_stopped(
     fleet.after(seconds)
     decision = fleet.ask("two", tool, second, origin=origin or None)
     assert (decision.proceed, kinds(decision)) == (False, {kind})
+
+
+IN_ONE_FOLDER: dict[str, str] = {
+    # anthropics/claude-code#90943: one session commits the index as it was before the other session's commit
+    "claude_code_90943": "one git add app.py && git diff --cached / two git status / two git add -A && git commit -m 'x'"
+    " / one! git commit -m 'my work'",
+    # #95355: 600 lines and another session's 86 files lost; with a bare ``git stash`` and ``git stash pop`` in one folder
+    "claude_code_95355": "one git stash / two! git stash pop / one write src/app.py / two! git reset --hard",
+    "claude_code_95355_takes": "one edit src/app.py / two! git stash / three git stash push src/other.py",
+    # #60295, #90146, #95244, #71433: the branch is switched in another's working folder
+    "claude_code_60295": "one git status / two git checkout other-branch / one! git commit -am 'on my branch'",
+    # kent-tokyo/chematic#218, OmniRoute#5955, claude-power-pack#1056: refs/stash is one stack
+    "chematic_218": "one@/wt/a git -C /repo stash push / two@/wt/b! cd /repo && git stash pop",
+    # alvarolobato/inmo-tool#581: ``pkill -f`` killed a sibling's dev server
+    "inmo_tool_581": "one@/wt/a npm run dev & / two@/wt/b! pkill -f 'npm run dev'",
+    # Embassy-of-the-Free-Mind/sourcelibrary-v2#2343: ``git restore`` wipes unstaged work without a trace
+    "sourcelibrary_2343": "one edit src/app.py / two! git restore . / three! git checkout -- src/app.py",
+    # SirAllap/agentglass#118, obra/superpowers#597: worktrees race one migration, and a server takes another's port
+    "agentglass_118_database": "one@/wt/a psql postgres://localhost:5432/app -c 'ALTER TABLE users ADD COLUMN age int'"
+    " / two@/wt/b! psql postgres://localhost:5432/app -c 'ALTER TABLE users DROP COLUMN age'",
+    "agentglass_118_port": "one@/wt/a python -m http.server 8000 & / two@/wt/b! fuser -k 8000/tcp",
+    # bdfinst/agentic-dev-team#1571: an edit by a session that has not seen the change
+    "agentic_dev_team_1571": "one read app.py / two read app.py / one edit app.py / two! edit app.py / one edit app.py"
+    " / two! edit app.py",
+    # anthropics/claude-code#28922, #29217, #28988, #29008: read, changed and written by each, without a lock
+    "claude_code_28922": "one read a.json / two read a.json / three read a.json / one write a.json / two! write a.json"
+    " / three! write a.json",
+    # cyrusagents/cyrus#1465: 232 of 234 overlaps in one worktree were both writing the same files or git
+    "cyrus_1465": "one read app.py / two read app.py / one edit app.py / two! multi app.py",
+}
+"""Reports of sessions on one machine: what each does, a minute apart; ``!`` marks what must not run."""
+
+
+@pytest.mark.parametrize("story", IN_ONE_FOLDER.values(), ids=IN_ONE_FOLDER)
+def test_session_that_would_undo_anothers_work_is_stopped(fleet: Fleet, story: str) -> None:
+    for step in story.split(" / "):
+        who, line = step.split(" ", 1)
+        name, _, cwd = who.rstrip("!").partition("@")
+        verb, path = line.split(" ", 1)
+        edit = {"old_string": "a", "new_string": name}
+        calls: dict[str, tuple[str, dict[str, Any]]] = {
+            "read": ("Read", {"file_path": f"/repo/{path}"}),
+            "write": ("Write", {"file_path": f"/repo/{path}", "content": name}),
+            "edit": ("Edit", {"file_path": f"/repo/{path}", **edit}),
+            "multi": ("MultiEdit", {"file_path": path, "edits": [edit]}),
+        }
+        tool, params = calls.get(verb, ("Bash", bash(line)))
+        decision = fleet.ask(name, tool, params, cwd=cwd or "/repo")
+        assert decision.proceed is (who[-1] != "!"), (step, decision.warning)
+        assert not decision.proceed or fleet.gate.complete(name, id=decision.id).ok
+        fleet.after(60)
 
 
 def test_openclaw_56643_one_heartbeat_in_every_session(fleet: Fleet) -> None:
@@ -319,19 +370,6 @@ def test_claude_code_47905_twenty_subagents_update_one_tracking_file(fleet: Flee
         assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
 
 
-def test_agentic_dev_team_1571_a_sibling_reverts_a_file_twice(fleet: Fleet) -> None:
-    """bdfinst/agentic-dev-team#1571: an edit by a session that has not seen the change."""
-    path = {"file_path": "/repo/app.py"}
-    for who in ("one", "two"):
-        fleet.do(who, "Read", path)
-    fleet.after(5)
-    for _ in range(2):
-        fleet.do("one", "Edit", {**path, "old_string": "a", "new_string": "b"})
-        fleet.after(5)
-        assert not fleet.ask("two", "Edit", {**path, "old_string": "b", "new_string": "a"}).proceed
-        fleet.after(5)
-
-
 def test_agentic_dev_team_1571_a_commit_sweeps_in_what_the_other_has_staged(fleet: Fleet) -> None:
     """bdfinst/agentic-dev-team#1571: a first commit with four files of three other agents in it."""
     fleet.do("one", "Bash", bash("git add src/one.py src/two.py"), cwd="/repo")
@@ -350,50 +388,6 @@ def bash(command: str) -> dict[str, Any]:
     return {"command": command}
 
 
-def test_claude_code_90943_a_stale_index_reverts_committed_work(fleet: Fleet) -> None:
-    """anthropics/claude-code#90943: one session commits the index as it was before the other session's commit."""
-    fleet.do("one", "Bash", bash("git add app.py && git diff --cached"), cwd="/repo")
-    fleet.after(60)
-    fleet.do("two", "Bash", bash("git status"), cwd="/repo")
-    fleet.do("two", "Bash", bash("git add -A && git commit -m 'the other work'"), cwd="/repo")
-    fleet.after(60)
-    assert not fleet.ask("one", "Bash", bash("git commit -m 'my work'"), cwd="/repo").proceed
-
-
-def test_claude_code_95355_a_bare_stash_pop_and_a_hard_reset(fleet: Fleet) -> None:
-    """anthropics/claude-code#95355: 600 lines and another session's 86 files lost."""
-    fleet.do("one", "Bash", bash("git stash"), cwd="/repo")
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("git stash pop"), cwd="/repo").proceed
-    fleet.do("one", "Write", {"file_path": "/repo/src/app.py", "content": "600 lines"})
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("git reset --hard"), cwd="/repo").proceed
-
-
-def test_claude_code_95355_a_stash_takes_what_the_other_is_editing(fleet: Fleet) -> None:
-    """anthropics/claude-code#95355: with bare ``git stash`` and ``git stash pop`` in one folder."""
-    fleet.do("one", "Edit", {"file_path": "/repo/src/app.py", "old_string": "a", "new_string": "b"})
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("git stash"), cwd="/repo").proceed
-    fleet.do("three", "Bash", bash("git stash push src/other.py"), cwd="/repo")
-
-
-def test_claude_code_60295_a_checkout_under_the_other_session(fleet: Fleet) -> None:
-    """anthropics/claude-code#60295, #90146, #95244, #71433: the branch is switched in another's working folder."""
-    fleet.do("one", "Bash", bash("git status"), cwd="/repo")
-    fleet.after(30)
-    fleet.do("two", "Bash", bash("git checkout other-branch"), cwd="/repo")
-    fleet.after(30)
-    assert not fleet.ask("one", "Bash", bash("git commit -am 'on my branch'"), cwd="/repo").proceed
-
-
-def test_chematic_218_one_stash_for_all_worktrees(fleet: Fleet) -> None:
-    """kent-tokyo/chematic#218, OmniRoute#5955, claude-power-pack#1056: refs/stash is one stack."""
-    fleet.do("one", "Bash", bash("git -C /repo stash push"), cwd="/worktrees/a")
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("cd /repo && git stash pop"), cwd="/worktrees/b").proceed
-
-
 def test_chematic_218_worktrees_in_folders_that_tell_nothing(fleet: Fleet) -> None:
     """kent-tokyo/chematic#218: the host sends what its disk says about a folder with the call."""
     one, two = (Worktree(f"/home/u/{name}", "/home/u/app") for name in ("fix", "try"))
@@ -403,33 +397,6 @@ def test_chematic_218_worktrees_in_folders_that_tell_nothing(fleet: Fleet) -> No
     assert not fleet.ask("one", "Bash", bash("git stash pop"), cwd="/home/u/fix", worktree=one).proceed
     fleet.do("two", "Bash", bash("git commit -am 'mine'"), cwd="/home/u/try", worktree=two)
     fleet.do("one", "Bash", bash("git commit -am 'mine'"), cwd="/home/u/fix", worktree=one)
-
-
-def test_inmo_tool_581_pkill_ends_the_servers_of_others(fleet: Fleet) -> None:
-    """alvarolobato/inmo-tool#581: ``pkill -f`` killed a sibling's dev server."""
-    fleet.do("one", "Bash", bash("npm run dev &"), cwd="/worktrees/a")
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("pkill -f 'npm run dev'"), cwd="/worktrees/b").proceed
-
-
-def test_sourcelibrary_2343_a_sibling_restores_what_nobody_committed(fleet: Fleet) -> None:
-    """Embassy-of-the-Free-Mind/sourcelibrary-v2#2343: ``git restore`` wipes unstaged work without a trace."""
-    fleet.do("one", "Edit", {"file_path": "/repo/src/app.py", "old_string": "a", "new_string": "b"})
-    fleet.after(60)
-    assert not fleet.ask("two", "Bash", bash("git restore ."), cwd="/repo").proceed
-    assert not fleet.ask("three", "Bash", bash("git checkout -- src/app.py"), cwd="/repo").proceed
-
-
-def test_claude_code_28922_one_json_file_for_all_sessions(fleet: Fleet) -> None:
-    """anthropics/claude-code#28922, #29217, #28988, #29008: read, changed and written by each, without a lock."""
-    path = {"file_path": "/home/u/.agent/state.json"}
-    for who in ("one", "two", "three"):
-        fleet.do(who, "Read", path)
-    fleet.after(1)
-    fleet.do("one", "Write", {**path, "content": '{"sessions": ["one"]}'})
-    for who in ("two", "three"):
-        decision = fleet.ask(who, "Write", {**path, "content": f'{{"sessions": ["{who}"]}}'})
-        assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
 
 
 def test_ai_employee_548_three_runs_migrate_one_workspace(fleet: Fleet) -> None:
@@ -463,33 +430,6 @@ def test_agentglass_118_worktrees_race_a_migration(fleet: Fleet) -> None:
     elsewhere = Worktree("/home/u/three", "/repo")
     assert not fleet.ask("three", "Bash", bash("alembic upgrade head"), cwd="/home/u/three", worktree=elsewhere).proceed
     fleet.do("four", "Bash", bash("alembic upgrade head"), cwd="/another/repo")
-
-
-def test_agentglass_118_worktrees_share_the_database(fleet: Fleet) -> None:
-    """SirAllap/agentglass#118, obra/superpowers#597: two agents in worktrees of their own race one migration."""
-    migrate = "psql postgres://localhost:5432/app -c 'ALTER TABLE users ADD COLUMN age int'"
-    fleet.do("one", "Bash", bash(migrate), cwd="/wt/a")
-    fleet.after(20)
-    other = "psql postgres://localhost:5432/app -c 'ALTER TABLE users DROP COLUMN age'"
-    assert not fleet.ask("two", "Bash", bash(other), cwd="/wt/b").proceed
-
-
-def test_agentglass_118_worktrees_share_the_port(fleet: Fleet) -> None:
-    """SirAllap/agentglass#118: a second server takes, or frees, the port of the first."""
-    fleet.do("one", "Bash", bash("python -m http.server 8000 &"), cwd="/wt/a")
-    fleet.after(20)
-    assert not fleet.ask("two", "Bash", bash("fuser -k 8000/tcp"), cwd="/wt/b").proceed
-
-
-def test_cyrus_1465_two_sessions_write_the_same_files(fleet: Fleet) -> None:
-    """cyrusagents/cyrus#1465: 232 of 234 overlaps in one worktree were both writing the same files or git."""
-    for who in ("one", "two"):
-        fleet.do(who, "Read", {"file_path": "/wt/app.py"})
-    fleet.after(30)
-    fleet.do("one", "Edit", {"file_path": "/wt/app.py", "old_string": "a", "new_string": "b"})
-    fleet.after(30)
-    decision = fleet.ask("two", "MultiEdit", {"file_path": "app.py", "edits": []}, cwd="/wt")
-    assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
 
 
 def test_claude_code_7443_a_check_that_is_too_strict_teaches_to_go_around_it(fleet: Fleet) -> None:
@@ -588,11 +528,14 @@ def test_agent_config_1341_every_session_on_one_branch(fleet: Fleet) -> None:
         fleet.do(f"session-{number}", "Write", {"file_path": f"/repo/{number}.py", "content": "x"})
 
 
-def test_claude_code_76727_worktrees_by_the_target_of_the_write(fleet: Fleet) -> None:
+def test_claude_code_76727_worktrees_by_the_target_of_the_write(fleet: Fleet, tmp_path: Path) -> None:
     """anthropics/claude-code#76727: the key is the path that is written, not the working folder."""
-    fleet.do("one", "Write", {"file_path": "/worktrees/a/app.py", "content": "x"}, cwd="/repo")
-    fleet.do("two", "Write", {"file_path": "/worktrees/b/app.py", "content": "y"}, cwd="/repo")
-    assert not fleet.ask("two", "Write", {"file_path": "../worktrees/a/app.py", "content": "y"}, cwd="/repo").proceed
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "app.py").write_text("x")
+    repo = str(tmp_path / "repo")
+    fleet.do("one", "Write", {"file_path": str(tmp_path / "a" / "app.py"), "content": "x"}, cwd=repo)
+    fleet.do("two", "Write", {"file_path": str(tmp_path / "b" / "app.py"), "content": "y"}, cwd=repo)
+    assert not fleet.ask("two", "Write", {"file_path": "../a/app.py", "content": "y"}, cwd=repo).proceed
 
 
 def test_other_recipients_get_the_same_newsletter(fleet: Fleet) -> None:
@@ -732,6 +675,6 @@ NOT_SEEN: dict[int, str] = {
 
 def test_every_incident_report_has_a_test() -> None:
     assert sorted(SEEN_BY) == [*range(1, 38), *range(47, 54)]
-    tests = [*TWICE, *(name.removeprefix("test_") for name in globals() if name.startswith("test_"))]
+    tests = [*TWICE, *IN_ONE_FOLDER, *(name.removeprefix("test_") for name in globals() if name.startswith("test_"))]
     assert [name for name in SEEN_BY.values() if not any(test.startswith(name) for test in tests)] == []
     assert set(NOT_SEEN) <= set(SEEN_BY)

@@ -82,9 +82,9 @@ def test_replay_reports_for_each_source_how_many_calls_got_a_key(tmp_path: Path)
 def test_with_pause_each_session_repeats_once(tmp_path: Path) -> None:
     """One session, and a change that was there before it: the pause and its repeat do not depend on timing."""
     with LocalGate(tmp_path / "kept") as gate:
-        before = gate.intercept(Call("doug", "write", {"path": "/a", "content": "doug's"}))
+        before = gate.intercept(Call("doug", "write", {"path": __file__, "content": "doug's"}))
         gate.complete("doug", id=before.id)
-    path = file_of(tmp_path, recorded("edit", "task", path="/a", old_string="doug's", new_string="another's"))
+    path = file_of(tmp_path, recorded("edit", "task", path=__file__, old_string="doug's", new_string="another's"))
     report = report_of(tmp_path, path, "--sessions", "1", "--pause", "--state", tmp_path / "kept")
     assert report["conflicts"]["stale"] == report["verdicts"]["confirm"] == report["confirmed"] == 1
 

@@ -52,7 +52,7 @@ def tell(world: World, story: str) -> None:
             params = {field: TEXTS[call["text"]]} if call["text"] else {}
             on = None if call["on"] == "nothing" else call["on"] or "plan"
             if call["tool"] in ("Read", "Write"):
-                on, params = None, {**params, "file_path": "/repo/plan.md"}
+                on, params = None, {**params, "file_path": __file__}
             act = world.do if call["did"] else world.ask
             answer = last[call["who"]] = act(
                 call["who"], call["tool"], on, params=params, pause=bool(call["pause"]), **more

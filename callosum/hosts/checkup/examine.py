@@ -64,7 +64,10 @@ def examine(settings: Settings, here: UserContext, read: Read, *, now: float | N
         yield from checks.look(checkup)
     if checkup.local:
         yield _gate(settings)
-        yield from _git(settings)
+        if settings.snapshots and not git_of(settings.state):
+            says = "writes are not merged: there is no git that only root can change, and none was recorded"
+            mend = "Install git for the whole system, or `callosum install HOST` with git in PATH."
+            yield Finding("git", "advice", says, mend)
     yield from _mcp(settings)
 
 
@@ -91,15 +94,6 @@ def _gate(settings: Settings) -> Finding:
     if listens(path):
         return Finding("gate", "ok", f"answers on {path}")
     return Finding("gate", "ok", "not running; the next call of a host or `callosum serve` starts it")
-
-
-def _git(settings: Settings) -> Iterator[Finding]:
-    """Yield the finding that no writes are merged, because there is no git that the gate may start."""
-    if settings.snapshots and not git_of(settings.state):
-        says = "writes are not merged: there is no git that only root can change, and none was recorded"
-        yield Finding(
-            "git", "advice", says, "Install git for the whole system, or `callosum install HOST` with git in PATH."
-        )
 
 
 class Checkup:
@@ -157,7 +151,9 @@ class Checkup:
         """Return what was found about the entries in a settings file."""
         host = checks.host
         settings = settings_in(path)
-        server = self._server_of(host, settings)
+        script = str(script_path(self.settings, host.name))
+        named = any(script in str(hook.get("command")) for hook in hook_entries.ours(settings, host.asks))
+        server = remote.load(self.settings.state, host.name) if named else None  # None for the gate of this machine
         hook = self._hook_of(host, settings, server)
         wanted = wanted_in(settings, host, str(hook.path), names_of(self.settings), bounded=hook.native)
         missing = hook_entries.missing(settings, wanted)
@@ -190,13 +186,6 @@ class Checkup:
             yield say(host, "version", "wrong", f"{host.title} {version}: {too_old}", f"Update {host.title}.")
         else:
             yield say(host, "version", "ok", f"{host.title} {version}, {executable}")
-
-    def _server_of(self, host: Program, settings: Mapping[str, Any]) -> RemoteServer | None:
-        """Return the server that the entries ask, or None for the gate of this machine."""
-        script = str(script_path(self.settings, host.name))
-        hooks = hook_entries.ours(settings, host.asks)
-        named = any(script in str(hook.get("command")) for hook in hooks)
-        return remote.load(self.settings.state, host.name) if named else None
 
     def _hook_of(self, host: Program, settings: Mapping[str, Any], server: RemoteServer | None) -> Hook:
         """Return the hook that the entries call. If they call none, return the one that an installation would write."""

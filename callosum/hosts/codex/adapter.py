@@ -29,12 +29,13 @@ class CodexAdapter(HookAdapter):
         response = payload.get("tool_response")
         patched = payload.get("tool_name") != self.host.shell and isinstance(response, str)
         failed = patched and _FAILED.match(str(response))
-        agent = _AGENT.search(response) if isinstance(response, str) and self._starts(payload) else None
+        agent = (
+            _AGENT.search(response)
+            if isinstance(response, str) and payload.get("tool_name") in self.host.starts
+            else None
+        )
         outcome = Outcome.FAILED if failed else Outcome.DONE
         return (self.came_back(payload, actor, outcome, agent[1] if agent else ""),)
-
-    def _starts(self, payload: Payload) -> bool:
-        return payload.get("tool_name") in self.host.starts
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``."""

@@ -49,7 +49,10 @@ class GeminiAdapter(HookAdapter):
         came_back = self.came_back(payload, actor, outcome, background_match[1] if background_match else "")
         if came_back.tool != "list_background_processes":
             return (came_back,)
-        return came_back, *(BackgroundEnded(actor, pid, _ended(line)) for pid, line in _LISTED.findall(display))
+        listed = [
+            (pid, Outcome.UNKNOWN if "(Signal: " in line else Outcome.DONE) for pid, line in _LISTED.findall(display)
+        ]
+        return came_back, *(BackgroundEnded(actor, pid, outcome) for pid, outcome in listed)
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``, without the text that hooks put before the prompt."""
@@ -59,8 +62,3 @@ class GeminiAdapter(HookAdapter):
     def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """As in ``HookAdapter``, but without a brief: a prompt follows and brings one."""
         return self.heard(payload, actor)
-
-
-def _ended(line: str) -> Outcome:
-    """Return the outcome of a background command from the line about it."""
-    return Outcome.UNKNOWN if "(Signal: " in line else Outcome.DONE

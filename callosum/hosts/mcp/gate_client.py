@@ -154,7 +154,8 @@ class GateClient:
         try:
             return self.client.fallback(call, fault)
         except GateUnavailable:
-            if not self._only_looks(call):
+            whatever = (call, replace(call, params={}))  # the tool may be read-only whatever its arguments are
+            if runs_commands(call.tool) or any(self._judge(one) != (Tier.NONE, "read") for one in whatever):
                 raise
             return self.client.fallback(call, fault, tier=Tier.NONE)
 
@@ -167,12 +168,6 @@ class GateClient:
         now = self._clock()
         if now - began >= self.client.deadline + call.wait:
             self._hung_until = now + HUNG_SECONDS
-
-    def _only_looks(self, call: Call) -> bool:
-        """Return True if the rules consider the tool read-only, whatever its arguments are."""
-        if runs_commands(call.tool):
-            return False
-        return all(self._judge(one) == (Tier.NONE, "read") for one in (call, replace(call, params={})))
 
     def report(
         self,

@@ -110,7 +110,10 @@ def _changed(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
 
 def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
     if _is_wrapped(entry) or _is_gate(entry):
-        return _restarted(entry, command)
+        words = _mcp_words(entry)
+        if not words or not words[0].startswith("--name") or not entry["command"].startswith("/"):
+            return entry
+        return {**entry, "command": command[0], "args": [*command[1:], "mcp", *words]}  # as this installation writes it
     if _unfit(entry):
         return entry
     program, *front = command
@@ -131,15 +134,6 @@ def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Map
     if values:
         wrapped["env"] = {**entry.get("env", {}), **values}
     return wrapped
-
-
-def _restarted(entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
-    """Return an entry that ``callosum install`` wrote with an absolute path, as this installation would write it."""
-    words = _mcp_words(entry)
-    if not words or not words[0].startswith("--name") or not entry["command"].startswith("/"):
-        return entry
-    program, *front = command
-    return {**entry, "command": program, "args": [*front, "mcp", *words]}
 
 
 def _unwrapped(entry: Mapping[str, Any]) -> Mapping[str, Any]:

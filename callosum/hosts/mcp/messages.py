@@ -102,7 +102,10 @@ def read(line: bytes) -> Message | list[Message] | None:
     try:
         found = _decoded(text)
     except _FAULTS:
-        found = _decoded_mended(text)
+        try:
+            found = _decoded(_mended(text))
+        except (ValueError, RecursionError, *_FAULTS) as error:
+            raise MalformedMessage(str(error)[:200]) from None
     _refuse_ambiguous(text)
     return found
 
@@ -133,13 +136,6 @@ def _refuse_ambiguous(text: bytes) -> None:
                 raise AmbiguousMessage(f"{name!r} occurs more than once, or as {alike[0][0]!r}")
             if name == "method" and alike and alike[0][1] != CALL and str(alike[0][1]).lower() == CALL:
                 raise AmbiguousMessage(f"expected {CALL!r}, not {alike[0][1]!r}")
-
-
-def _decoded_mended(text: bytes) -> Message | list[Message]:
-    try:
-        return _decoded(_mended(text))
-    except (ValueError, RecursionError, *_FAULTS) as error:
-        raise MalformedMessage(str(error)[:200]) from None
 
 
 def _mended(text: bytes) -> bytes:

@@ -338,16 +338,12 @@ class HttpUpstream:
             isinstance(parsed, Message) and isinstance(parsed.method, UnsetType) and parsed.key == exchange.key
         )
         if answered and isinstance(parsed, Message) and exchange.key == self._starting:
-            self._started(parsed)
+            version = messages.text_of(messages.fields_of(parsed.result).get("protocolVersion"))
+            self._version = _written(version) if version else None
+            self._starting = None
         if answered:
             exchange.answers = False
         self._proxy.from_server(line + b"\n")
-
-    def _started(self, answer: Message) -> None:
-        """Note the negotiated version."""
-        version = messages.text_of(messages.fields_of(answer.result).get("protocolVersion"))
-        self._version = _written(version) if version else None
-        self._starting = None
 
     def _failed(self, exchange: _Exchange, text: str) -> None:
         """Answer a request that the server did not answer. The text tells the gate whether the call may have run."""

@@ -161,9 +161,12 @@ def _calls_in(texts: Iterator[str]) -> Iterator[TranscriptCall]:
         if message.get("role") == "assistant":
             parts = message.get("content")
             for part in parts if isinstance(parts, list) else ():
-                if isinstance(part, dict) and part.get("type") == "toolCall" and not _wraps(part):
+                if isinstance(part, dict) and part.get("type") == "toolCall":
+                    arguments, tool = part.get("arguments"), part.get("name")
+                    if tool in _WRAPPERS or (tool == "exec" and isinstance(arguments, dict) and "code" in arguments):
+                        continue
                     id = f"{run}:{part.get('id')}"
-                    calls[id] = TranscriptCall(session=run, tool=str(part.get("name")), id=id, at=at, ran=None)
+                    calls[id] = TranscriptCall(session=run, tool=str(tool), id=id, at=at, ran=None)
         elif message.get("role") == "toolResult":
             ran[f"{run}:{message.get('toolCallId')}"] = message.get("isError") is not True
         elif message.get("customType") == _NESTED and isinstance(details := message.get("details"), dict):
@@ -174,9 +177,3 @@ def _calls_in(texts: Iterator[str]) -> Iterator[TranscriptCall]:
     for id, call in calls.items():
         if ran.get(id, True):  # a refused or invalid call returns an error
             yield TranscriptCall(session=call.session, tool=call.tool, id=id, at=call.at, ran=call.ran or ran.get(id))
-
-
-def _wraps(part: Mapping[str, Any]) -> bool:
-    arguments = part.get("arguments")
-    script = part.get("name") == "exec" and isinstance(arguments, Mapping) and "code" in arguments
-    return part.get("name") in _WRAPPERS or script

@@ -126,7 +126,10 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         _call(run, name, low, text, match.end(), database=database or (outside and name[0] == "."))
     for match in islice(_UNLINKS.finditer(text), 64):
         run.removes(match.group(1), deep=False)
-    for match in islice(_SQL.finditer(text), 16) if _queries(text, outside=outside) else ():
+    queries = (outside or _QUERIES.search(text)) and (
+        len(_PASSING.findall(text)) != 1 or len(_CONNECTS.findall(text)) > 1
+    )  # program text hands statements to a database that lasts: elsewhere one is a text like any other
+    for match in islice(_SQL.finditer(text), 16) if queries else ():
         statement = sql.statement({"sql": text[match.end() : match.end() + 4096]}, loosely=True)
         if statement is not None:
             run.note(statement.tier, f"SQL: {statement.verb}")
@@ -147,13 +150,6 @@ def _alias(match: re.Match[str]) -> tuple[str, str]:
     if match.group(1):
         return match.group(2).lower(), match.group(1)
     return (match.group(5) or match.group(4)).lower(), f"{match.group(3)}.{match.group(4)}"
-
-
-def _queries(text: str, *, outside: bool) -> bool:
-    """Tells whether program text hands statements to a database that lasts: elsewhere one is a text like any other."""
-    if not outside and _QUERIES.search(text) is None:
-        return False
-    return len(_PASSING.findall(text)) != 1 or len(_CONNECTS.findall(text)) > 1
 
 
 _PASSING: Final = re.compile(r"[\"'`](?:file:)?:memory:[^\"'`]{0,64}[\"'`]")

@@ -177,7 +177,7 @@ def _handed(run: Run, name: str, words: list[str]) -> None:
             _setting(run, *"".join(words[at + 1 : at + 2]).partition("=")[::2])
 
 
-def _tree(run: Run, tier: int) -> None:
+def _tree(run: Run, tier: int, mode: Mode = Mode.WRITE) -> None:
     """All files of the working tree may change; where nobody said how far it reaches, those from here on."""
     here = run.repository()
     if run.where.repository:  # then the worktree begins where git runs
@@ -185,15 +185,26 @@ def _tree(run: Run, tier: int) -> None:
     elif here is not None and (root := run.home(here)) in run.repositories:
         here = root
     if here is not None:
-        run.key(tier, f"file:{here.rstrip('/')}/")
+        run.key(tier, f"file:{here.rstrip('/')}/", mode)
 
 
-def _state(run: Run, tier: int, *parts: str) -> None:
+def _state(run: Run, tier: int, *parts: str, mode: Mode = Mode.WRITE) -> None:
     for part in parts:
         if part == "tree":
-            _tree(run, tier)
+            _tree(run, tier, mode)
         else:
-            run.git(tier, part, common=part in ("stash", "config", "remotes"))
+            run.git(tier, part, mode, common=part in ("stash", "config", "remotes"))
+
+
+def _takes_over(run: Run, found: options.Options) -> None:
+    """Bring commits to the branch that HEAD names. Git itself refuses to lose what no commit holds."""
+    if found.has("--abort", "--skip", "--quit", "--no-commit", "--squash", "-n"):
+        _state(run, 1, "HEAD", "index", "tree")
+        return
+    _state(run, 1, "HEAD", "tree", mode=Mode.APPEND)
+    if found.has("--autostash"):
+        run.git(1, "stash", Mode.APPEND, common=True)
+        _tree(run, 1)
 
 
 def _branch(run: Run, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
@@ -214,7 +225,7 @@ def _commit(run: Run, found: options.Options, rest: list[str], _command: Command
         run.note(0, "only tells what it would do")
         return
     run.note(1, "makes a commit" if not found.has("--amend") else "replaces the last commit")
-    _state(run, 1, "HEAD")
+    _state(run, 1, "HEAD", mode=Mode.WRITE if found.has("--amend") else Mode.APPEND)
     # What is committed is all that is in the index, whoever put it there; unless the files are named.
     named = "--" in rest or (found.args and not found.has("-i", "--include"))
     run.git(1, "index", Mode.APPEND if named else Mode.WRITE)
@@ -399,7 +410,8 @@ def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command
     elif what in ("pop", "apply", "branch"):
         run.note(1, "takes back stashed changes")
         run.git(1, "stash", Mode.WRITE if what != "apply" else Mode.READ, common=True)
-        _state(run, 1, "index", "tree")
+        _state(run, 1, *(("HEAD", "index") if what == "branch" else ("index",) if found.has("--index") else ()))
+        _tree(run, 1, Mode.APPEND)  # git refuses to overwrite what no commit holds
     else:
         run.note(1, "puts changes on the stash that all worktrees share")
         run.git(1, "stash", Mode.APPEND, common=True)
@@ -407,7 +419,7 @@ def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command
         if paths:
             _paths(run, 1, paths, "puts changes on the stash that all worktrees share")
         else:
-            _state(run, 1, "index", "tree")
+            _tree(run, 1)  # the index holds nothing afterwards that a commit could take along
 
 
 def _branches(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -448,10 +460,10 @@ def _tag(run: Run, found: options.Options, _rest: list[str], _command: Command) 
     run.git(tier, f"tag:{found.args[0]}", common=True)
 
 
-def _moves_head(what: str, tier: int = 1) -> Part:
+def _moves_head(what: str) -> Part:
     def handler(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
-        run.note(tier, what)
-        _state(run, tier, "HEAD", "index", "tree")
+        run.note(1, what)
+        _takes_over(run, found)
         for one in found.values.get("-x", []) + found.values.get("--exec", []):
             run.within(one)
 
@@ -479,7 +491,7 @@ def _fetch(run: Run, found: options.Options, _rest: list[str], _command: Command
 
 def _pull(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "fetches and merges")
-    _state(run, 1, "HEAD", "index", "tree")
+    _takes_over(run, found)
     _looks_at(run, found.args[:1] or ["origin"], found.args[1:])
     if len(found.args) > 1 and "$" not in found.args[0]:  # what it merges is the branch that this worktree is on now
         run.git(0, f"remote:{found.args[0]}/", Mode.READ)

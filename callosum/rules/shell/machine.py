@@ -49,6 +49,9 @@ _TOLD: Final = _set(
 def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
     """``pkill``, ``killall``: whoever runs something of that name is hit."""
     found = options.read(argv[1:], _KILL_TAKES)
+    if "-0" in argv[1:] or found.value("-s", "--signal") == "0":
+        run.note(0, "only looks")
+        return
     run.note(2, "ends processes by name, whoever started them")
     if found.value(*_OF_USER) in ("root", "0"):
         run.note(4, "ends processes of the machine's own")

@@ -359,12 +359,9 @@ class Watch:
             if self.guard.port_number.search(text):
                 self.danger = "it ends Callosum's process"
             for word in _INSIDE.findall(text)[:256]:
-                if "/" in word and self._is_protected(run, word):
+                path = run.place(word).path if "/" in word else ""
+                if path and _is_here(run) and self.guard.protected.touched(path):
                     self.danger = "it ends Callosum's process"
-
-    def _is_protected(self, run: Run, word: str) -> bool:
-        found = run.place(word)
-        return _is_here(run) and bool(found.path and self.guard.protected.touched(found.path))
 
     def _find(self, run: Run, words: list[str]) -> None:
         """Judge ``fd pattern folder -x command`` as the ``find`` that does the same."""

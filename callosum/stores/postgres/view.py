@@ -221,9 +221,9 @@ class PostgresView:
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         return {id: body.encode() for id, body in self.pipeline.fetch(SQL["bodies"], (list(ids),))}
 
-    def _lately(self, session: str) -> list[Action]:
+    def _lately(self, session: str, limit: int = MAX_LATELY) -> list[Action]:
         return PostgresNeighbours(self.pipeline.fetch, self.scope.namespace, (session,), self._probe).touched(
-            MAX_LATELY, LATELY_SEARCHED
+            limit, LATELY_SEARCHED
         )
 
     def _ancestry(self, now: int) -> tuple[str, ...]:

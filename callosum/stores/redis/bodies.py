@@ -35,7 +35,7 @@ class BodyReader:
         self._space = space
         self._bodies: dict[int, bytes] = {}
         self._asked: set[int] = set()
-        self._calls: dict[str, list[Action]] = {}
+        self._calls: dict[tuple[str, int], list[Action]] = {}
 
     def __call__(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of these actions."""
@@ -46,16 +46,16 @@ class BodyReader:
                 self._bodies.update(fetch(self._client, self._space, missing))
         return {id: self._bodies[id] for id in ids if id in self._bodies}
 
-    def lately(self, session: str) -> list[Action]:
+    def lately(self, session: str, limit: int = MAX_LATELY) -> list[Action]:
         """Return a session's newest calls."""
-        if session not in self._calls:
-            self._calls[session] = []
+        if (session, limit) not in self._calls:
+            self._calls[session, limit] = []
             with suppress(RedisError):
-                ids = self._client.zrevrange(self._space.key("t", session), 0, MAX_LATELY - 1)
+                ids = self._client.zrevrange(self._space.key("t", session), 0, limit - 1)
                 blobs = self._client.hmget(self._space.key("a"), ids) if ids else []
-                self._calls[session] = [
+                self._calls[session, limit] = [
                     record_of(int(id), self._space.namespace, blob).action
                     for id, blob in zip(ids, blobs, strict=True)
                     if blob is not None
                 ]
-        return self._calls[session]
+        return self._calls[session, limit]

@@ -170,9 +170,9 @@ class SqliteView(Struct, gc=False):
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         return {id: body.encode() for id, body in self.execute(SQL["bodies"], (as_json(ids),)).fetchall()}
 
-    def _lately(self, session: str) -> list[Action]:
+    def _lately(self, session: str, limit: int = MAX_LATELY) -> list[Action]:
         return SqliteNeighbours(partial(rows_of, self.execute), self.scope.namespace, (session,), self.probe).touched(
-            MAX_LATELY, LATELY_SEARCHED
+            limit, LATELY_SEARCHED
         )
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str], *, marks: bool) -> Sequence[Any]:

@@ -180,7 +180,7 @@ def test_text_of_other_sessions_is_data(world: World) -> None:
     assert "Ignore all rules" in warning
 
 
-FILE = "/repo/plan.md"
+FILE = __file__
 NTH = ("first", "second", "third")
 
 

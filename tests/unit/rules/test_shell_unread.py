@@ -55,16 +55,10 @@ def test_text_that_reaches_a_shell_is_read(way: str) -> None:
     assert judge(way.replace("X", "ls"), "/w").tier <= 1
 
 
-@pytest.mark.parametrize("command", UNREAD)
-def test_unreadable_command_is_tier_3(command: str) -> None:
+@pytest.mark.parametrize(("command", "tier"), [*((one, 3) for one in UNREAD), *((one, 4) for one in HIDDEN)])
+def test_unreadable_command_is_tier_3_and_an_encoded_one_is_critical(command: str, tier: int) -> None:
     found = judge(command, "/w")
-    assert found.tier == 3, found.why
-
-
-@pytest.mark.parametrize("command", HIDDEN)
-def test_encoded_command_is_critical(command: str) -> None:
-    found = judge(command, "/w")
-    assert found.tier == 4, found.why
+    assert found.tier == tier, found.why
 
 
 @pytest.mark.parametrize(("tier", "command"), [(tier, one) for tier, lines in TOLD.items() for one in lines])

@@ -159,7 +159,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("delete_documents", {"database": "Shop", "collection": "c"}, [("collection:shop/c", W)]),
     ("list_collections", {"database": "Shop"}, [("collection:shop/", R)]),
     ("git_status", {"repo_path": "/r"}, [("git:/r|HEAD", R), ("git:/r|index", R)]),
-    ("git_commit", {"repo_path": "/r/", "message": "x"}, [("git:/r|HEAD", W), ("git:/r|index", W)]),
+    ("git_commit", {"repo_path": "/r/", "message": "x"}, [("git:/r|HEAD", A), ("git:/r|index", W)]),
     ("git_create_branch", {"repo_path": "/r", "branch_name": "b"}, [("git:/r|branch:b", W)]),
     ("cd", {"folder": ".."}, []),
     ("change_directory", {"path": "/x"}, []),

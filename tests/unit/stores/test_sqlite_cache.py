@@ -145,14 +145,14 @@ def test_second_report_by_the_same_process_gets_a_note(pair: tuple[LocalGate, Lo
 
 def test_two_sessions_of_one_process_conflict_with_each_other(pair: tuple[LocalGate, LocalGate]) -> None:
     gate, _ = pair
-    first = write(gate, "mira", "one")
+    first = write(gate, "mira", "one", __file__)
     second = write(gate, "doug", "two", "/other.md")
     gate.complete("mira", id=first)
     gate.complete("doug", id=second)
-    decision = gate.intercept(Call("doug", "write", {"path": "/notes.md", "content": "three"}, call_id="d"))
+    decision = gate.intercept(Call("doug", "write", {"path": __file__, "content": "three"}, call_id="d"))
     assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
     gate.complete("doug", id=decision.id)
-    decision = gate.intercept(Call("mira", "write", {"path": "/notes.md", "content": "four"}, call_id="m"))
+    decision = gate.intercept(Call("mira", "write", {"path": __file__, "content": "four"}, call_id="m"))
     assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
 
 
