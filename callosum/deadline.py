@@ -96,6 +96,10 @@ class Expiry:
         """Return True if the deadline has passed. Once True, it stays so."""
         return self._ends is not None and self._now() > self._ends
 
+    def within(self, seconds: float) -> bool:
+        """Return True if the deadline passes within ``seconds``, or no client waits any more."""
+        return (self._ends is not None and self._now() + seconds > self._ends) or self.passed()
+
     def passed(self) -> bool:
         """Return True if no client waits for the answer any more."""
         return self.late() or (self._disconnected is not None and self._disconnected())

@@ -44,18 +44,18 @@ MAX_FILE: Final = 4_000_000
 """Maximum size of the file, in bytes. Beyond it, writers keep records in memory or drop them, and log it."""
 MAX_LINE: Final = 200_000
 """Maximum size of a record, in bytes."""
-MAX_PAGE: Final = 500
+MAX_PAGE: Final = 100
 """Maximum number of records in a page."""
 PAGE_BYTES: Final = 1_000_000
 WAIT: Final = 2.0
-"""Seconds that a gate waits before its decision while another process reads the spool."""
+"""Seconds that a gate waits while another process reads the spool."""
 _LOCK: Final = "late.lock"
 _POLL: Final = 0.001
 _OF_THE_MOMENT: Final = frozenset((errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS))
 """Errors that may be gone by the next decision although the file looks the same."""
 _CHASE: Final = 0.5
 """Seconds after which reading ends with the records seen so far, even if more were added meanwhile."""
-_MARK: Final = b'{"taken":'
+MARK: Final = b'{"taken":'
 _TRIES: Final = 500
 _SHORT: Final = ("instance", "tool", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
 """Fields kept of a call whose record is too long."""
@@ -128,12 +128,27 @@ class Spool:
 
     # --- Reading ---
 
-    def take(self, accept: Accept, wait: float = WAIT) -> int:
+    def pending(self) -> tuple[bytes, int]:
+        """Return the whole lines of the file, and up to which offset processes have taken them; none if unreadable."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return b"", 0
+        try:
+            _check(descriptor)
+            data = _read(descriptor)
+        except OSError:
+            return b"", 0
+        finally:
+            os.close(descriptor)
+        return data[: data.rfind(b"\n") + 1], _taken(data)
+
+    def take(self, accept: Accept, wait: float = WAIT, most: int = MAX_FILE) -> int:
         """Pass all pending records to ``accept`` in pages and remove them from the file. Return the number of records.
 
         When it returns, all records added before the call have been read, by this process or another, unless another
-        process reads for longer than ``wait`` seconds. Exceptions of ``accept`` are raised, and records that it did not
-        accept stay.
+        process reads for longer than ``wait`` seconds, or ``most`` of them were read. Exceptions of ``accept`` are
+        raised, and records that it did not accept stay.
         """
         if fcntl is None:
             return 0
@@ -148,7 +163,7 @@ class Spool:
             kept: list[bytes] = []
             with locked(Path(self.folder, _LOCK), wait=wait) as mine:
                 if mine:
-                    count = self._empty(self.path, accept, kept)
+                    count = self._empty(self.path, accept, kept, most)
             for line in kept:
                 self.add(line)
         except FileNotFoundError:
@@ -169,7 +184,7 @@ class Spool:
             return ()
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
 
-    def _empty(self, path: str, accept: Accept, kept: list[bytes]) -> int:
+    def _empty(self, path: str, accept: Accept, kept: list[bytes], most: int) -> int:
         """Read one file and remove it; records that must stay for another client are added to ``kept``."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -183,10 +198,12 @@ class Spool:
             ends = monotonic() + _CHASE
             while True:
                 for page, until in _pages(data, at, end):
+                    if count >= most:
+                        return count
                     kept += accept(merged(page)) or ()
                     count += len(page)
                     with suppress(OSError):  # disk full: if this process dies now, the page is entered again
-                        os.write(descriptor, b"\n%s%d}\n" % (_MARK, until))
+                        os.write(descriptor, b"\n%s%d}\n" % (MARK, until))
                 at = max(at, end)
                 if monotonic() > ends or not _lock_soon(descriptor):
                     return count  # records keep being added: the next decision continues here
@@ -307,7 +324,7 @@ def _read(descriptor: int) -> bytes:
 
 def _taken(data: bytes) -> int:
     """Return the number of bytes that a process had read when it died."""
-    at = data.rfind(b"\n" + _MARK)
+    at = data.rfind(b"\n" + MARK)
     if at < 0:
         return 0
     try:
@@ -327,7 +344,7 @@ def _pages(data: bytes, start: int, end: int) -> Iterator[tuple[list[bytes], int
         stop = end if stop < 0 else stop
         line = data[at:stop]
         at = stop + 1
-        if not line or line.startswith(_MARK):
+        if not line or line.startswith(MARK):
             continue
         if page and (len(page) == MAX_PAGE or size + len(line) > PAGE_BYTES):
             yield page, at - len(line) - 1

@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.gate.operations import Effects, Operations, Sleep
+from callosum.gate.effects import Effects, Read, Sleep, TakenIn
+from callosum.gate.operations import Operations
 from callosum.model import SECOND, Applied, Call, Change, Commits, Decision, Outcome, Report, Verdict
 from callosum.model import State as Stage
 from callosum.policy.call_facts import CallFacts, Decided
@@ -279,13 +280,16 @@ class World:
             if isinstance(wanted, Sleep):
                 operation.close()
                 return None, applied
-            if not isinstance(wanted, tuple) or len(wanted) == 1:
+            if isinstance(wanted, Read):
                 reply = wanted.read()
                 continue
-            (reply,) = self.store.transact([wanted])
-            if isinstance(reply, Exception):
-                raise reply
-            applied = reply
+            assert not isinstance(wanted, TakenIn), "nothing is spooled"
+            answers = self.store.transact(wanted if isinstance(wanted, list) else [wanted])
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+                applied = answer
+            reply = answers if isinstance(wanted, list) else applied
 
     def _intercept(self, state: State, transition: Transition) -> Taken:
         session, choice = state.sessions[transition.who], transition.choice
@@ -356,7 +360,7 @@ class World:
     def _report_late(self, state: State, transition: Transition) -> Taken:
         call = Call(transition.who, "?", call_id=None)
         record = LateCall(call=call, kind="report", id=transition.id, outcome=Outcome(transition.text), v=2)
-        _, applied = self._drive(self.gate.take_in(record))
+        _, applied = self._drive(self.gate.take_in([record]))
         assert applied is not None
         return self._reported(state, transition, applied, applied.change.answer)
 

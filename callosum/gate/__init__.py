@@ -12,8 +12,9 @@ with different steps (``callosum.policy``). Each returns a value. They raise onl
 from typing import Protocol, runtime_checkable
 
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of
+from callosum.gate.effects import Effects, Read, Sleep, TakenIn
 from callosum.gate.local import UPKEEP_EVERY, LocalGate
-from callosum.gate.operations import Caller, Effects, Observer, Operations, Read, Sleep
+from callosum.gate.operations import Caller, Observer, Operations
 from callosum.model import Call, Decision, Outcome
 from callosum.operations import Gate
 from callosum.stores.opening import DATABASE
@@ -34,6 +35,7 @@ __all__ = [
     "Read",
     "Sleep",
     "Standby",
+    "TakenIn",
     "outcome_of",
 ]
 

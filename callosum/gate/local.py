@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, TypeVar
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from callosum import standing, wire
@@ -17,7 +20,9 @@ from callosum.corpus.embedded_log import EmbeddedLog
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import spool_records
 from callosum.gate.check import outcome_of
-from callosum.gate.operations import SERVED, UNKNOWN, Caller, Effects, Observer, Operations, Read, Sleep
+from callosum.gate.effects import Effects, Read, Sleep, TakenIn
+from callosum.gate.operations import SERVED, UNKNOWN, Caller, Observer, Operations
+from callosum.gate.pending_records import PendingRecords
 from callosum.journal import Journal, Rotation
 from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
@@ -26,7 +31,6 @@ from callosum.model import (
     Call,
     Classification,
     Decision,
-    Entry,
     GateRequest,
     Key,
     Outcome,
@@ -44,10 +48,10 @@ from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
 from callosum.rules import StandingApproval
 from callosum.settings import Settings, load
-from callosum.spool import MAX_LINE, Spool
+from callosum.spool import MAX_FILE, MAX_PAGE, WAIT, Spool, written
 from callosum.stores.base import Notifying, Store, Transient, different_keys
 from callosum.stores.opening import open_store
-from callosum.wire import LateCall, LateClassification, encode
+from callosum.wire import LateCall, LateClassification
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -108,7 +112,11 @@ class LocalGate(Gate):
             self.operations.merge_with(WriteMerger(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
-        """Holds what hooks, clients and this gate could not send to a gate. It is entered before each decision."""
+        """Holds what hooks, clients and this gate could not send to a gate. It is part of what a decision sees."""
+        self.pending = PendingRecords(self.spool, rules, self.store)
+        self.entries = self.store.entries
+        """Returns a page of the journal (without rotated segments)."""
+        self._looking = threading.Lock()
         self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
         """Records for which the spool had no room."""
         self._told_of_keys = False
@@ -178,7 +186,7 @@ class LocalGate(Gate):
             elif call.session is None:
                 call = replace(call, session=own_session())
         if self._backlog or self.spool.waiting():
-            self.take_in()
+            self.take_in(MAX_PAGE, wait=0)
         decision = self._drive(self.operations.intercept(self.located(call) if self.here else call, here=self.here))
         if decision.id % UPKEEP_EVERY == 0:
             self.upkeep()
@@ -200,7 +208,7 @@ class LocalGate(Gate):
         if operation == "intercept":
             return self.intercept(request, as_it_is=True)  # type: ignore[arg-type, return-value]  # a call's R is Decision
         if operation == "lock" and (self._backlog or self.spool.waiting()):
-            self.take_in()
+            self.take_in(MAX_PAGE, wait=0)
         if operation in _FOR_PEOPLE:
             caller = self._proven(request, caller)
         serve = SERVED.get(operation)
@@ -318,21 +326,6 @@ class LocalGate(Gate):
         """
         return require_person(self.store, what)
 
-    def entries(
-        self,
-        *,
-        after: int = 0,
-        limit: int = 500,
-        namespace: str | None = None,
-        session: str | None = None,
-        key: str | None = None,
-        newest: bool = False,
-    ) -> list[Entry]:
-        """Return a page of the journal, as ``Store.entries`` does (without rotated segments)."""
-        return self.store.entries(
-            after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest
-        )
-
     def sweep(self) -> int:
         """Settle leases, waiters and questions whose time ran out. Return how many."""
         return self._drive(self.operations.sweep())
@@ -403,15 +396,17 @@ class LocalGate(Gate):
 
     def keep(self, record: LateCall) -> bool:
         """Spool a record, which is entered before the next decision. Return False if the spool accepts none now."""
-        return self.spool.add(_line(record))
+        return self.spool.add(written(to_builtins(record)))
 
     def _keep(self, record: LateCall) -> None:
-        line = _line(record)
+        line = written(to_builtins(record))
         if not self.spool.add(line):
             self._backlog.append(line)
 
-    def take_in(self) -> None:
-        """Enter what the spool holds.
+    def take_in(self, most: int = MAX_FILE, wait: float = WAIT) -> int:
+        """Enter what the spool holds, at most ``most`` records of its file, and return how many of those.
+
+        ``wait`` is the number of seconds to wait while another process enters them.
 
         Raises:
             StoreError: The store does not accept it; the records stay in the spool.
@@ -422,20 +417,25 @@ class LocalGate(Gate):
             except IndexError:
                 break
             try:
-                self._enter([line])
+                self._enter({}, [line])
             except StoreError:
                 self._backlog.appendleft(line)
                 raise
-        self.spool.take(self._enter)
+        taken = self.spool.take(partial(self._enter, {}), wait, most)
+        with self._looking:  # what a thread sees is true when it is written
+            self.operations.behind = self.spool.waiting()
+        return taken
 
-    def _enter(self, lines: Sequence[bytes]) -> None:
-        for record in spool_records.records_of(lines):
-            try:
-                self._drive(self.operations.take_in(record))
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
-                logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
+    def _enter(self, since: dict[tuple[str, str], int], lines: Sequence[bytes]) -> None:
+        self._drive(self.operations.take_in(spool_records.records_of(lines), since=since))
+
+    def _taken_in(self, need: TakenIn) -> bool:
+        taken = 1
+        while self.pending.hold(need.scope, need.tool):
+            if not taken or (need.expiry is not None and need.expiry.passed()):
+                return False
+            taken = self.take_in(10 * MAX_PAGE)
+        return True
 
     # --- Internal ----------------------------------------------------------------------------------
 
@@ -449,6 +449,10 @@ class LocalGate(Gate):
                     answer = need.read()
                 elif type(need) is Sleep:
                     answer = self._sleep(need.seconds)
+                elif type(need) is TakenIn:
+                    answer = self._taken_in(need)
+                elif type(need) is list:
+                    answer = self.store.transact(need)
                 else:
                     try:
                         (answer,) = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
@@ -492,11 +496,3 @@ class LocalGate(Gate):
 
 def _refuse_closed(_effects: object) -> NoReturn:
     raise CallosumError("this gate is closed: keep it open as long as it is used, or make a new one")
-
-
-def _line(record: LateCall) -> bytes:
-    """Return a record as a line of the spool; if it is too long, its summary is left out."""
-    line = encode(record)
-    if len(line) <= MAX_LINE:
-        return line
-    return encode(replace(record, call=replace(record.call, params={}, schema=None, description=None)))

@@ -4,7 +4,9 @@ An **operation** is a generator of effects. It yields what it needs next and is 
 
 * a ``Request`` (scope, step): run the step in a transaction of the store and send the ``Applied``,
 * a ``Sleep``: wait for that many seconds; the result does not matter,
-* a ``Read``: call it (it reads from the store or from a transcript) and send what it returns.
+* a ``Read``: call it (it reads from the store or from a transcript) and send what it returns,
+* a list of ``Request``: run them in order in one transaction, and send each one's ``Applied`` or exception,
+* a ``TakenIn``: enter those records of the spool, and send whether they are in.
 
 The return value of the generator is that of the operation. The embedded gate runs an operation with blocking calls and
 a server with awaits, so there is no second gate to keep in step. The path of one call::
@@ -18,11 +20,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from msgspec.structs import replace
 from callosum import wire
 from callosum.budget import unread
 from callosum.deadline import Expiry, expires_at
-from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
+from callosum.errors import ConfigError, Expired, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate import spool_records
 from callosum.gate.check import (
     MAX_TTL,
@@ -46,6 +47,7 @@ from callosum.gate.check import (
     with_json_params,
     without_secrets,
 )
+from callosum.gate.effects import Effects, Read, Sleep, TakenIn
 from callosum.gate.links import guarded_classification
 from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.gate.repeated_reads import RepeatedReads
@@ -78,9 +80,9 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy import lifecycle, spooled
+from callosum.policy import lifecycle
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
-from callosum.policy.answer import origin_of, over
+from callosum.policy.answer import over
 from callosum.policy.call_facts import CallFacts, Decided, keys_of, scope_of
 from callosum.policy.evidence import has_lapsed
 from callosum.policy.lifecycle import Requester
@@ -94,8 +96,7 @@ from callosum.rules.keys import only_read, with_old_spelling
 from callosum.rules.standing import StandingApproval
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
-from callosum.wire import MAX_WAIT, LateCall
-from callosum.worktree import located
+from callosum.wire import MAX_WAIT
 
 logger = logging.getLogger("callosum")
 
@@ -109,8 +110,9 @@ _COMPARED: Final = 3
 """Number of times that a write is compared with unread changes that keep changing, before it is paused."""
 _CHANGING: Final = "The file is changed again and again: what changed could not be compared with the call's text."
 _NOT_KEPT: Final = "the merge could not be kept on disk, so the call was not let through"
-_WITHOUT: Final = "ran while the gate could not be asked"
-_REFUSED: Final = "ran although the gate refused to judge it"
+_BEHIND: Final = (
+    "What ran on the same keys while no gate could be asked is still being taken in: wait 5 s and repeat the call."
+)
 
 Observer = Callable[[Observation], None]
 """Receives each decision, each outcome and everything else that was journalled. Its exceptions are logged."""
@@ -118,25 +120,10 @@ Tail = Callable[[Sequence[Applied]], object]
 """Receives each change that the store has written. It must not raise."""
 
 
-class Sleep(NamedTuple):
-    """Wait for ``seconds``."""
-
-    seconds: float
-
-
-class Read(NamedTuple):
-    """Read something, from the store or from a host's transcript."""
-
-    read: Callable[[], Any]
-
-
 _ENDS: Final = frozenset(("SessionEnd", "session_end"))
 """Hosts' names for the end of a session. After it, any session of its instance owns the session's commitments."""
 _DONE = Outcome.DONE  # an enum's attributes are slow
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
-
-T = TypeVar("T")
-Effects = Generator[Request | Sleep | Read, Any, T]
 
 
 class Caller(Struct, frozen=True):
@@ -171,6 +158,9 @@ class Operations:
         self.store = store
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
+        self.behind = False
+        """True if the spool holds records that are not entered yet."""
+        self.take_in = partial(spool_records.take_in, self)
         self.writers: WriteMerger | None = None
         """Compares and merges writes to files of this machine, if the gate does that."""
         self.tail: Tail | None = None
@@ -208,6 +198,9 @@ class Operations:
         call = facts.call
         if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
             expiry = Expiry(expires_at(call.deadline, call.timeout_ms))
+        behind = self.behind and not (yield TakenIn(scope_of(facts, identity), call.tool, expiry))
+        if behind and facts.classification.tier >= Tier.HIGH:
+            raise StoreUnavailable(_BEHIND)
         looked: set[int] = set()
         steps: list[Applied] = []
         try:
@@ -230,6 +223,9 @@ class Operations:
             lives: bool | None = yield Read(partial(alive, decided.host))
             if lives is False or (lives is None and steps[-1].now >= decided.until):
                 decision = over(decision, State.UNKNOWN)
+        if behind:
+            verdict = Verdict.WARN if decision.verdict is Verdict.ALLOW else decision.verdict
+            decision = replace(decision, warning=f"{decision.warning or '[Callosum]'} {_BEHIND}", verdict=verdict)
         if here and decision.proceed and self.writers is not None:
             self.writers.begin(facts)
         if self.tail is not None:
@@ -281,10 +277,10 @@ class Operations:
         if not plain:
             call = without_secrets(call, self._secrets)
         if call.summary is not None or call.purpose is not None:
-            call = self._with_shown_texts(call)
+            call = self.with_shown_texts(call)
         actor = call.actor
         call_print = call.call_id.encode() if call.call_id else b""
-        identity = _identity(call, actor, found.content.digest) if call_print else None
+        identity = spool_records.identity_of(call, actor, found.content.digest) if call_print else None
         return (
             CallFacts(
                 call,
@@ -306,7 +302,7 @@ class Operations:
             identity,
         )
 
-    def _with_shown_texts(self, call: Call) -> Call:
+    def with_shown_texts(self, call: Call) -> Call:
         """Return a call with as much of its own description as the journal may keep."""
         summary, purpose = own_text(call, "summary"), own_text(call, "purpose")
         keeps = self.settings.journal_params != "none"
@@ -372,7 +368,7 @@ class Operations:
             writers.drop(prepared)
         elif not (yield Read(partial(writers.keep, prepared, decision.id))):
             undone = yield _undoing(Requester(facts.actor, facts.call.namespace), facts.keys, applied, _NOT_KEPT)
-            self._observe(
+            self.announce(
                 Event.COMPLETE, Requester(facts.actor, facts.call.namespace), time.perf_counter(), applied, undone
             )
             raise StoreError(_NOT_KEPT)
@@ -405,7 +401,7 @@ class Operations:
             applied: Applied = yield _scope(requester, Find(id=action.id)), lifecycle.refuse
             if (report := applied.change.answer).ok:
                 facts = {"report": report, "outcome": Outcome.CANCELLED, "result": None}
-                self._observe(Event.COMPLETE, requester, began, applied, **facts)
+                self.announce(Event.COMPLETE, requester, began, applied, **facts)
         return bool(refused)
 
     def _refused_among(self, namespace: str, doubtful: Iterable[int]) -> list[Action]:
@@ -467,7 +463,7 @@ class Operations:
         began = time.perf_counter() if self.observers else 0.0
         facts, identity = self._facts_of(replace(call, wait=0))
         applied: Applied = yield scope_of(facts, identity), partial(expire, facts)
-        self._observe(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
+        self.announce(Event.REFUSE, Requester(facts.actor, call.namespace), began, applied)
 
     def _expired(
         self, requester: Requester, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
@@ -475,7 +471,7 @@ class Operations:
         """Return the error to raise. A call that was ``decided`` while its deadline passed is undone first."""
         if decided and _can_be_undone(steps[-1]):
             steps = [*steps, (yield _undoing(requester, keys, steps[-1], lifecycle.EXPIRED))]
-        self._observe(Event.REFUSE, requester, began, *steps)
+        self.announce(Event.REFUSE, requester, began, *steps)
         return Expired("the deadline has passed: the request was journalled as expired, and nothing was opened")
 
     def _unconfirmed(
@@ -492,7 +488,7 @@ class Operations:
                 undone = yield _undoing(requester, keys, applied, "taken back: the store could not confirm it")
             except StoreError:
                 logger.warning("decision %s may be in force, although its session was told an error", id)
-        self._observe(Event.COMPLETE, requester, began, applied, *([undone] if undone is not None else []))
+        self.announce(Event.COMPLETE, requester, began, applied, *([undone] if undone is not None else []))
         if undone is None:
             return _in_force(error, id)
         return Unconfirmed(f"{error}; decision {id} was taken back, and nothing is open", error.answers)
@@ -540,7 +536,7 @@ class Operations:
                 if look.session == requester.session and (found := harvest(look.tool, look.keys, result)):
                     # Mark what the read returned as read, as of its intercept, in a transaction of its own: that of the
                     # report must not wait until a long result is searched.
-                    scope = Scope(namespace, requester.session, self._spelled(found))
+                    scope = Scope(namespace, requester.session, spool_records.spelled(found, self._secrets))
                     yield scope, partial(mark_as_read, look.started)
         if change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
             written_ = partial(self.writers.has_written, change.settles[0].action, failed=ended is not _DONE)
@@ -549,95 +545,7 @@ class Operations:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report
 
-    # --- Records of a spool ----------------------------------------------------------------------
-
-    def take_in(self, record: LateCall, now: float | None = None) -> Effects[None]:
-        """Enter one record of a spool that ``check_record`` accepts. Entering it again changes nothing.
-
-        ``now`` is the clock of its writer in Unix seconds, None if that is this store's machine.
-        """
-        here = now is None  # the spool and the folders it names are on this machine
-        call = located(record.call) if here and record.found is None else record.call
-        at: int = yield Read(self.store.now)
-        offset = at - round(now * SECOND) if now is not None else 0
-        ended = min(spool_records.moment_of(record.ended, offset), at)
-        requester = Requester(without_secrets(call, self._secrets).actor, call.namespace)
-        if record.kind == spool_records.CALL:
-            yield from self._enter_late_call(requester, record, call, offset)
-            return
-        applied: Applied
-        began = time.perf_counter()
-        scope = yield from self._scope_of_record(record, call)
-        if record.kind == spool_records.CANCEL:
-            applied = yield scope, partial(spooled.withdraw, requester, ended or at)
-            outcome = Outcome.CANCELLED
-        else:
-            outcome = record.outcome
-            applied = yield scope, partial(spooled.report, requester, outcome, ended)
-        report: Report = applied.change.answer
-        if applied.ids:
-            self._observe(Event.COMPLETE, requester, began, applied, report=report, outcome=outcome)
-        elif record.kind == spool_records.REPORT and report.id is None and call.tool != spool_records.UNNAMED:
-            yield from self._enter_late_call(requester, record, call, offset)  # it was never opened
-
-    def _enter_late_call(self, requester: Requester, record: LateCall, call: Call, offset: int) -> Effects[None]:
-        """Enter a call that ran without the gate as an action, with its outcome if that is known."""
-        began = time.perf_counter()
-        rules = self.rules
-        found = spool_records.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
-        found = replace(found, keys=self._spelled(found.keys))
-        call = self._with_shown_texts(without_secrets(call, self._secrets))
-        since: int = yield Read(partial(spool_records.answered_at, self.store, call))
-        outcome = None if record.running else record.outcome
-        note = f"{_REFUSED}: {said(record.why, MAX_SUMMARY)}" if record.why else _WITHOUT
-        body: dict[str, Any] = {**origin_of(call), "note": note}
-        params = spool_records.journalled_params(call, self.settings.journal_params)
-        if params is not None:
-            body["params"] = params
-        arriving = spooled.SpooledCall(
-            call,
-            keys_of(found, call.tool),
-            found,
-            body,
-            outcome,
-            spool_records.moment_of(record.started, offset),
-            spool_records.moment_of(record.ended, offset),
-            since,
-            self._ttl,
-        )
-        identity = _identity(call, call.actor, found.content.digest)
-        durable = found.tier >= Tier.HIGH
-        scope = Scope(call.namespace, call.actor, arriving.keys, identity, durable=durable, parent=call.parent or "")
-        applied: Applied = yield scope, partial(spooled.enter, arriving)
-        self._observe(Event.LATE, requester, began, applied, call=call, outcome=outcome)
-        if outcome is not None:
-            _, ended = arriving.moments(applied.now)
-            find = Find(id=applied.change.answer)
-            step = partial(spooled.conclude, requester, outcome, ended)
-            settled: Applied = yield _scope(requester, find, durable=durable), step
-            if settled.ids:
-                report: Report = settled.change.answer
-                self._observe(Event.COMPLETE, requester, began, settled, report=report, outcome=outcome)
-
-    def _scope_of_record(self, record: LateCall, call: Call) -> Effects[Scope]:
-        """Return the scope that finds the action of a report or a cancellation: by id, call id, content or key."""
-        shown = without_secrets(call, self._secrets)
-        scope = Scope(call.namespace, shown.actor, durable=True)
-        if record.id is not None:
-            return replace(scope, find=Find(id=record.id))
-        ours = record.found is not None and record.content_key == self.rules.fingerprint
-        digest = record.found.content.digest if record.found is not None and ours else b""
-        if call.call_id is not None:
-            seen: Action | None = yield Read(partial(spool_records.action_of_call, self.store, shown))
-            if seen is not None:
-                return replace(scope, find=Find(id=seen.id))
-            return replace(scope, call=_identity(shown, shown.actor, digest)) if digest else scope
-        if record.found is None and record.v >= 2 and call.tool != spool_records.UNNAMED:
-            digest = self.rules.current().classify(call).content.digest
-        if digest:
-            return replace(scope, find=Find(digest=digest))
-        keys = self._spelled(record.found.keys) if record.found is not None else ()
-        return replace(scope, find=Find(key=keys[0].name)) if keys else scope
+    # --- Events of hosts and servers ---------------------------------------------------------------
 
     def refuse(self, reason: str, details: Mapping[str, Any]) -> Effects[None]:
         """Journal that a request was refused because of its sender. ``details`` must hold no secret."""
@@ -686,6 +594,8 @@ class Operations:
         key = key_of(asked.context_key, self._secrets)
         if expiry is None and (asked.deadline is not None or asked.timeout_ms is not None):
             expiry = Expiry(expires_at(asked.deadline, asked.timeout_ms))
+        if self.behind and not (yield TakenIn(Scope(namespace, "", (key,)), "", expiry)):
+            raise StoreUnavailable(_BEHIND)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
         scope = Scope(
@@ -709,7 +619,7 @@ class Operations:
             raise (yield from self._unconfirmed(error, requester, (key,), began)) from error
         if result is None or (expiry is not None and expiry.late()):
             raise (yield from self._expired(requester, (key,), began, [applied], decided=result is not None))
-        self._observe(Event.LOCK, requester, began, applied)
+        self.announce(Event.LOCK, requester, began, applied)
         if result.lease is not None and not result.lease.token:
             id = applied.ids[-1]
             result = replace(result, id=id, lease=replace(result.lease, token=id))
@@ -726,7 +636,7 @@ class Operations:
         scope = Scope(asked.namespace, requester.session, (key,), live=True)
         applied: Applied = yield scope, partial(lifecycle.release, requester, key.name, id)
         answer: Report = applied.change.answer
-        self._observe(Event.RELEASE, requester, began, applied, report=answer)
+        self.announce(Event.RELEASE, requester, began, applied, report=answer)
         return answer
 
     def renew(self, asked: wire.Renew, _caller: Caller = UNKNOWN) -> Effects[Report]:
@@ -746,7 +656,7 @@ class Operations:
         with _naming_action(id):
             applied: Applied = yield scope, partial(lifecycle.renew, requester, wanted)
         answer: Report = applied.change.answer
-        self._observe(Event.RENEW, requester, began, applied, report=answer)
+        self.announce(Event.RENEW, requester, began, applied, report=answer)
         return answer
 
     def sweep(self, limit: int = 500) -> Effects[int]:
@@ -762,7 +672,7 @@ class Operations:
             scope = Scope(action.namespace, action.session, action.keys, live=True, asks=Asks())
             applied: Applied = yield scope, _sweep
             count += len(applied.ids)
-            self._observe(Event.LAPSE, Requester("", action.namespace), began, applied)
+            self.announce(Event.LAPSE, Requester("", action.namespace), began, applied)
         return count
 
     # --- People ----------------------------------------------------------------------------------
@@ -785,7 +695,7 @@ class Operations:
             applied = yield _scope(requester, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
-            self._observe(Event.RESOLVE, requester, began, applied, report=report)
+            self.announce(Event.RESOLVE, requester, began, applied, report=report)
         return report
 
     def answer(self, asked: wire.Approve, caller: Caller = UNKNOWN) -> Effects[Report]:
@@ -804,7 +714,7 @@ class Operations:
             applied = yield _scope(requester, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
-            self._observe(Event.APPROVE if asked.agrees else Event.DENY, requester, began, applied, report=report)
+            self.announce(Event.APPROVE if asked.agrees else Event.DENY, requester, began, applied, report=report)
         return report
 
     def observe(
@@ -868,10 +778,6 @@ class Operations:
 
     # --- Internal ----------------------------------------------------------------------------------
 
-    def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Return keys without secrets, spelled as the rules spell the keys of calls."""
-        return with_old_spelling(tuple([Key(self._secrets.key(key.name), key.mode) for key in keys]))
-
     def _duration(self, ttl: float | None) -> int:
         if ttl is None:
             return self._ttl
@@ -879,7 +785,7 @@ class Operations:
             raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}, got {ttl!r}", at="ttl")
         return int(ttl * SECOND)
 
-    def _observe(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
+    def announce(self, event: Event, requester: Requester, began: float, *steps: Applied, **facts: Any) -> None:
         """Pass what these steps have journalled to the tail and the observers."""
         if self.tail is not None:
             self.tail(steps)
@@ -916,13 +822,6 @@ SERVED: Final[Mapping[str, Callable[[Operations, Any, Caller], Effects[Any]]]] =
 
 ``intercept`` takes more arguments, and a brief needs more than a store holds (``callosum.regions.context``).
 """
-
-
-def _identity(call: Call, actor: str, digest: bytes) -> bytes | None:
-    """Return the identity by which a call and its reports are recognised; None without a call id."""
-    if not call.call_id:
-        return None
-    return blake2b(f"{call.namespace}\0{actor}\0{call.call_id}".encode() + digest, digest_size=16).digest()
 
 
 # --- Decisions that did not reach the client ------------------------------------------------------------------------

@@ -1,25 +1,62 @@
-"""Read the records of a spool: check them, classify their calls, and find the actions that they are about."""
+"""Read the records of a spool, and enter them: calls that ran without the gate, and how calls ended.
+
+A page of records is one transaction, unless a session's calls and reports alternate in it::
+
+    record ──> generator ─┐ requests of all records   ┌─ results ──> observers
+    record ──> generator ─┴──────> store.transact ────┴─ a report without an action enters its call
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Iterable, Iterator
+from functools import partial
+from hashlib import blake2b
+from os import urandom
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from callosum.errors import ConfigError
-from callosum.gate.check import check_call, with_json_params
-from callosum.model import MAX_KEY, MAX_NAME, SECOND, Action, Call, Classification, Content, Entry, Event, State, Tier
-from callosum.redact import summarise
+from callosum.errors import ConfigError, StoreError
+from callosum.gate.check import check_call, with_json_params, without_secrets
+from callosum.gate.effects import Effects, Read
+from callosum.model import (
+    MAX_KEY,
+    MAX_NAME,
+    MAX_SUMMARY,
+    SECOND,
+    Action,
+    Applied,
+    Call,
+    Classification,
+    Content,
+    Entry,
+    Event,
+    Find,
+    Key,
+    Outcome,
+    Report,
+    Scope,
+    State,
+    Tier,
+)
+from callosum.policy import spooled
+from callosum.policy.answer import origin_of
+from callosum.policy.call_facts import keys_of
+from callosum.policy.lifecycle import Requester
+from callosum.redact import SecretDigests, said, summarise
 from callosum.rules import RuleSet
+from callosum.rules.keys import with_old_spelling
 from callosum.spool import FILE
 from callosum.wire import LateCall, LateClassification, read
+from callosum.worktree import located
 
 if TYPE_CHECKING:
-    from callosum.stores.base import Store
+    from callosum.gate.operations import Operations
+    from callosum.stores.base import Request, Store
 
 logger = logging.getLogger("callosum")
 
@@ -33,7 +70,13 @@ _LONGEST_HASHES: Final = 512
 """Maximum length of a digest or a list of word hashes in a record, in bytes."""
 _NEWEST: Final = 32
 """Number of a session's newest actions that are searched for a call id."""
+_WITHOUT: Final = "ran while the gate could not be asked"
+_REFUSED: Final = "ran although the gate refused to judge it"
 _DECODER: Final = msgspec.json.Decoder(LateCall)
+decode: Final = _DECODER.decode
+_Page = list[tuple[LateCall, Effects[None]]]
+_Since = dict[tuple[str, str], int]
+"""The moment at which the gate last answered a session, by namespace and actor."""
 
 
 def record_of(line: bytes) -> LateCall | None:
@@ -149,7 +192,19 @@ def journalled_params(call: Call, mode: Any) -> Any:
     return summarise(call.params, mode=mode) if call.params else None
 
 
+def spelled(keys: tuple[Key, ...], secrets: SecretDigests) -> tuple[Key, ...]:
+    """Return keys without secrets, spelled as the rules spell the keys of calls."""
+    return with_old_spelling(tuple([Key(secrets.key(key.name), key.mode) for key in keys]))
+
+
 # --- The action of a record -----------------------------------------------------------------------
+
+
+def identity_of(call: Call, actor: str, digest: bytes) -> bytes | None:
+    """Return the identity by which a call and its reports are recognised; None without a call id."""
+    if not call.call_id:
+        return None
+    return blake2b(f"{call.namespace}\0{actor}\0{call.call_id}".encode() + digest, digest_size=16).digest()
 
 
 def action_of_call(store: Store, call: Call) -> Action | None:
@@ -198,3 +253,145 @@ def _entry(store: Store, call: Call, action: Action) -> Entry | None:
     """Return the journal entry that opened an action."""
     entries = store.entries(namespace=call.namespace, after=action.id - 1, limit=1)
     return entries[0] if entries and entries[0].seq == action.id else None
+
+
+# --- Entering ------------------------------------------------------------------------------------
+
+
+def take_in(
+    gate: Operations, records: Iterable[LateCall], now: float | None = None, since: _Since | None = None
+) -> Effects[None]:
+    """Enter a page of a spool's records, which ``check_record`` accepts, in one transaction.
+
+    Entering a record again changes nothing. One that cannot be entered is logged and does not stop the others.
+    ``now`` is the clock of their writer in Unix seconds, None if that is this store's machine. ``since`` remembers
+    from page to page when the gate last answered a session.
+
+    Raises:
+        StoreError: The store does not accept them.
+    """
+    at: int = yield Read(gate.store.now)
+    offset = at - round(now * SECOND) if now is not None else 0
+    since = {} if since is None else since
+    page: _Page = []
+    kinds: dict[tuple[str, str], bool] = {}
+    for record in records:
+        is_call, session = record.kind == CALL, (record.call.namespace, record.call.actor)
+        if kinds.setdefault(session, is_call) is not is_call:  # a session's calls and reports enter in their order
+            yield from _together(page)
+            page, kinds = [], {session: is_call}
+        if now is None and record.found is None:  # the spool and the folders it names are on this machine
+            record = replace(record, call=located(record.call))  # noqa: PLW2901
+        entering = _enter_call(gate, record, offset, since)
+        page.append((record, entering if is_call else _end_call(gate, record, at, offset, entering)))
+    yield from _together(page)
+
+
+def _enter_call(gate: Operations, record: LateCall, offset: int, since: _Since) -> Effects[None]:
+    """Enter a call that ran without the gate as an action, with its outcome if that is known."""
+    began = time.perf_counter()
+    rules, settings = gate.rules, gate.settings
+    found = classification_of(record, rules.current(), rules.fingerprint)
+    found = replace(found, keys=spelled(found.keys, rules.secrets))
+    call = gate.with_shown_texts(without_secrets(record.call, rules.secrets))
+    session = call.namespace, call.actor
+    if session not in since:
+        since[session] = yield Read(partial(answered_at, gate.store, call))
+    outcome = None if record.running else record.outcome
+    note = f"{_REFUSED}: {said(record.why, MAX_SUMMARY)}" if record.why else _WITHOUT
+    body: dict[str, Any] = {**origin_of(call), "note": note}
+    params = journalled_params(call, settings.journal_params)
+    if params is not None:
+        body["params"] = params
+    arriving = spooled.SpooledCall(
+        call,
+        keys_of(found, call.tool),
+        found,
+        body,
+        outcome,
+        moment_of(record.started, offset),
+        moment_of(record.ended, offset),
+        since[session],
+        int(settings.lease_ttl * SECOND),
+    )
+    # The end finds its action by the identity; a call without an id gets one that no other call has.
+    identity = identity_of(call, call.actor, found.content.digest) or urandom(16)
+    scope = Scope(call.namespace, call.actor, arriving.keys, identity, durable=found.tier >= Tier.HIGH)
+    requests: list[Request] = [(replace(scope, parent=call.parent or ""), partial(spooled.enter, arriving))]
+    requester = Requester(call.actor, call.namespace)
+    if outcome is not None:
+        requests.append((replace(scope, keys=()), partial(spooled.conclude, requester, arriving, outcome)))
+    applied: list[Applied] = yield requests
+    gate.announce(Event.LATE, requester, began, applied[0], call=call, outcome=outcome)
+    if outcome is not None and applied[1].ids:
+        report: Report = applied[1].change.answer
+        gate.announce(Event.COMPLETE, requester, began, applied[1], report=report, outcome=outcome)
+
+
+def _end_call(gate: Operations, record: LateCall, at: int, offset: int, entering: Effects[None]) -> Effects[None]:
+    """End the action of a report or a cancellation; enter the call of a report that has no action."""
+    began = time.perf_counter()
+    call = record.call
+    requester = Requester(without_secrets(call, gate.rules.secrets).actor, call.namespace)
+    ended = min(moment_of(record.ended, offset), at)
+    scope = yield from _scope_of_record(gate, record)
+    if record.kind == CANCEL:
+        outcome, step = Outcome.CANCELLED, partial(spooled.withdraw, requester, ended or at)
+    else:
+        outcome, step = record.outcome, partial(spooled.report, requester, record.outcome, ended)
+    (applied,) = yield [(scope, step)]
+    report: Report = applied.change.answer
+    if applied.ids:
+        gate.announce(Event.COMPLETE, requester, began, applied, report=report, outcome=outcome)
+    elif record.kind == REPORT and report.id is None and call.tool != UNNAMED:
+        yield from entering
+
+
+def _scope_of_record(gate: Operations, record: LateCall) -> Effects[Scope]:
+    """Return the scope that finds the action of a report or a cancellation: by id, call id, content or key."""
+    rules, call = gate.rules, record.call
+    shown = without_secrets(call, rules.secrets)
+    scope = Scope(call.namespace, shown.actor, durable=True)
+    if record.id is not None:
+        return replace(scope, find=Find(id=record.id))
+    ours = record.found is not None and record.content_key == rules.fingerprint
+    digest = record.found.content.digest if record.found is not None and ours else b""
+    if call.call_id is not None:
+        seen: Action | None = yield Read(partial(action_of_call, gate.store, shown))
+        if seen is not None:
+            return replace(scope, find=Find(id=seen.id))
+        return replace(scope, call=identity_of(shown, shown.actor, digest)) if digest else scope
+    if record.found is None and record.v >= 2 and call.tool != UNNAMED:
+        digest = rules.current().classify(call).content.digest
+    if digest:
+        return replace(scope, find=Find(digest=digest))
+    keys = spelled(record.found.keys, rules.secrets) if record.found is not None else ()
+    return replace(scope, find=Find(key=keys[0].name)) if keys else scope
+
+
+def _together(page: _Page) -> Effects[None]:
+    """Run the operations of a page side by side: the requests that they want at the same time are one transaction.
+
+    One that fails is logged: it must not keep the others, and all decisions, waiting.
+    """
+    running: list[tuple[LateCall, Effects[None], Any]] = [(record, effects, None) for record, effects in page]
+    while running:
+        wanted = []
+        for record, effects, answer in running:
+            try:
+                need: Any = effects.throw(answer) if isinstance(answer, Exception) else effects.send(answer)
+                while type(need) is Read:
+                    need = effects.send((yield need))
+                wanted.append((record, effects, need))
+            except StopIteration:
+                pass
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
+        page_requests = [request for _, _, requests in wanted for request in requests]
+        answers = iter((yield page_requests) if page_requests else ())
+        running = []
+        for record, effects, requests in wanted:
+            applied = [next(answers) for _ in requests]
+            running.append((record, effects, next((one for one in applied if isinstance(one, Exception)), applied)))

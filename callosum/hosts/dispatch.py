@@ -34,8 +34,7 @@ from msgspec.structs import replace
 from callosum.corpus.events import CorpusEvent
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
-from callosum.gate import spool_records
-from callosum.gate.operations import Effects, Operations, Read
+from callosum.gate import Effects, Operations, Read, spool_records
 from callosum.hosts.events import (
     BackgroundEnded,
     BriefRequested,

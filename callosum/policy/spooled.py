@@ -110,9 +110,10 @@ def enter(spooled: SpooledCall, view: View) -> Change:
     return Change((entry,), opening, moves=tuple(moves), answer=now)
 
 
-def conclude(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:
-    """Settle a call that was just entered, at the moment ``ended``. The change's answer is a ``Report``."""
-    return lifecycle.finish(who, outcome, None, view, ended=ended, note=NOTE)
+def conclude(who: Requester, spooled: SpooledCall, outcome: Outcome, view: View) -> Change:
+    """Settle a call that was just entered, at the moment it ended. The change's answer is a ``Report``."""
+    _, ended = spooled.moments(view.now)
+    return lifecycle.finish(who, outcome, None, replace(view, found=view.earlier), ended=ended, note=NOTE)
 
 
 def report(who: Requester, outcome: Outcome, ended: int, view: View) -> Change:

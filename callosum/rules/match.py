@@ -208,6 +208,11 @@ class Index:
             known = self._find(tool)
         return known.last if known.none else known.first(params)
 
+    def certain(self, tool: str) -> int:
+        """Return the place of the rule that matches every call of a tool, ``NOTHING`` if it depends on the call."""
+        known = self._memo.get(tool) or self._find(tool)
+        return known.last if known.none else NOTHING
+
     @property
     def names(self) -> list[str]:
         """The tools that rules name in full."""

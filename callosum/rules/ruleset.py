@@ -32,7 +32,7 @@ from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
 from callosum.rules.standing import by_tool
-from callosum.rules.template import Derive, compile_template, thread_alone
+from callosum.rules.template import Derive, compile_template, takes_params, thread_alone
 from callosum.unclean import READINGS, UNREAD
 
 if TYPE_CHECKING:
@@ -264,6 +264,13 @@ class RuleSet:
             found[tool] = highest
         return found
 
+    def takes_keys_from_params(self, tool: str) -> bool:
+        """Return True if one rule decides every call of a tool, and its keys are the texts of params as they are."""
+        place = self._index.certain(tool)
+        if place == NOTHING or self._compiled[place].floor or shell.runs_commands(tool):
+            return False
+        return all(takes_params(key.key) for key in self.rules[place].keys)
+
     def digest(self, tool: str, params: Mapping[str, Any], action: str | None = None) -> bytes:
         """Return the digest that ``classify`` gives a call of this tool with these params."""
         if action is not None and params.get("action") is None:
@@ -408,17 +415,10 @@ class RuleSet:
         return [text for name in shape.commands if (text := self._guard.line(params[name]))]
 
     def _guarded(self, call: Call, params: Mapping[str, Any], shape: Shape, reason: str) -> Classification:
+        content = self._content(call, params, shape, repeats=False, stance="")
+        why = (GUARDS + reason,)
         return Classification(
-            Tier.CRITICAL,
-            _GUARD_KEYS,
-            _GUARD,
-            "write",
-            self._content(call, params, shape, repeats=False, stance=""),
-            HOUR,
-            None,
-            Verdict.BLOCK,
-            False,
-            (GUARDS + reason,),
+            Tier.CRITICAL, _GUARD_KEYS, _GUARD, "write", content, verdict=Verdict.BLOCK, gap=False, why=why
         )
 
     def _beyond(

@@ -73,6 +73,12 @@ def thread_alone(template: str) -> Derive | None:
     return lambda call, params: [name for value in values(call, params) for name in keys.thread(value)]
 
 
+def takes_params(template: str) -> bool:
+    """Return True if a template's keys are the texts of params as they are."""
+    return _AS_THEY_ARE.fullmatch(template) is not None
+
+
+_AS_THEY_ARE: Final = re.compile(r"(?:[a-z]+:)?\{params\.\w+(?:\|params\.\w+)*(?:\|unknown)?\}")
 _THREAD: Final = re.compile(r"thread:.*:\{([^{}]+)\}")
 
 

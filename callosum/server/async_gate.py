@@ -13,13 +13,13 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from callosum.deadline import Expiry
-from callosum.errors import CallosumError, StoreError
-from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, spool_records
-from callosum.model import Asks, Call, Decision, Scope
+from callosum.errors import CallosumError
+from callosum.gate import UPKEEP_EVERY, Effects, LocalGate, Read, Sleep, TakenIn, spool_records
+from callosum.model import Applied, Asks, Call, Decision, Scope
 from callosum.policy.waiting import give_up_waiter
 from callosum.server.arrivals import ArrivalClock
 from callosum.server.wait_queue import GRACE, Gone, Overloaded, Parked, Stopping, Waiter, WaitQueues
-from callosum.server.writer import Writer
+from callosum.server.writer import BATCH, Writer
 from callosum.wire import LateCall
 
 logger = logging.getLogger("callosum")
@@ -31,8 +31,14 @@ A command line just below it can keep the loop for 12 ms, one of 32 KB for 20 ms
 0.3 ms (2026-11-27).
 """
 
-TAKE_IN: Final = 2.0
-"""Seconds that a decision waits for the spool to be taken in."""
+SOON: Final = 0.01
+"""Seconds in which a short spool is entered. Every decision waits for that."""
+TAKE_IN: Final = 20.0
+"""Seconds that a decision waits for the spool's records about its keys."""
+IN_TIME: Final = 0.2
+"""Seconds before its deadline at which a decision no longer waits for them."""
+PAGE: Final = BATCH // 2
+"""Number of records that enter in one transaction; each may be two requests, the call and its outcome."""
 PAGE_SECONDS: Final = 30.0
 """Seconds within which a page of the spool must be entered."""
 
@@ -102,24 +108,28 @@ class ServedGate:
             raise Overloaded("the server is overloaded; nothing was done: try again in a moment")
 
     async def take_in(self) -> None:
-        """Enter the records of the state folder's spool, before a decision. Raises ``StoreError`` and ``Stopping``.
+        """Begin to enter the state folder's spool, and return soon. Raises ``StoreError`` and ``Stopping``.
 
-        If the spool is already being taken in, wait for that. It may have read the file before the last records were
-        written; if records remain, wait for one more round that began later.
+        A decision waits for the rest only if records may be about it (``TakenIn``).
         """
-        if self._nothing_waits():
-            return
-        try:
-            async with asyncio.timeout(TAKE_IN):
-                if self._taking is not None and not self._taking.done():
-                    await asyncio.shield(self._taking)
-                    if not self.gate.spool.waiting():
-                        return
-                if self._taking is None or self._taking.done():
-                    self._taking = asyncio.ensure_future(asyncio.to_thread(self.gate.spool.take, self._entered))
-                await asyncio.shield(self._taking)
-        except TimeoutError:
-            logger.warning("the spool is still being taken in: the next call is decided without the rest of it")
+        self.operations.behind = not self._nothing_waits()
+        if self.operations.behind:
+            if self._taking is None or self._taking.done():
+                taking = partial(self.gate.spool.take, partial(self._entered, {}))
+                self._taking = asyncio.ensure_future(asyncio.to_thread(taking))
+            await asyncio.wait((self._taking,), timeout=SOON)
+            if self._taking.done():
+                self._taking.result()
+                self.operations.behind = self.gate.spool.waiting()
+
+    async def _taken_in(self, need: TakenIn) -> bool:
+        ends = self._loop.time() + TAKE_IN
+        while await self._read(partial(self.gate.pending.hold, need.scope, need.tool)):
+            if self._loop.time() > ends or (need.expiry is not None and need.expiry.within(IN_TIME)):
+                return False
+            await self.take_in()
+            await self.pause(SOON)  # another process may be entering them
+        return True
 
     def _nothing_waits(self) -> bool:
         """Return True if the spool is empty.
@@ -137,29 +147,18 @@ class ServedGate:
     def _look_again(self) -> None:
         self._looked = False
 
-    def _entered(self, lines: Sequence[bytes]) -> None:
+    def _entered(self, since: dict[tuple[str, str], int], lines: Sequence[bytes]) -> None:
         """Enter a page of the spool, from a thread beside the loop."""
-        entering = self.enter(list(spool_records.records_of(lines)))
+        entering = self.enter(list(spool_records.records_of(lines)), since=since)
         asyncio.run_coroutine_threadsafe(entering, self._loop).result(PAGE_SECONDS)
 
-    async def enter(self, records: Sequence[LateCall], now: float | None = None) -> None:
-        """Enter records, those of one session in their order. ``now`` is passed on to ``Operations.take_in``.
-
-        A record that cannot be entered does not stop the others. Raises ``StoreError`` and ``Stopping``.
-        """
-        sessions: dict[tuple[str, str], list[LateCall]] = {}
-        for record in records:
-            sessions.setdefault((record.call.namespace, record.call.actor), []).append(record)
-        await asyncio.gather(*(self._enter_each(found, now) for found in sessions.values()))
-
-    async def _enter_each(self, records: Sequence[LateCall], now: float | None) -> None:
-        for record in records:
-            try:
-                await self.drive(self.operations.take_in(record, now))
-            except (StoreError, Stopping):
-                raise
-            except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
-                logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
+    async def enter(
+        self, records: Sequence[LateCall], now: float | None = None, since: dict[tuple[str, str], int] | None = None
+    ) -> None:
+        """Enter records in their order, as ``Operations.take_in`` does. Raises ``StoreError`` and ``Stopping``."""
+        since = {} if since is None else since
+        for first in range(0, len(records), PAGE):
+            await self.drive(self.operations.take_in(records[first : first + PAGE], now, since))
 
     async def intercept(
         self,
@@ -245,6 +244,13 @@ class ServedGate:
                     await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
                 elif type(need) is Read:
                     answer = await self._read(need.read)
+                elif type(need) is TakenIn:
+                    answer = await self._taken_in(need)
+                elif type(need) is list:
+                    answer = await asyncio.gather(*map(self.writer.submit, need), return_exceptions=True)
+                    for applied in answer:
+                        if type(applied) is Applied:
+                            self.queues.note(applied.change)
                 else:
                     # a request that searches for an action ends another call, not the wait
                     own = waiter if waiter is not None and need[0].find is None else None  # type: ignore[union-attr]

@@ -6,6 +6,7 @@ import html
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pkgutil import get_data
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +19,10 @@ from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
 from callosum.operations import GateOperation
 from callosum.rules.commitments import SIDE
-from callosum.server import field_descriptions
 from callosum.server.app import ENDPOINTS
 
+FIELDS: Final[Mapping[str, str]] = msgspec.json.decode(get_data(__package__, "fields.json") or b"")
+"""Description by the field's name. A struct that describes a field itself keeps its own description."""
 _REF: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
 _ID_MOST: Final = 2**63 - 1
@@ -158,8 +160,8 @@ def document() -> dict[str, Any]:
     }
     for schema in components.values():
         for name, field in schema.get("properties", {}).items():
-            if name in field_descriptions.FIELDS:
-                field.setdefault("description", field_descriptions.FIELDS[name])
+            if name in FIELDS:
+                field.setdefault("description", FIELDS[name])
     components |= _events()
     for schema in components.values():
         if "description" in schema:  # otherwise Markdown takes the indented lines for a code block

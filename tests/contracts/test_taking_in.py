@@ -40,7 +40,7 @@ def late(world: World, call: Call, kind: str = "call", **more: Any) -> LateCall:
 
 
 def take_in(world: World, record: LateCall, now: float | None = None) -> None:
-    world.gate._drive(world.gate.operations.take_in(record, now))
+    world.gate._drive(world.gate.operations.take_in([record], now))
 
 
 def state_of(world: World, id: int) -> State:
@@ -248,8 +248,8 @@ def test_late_call_replaces_the_cancellation_of_the_same_call(world: World) -> N
     world.do("doug", "look", "plan")
     opened = world.gate.intercept(call)
     world.after(2)
-    take_in(world, cancellation(world, call))
-    take_in(world, late(world, call, ended=at(world, 0)))
+    page = [cancellation(world, call), late(world, call, ended=at(world, 0))]
+    world.gate._drive(world.gate.operations.take_in(page))
     assert state_of(world, opened.id) is State.CANCELLED
     assert state_of(world, taken_in(world)) is State.DONE
     assert Kind.STALE in kinds(world.ask("doug", "act1", "plan"))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from callosum.brain import Brain
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
-from callosum.gate import Effects, LocalGate, Read, Sleep
+from callosum.gate import Effects, LocalGate, Read, Sleep, TakenIn
 from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.events import BriefRequested, HookAnswer, HostIdentity
 from callosum.hosts.hook_adapter import HookAdapter
@@ -54,7 +54,7 @@ class Hooked:
                 if isinstance(need, Read):
                     need = effects.send(need.read())
                     continue
-                assert not isinstance(need, Sleep), "no hook waits"
+                assert not isinstance(need, Sleep | TakenIn | list), "no hook waits, and nothing is spooled"
                 try:
                     (answer,) = self.gate.store.transact((need,))
                     if isinstance(answer, Exception):

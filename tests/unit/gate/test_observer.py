@@ -39,7 +39,7 @@ def test_observer_receives_all_that_is_journalled(tmp_path: Path, engine: str) -
         assert gate.sweep() > 0
         assert gate.sweep() == 0, "what was settled stays so"
         gate.resolve(lost.id, happened=True, by="anna", note="it is there")
-        gate._drive(gate.operations.take_in(LateCall(call=Call("mira", "look", {"on": "x"}), v=2)))
+        gate._drive(gate.operations.take_in([LateCall(call=Call("mira", "look", {"on": "x"}), v=2)]))
         waited = world.ask("mira", "act4", "held")
         gate._sleep = world.after
         assert not gate.intercept(Call("doug", "act4", {"on": "held"}, wait=1)).proceed

@@ -11,7 +11,7 @@ import pytest
 
 from callosum import Call, LocalGate, wire
 from callosum.gate.check import without_secrets
-from callosum.gate.operations import Read
+from callosum.gate.effects import Read
 from callosum.model import Scope, Worktree
 from callosum.redact import SecretDigests
 from callosum.redact.secret_shapes import Redactor
@@ -57,7 +57,7 @@ def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> 
     opened = world.ask("mira", "act3", ON)
     assert world.gate.complete("mira", id=opened.id, result=SECRETS).ok
     call = world.call("mira", "act2", ON, params=SECRETS)
-    world.gate._drive(world.gate.operations.take_in(LateCall(call=call, v=2)))
+    world.gate._drive(world.gate.operations.take_in([LateCall(call=call, v=2)]))
     world.gate._drive(world.gate.operations.heard("mira", "SessionStart", SECRETS))
     _, report, late, _, heard = world.gate.entries()
     assert report.body["result"]["password"] == late.body["params"]["password"] == "[redacted]"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from callosum.gate.operations import Sleep
+from callosum.gate.effects import Sleep
 from callosum.model import MINUTE, SECOND, Event, Host, Kind, State, Verdict
 from callosum.policy.table import pause
 from tests.support.world import World, kinds

@@ -1,6 +1,7 @@
 """Tier, effect and keys of command lines, from each of their commands."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,70 +123,7 @@ def test_command_that_is_only_mentioned_is_not_classified(said: str) -> None:
     assert judge(said.format("rm -rf / && git push --force"), "/w").tier <= 1
 
 
-KEYS: list[tuple[str, list[str]]] = [
-    ("rm -rf build", ["file:/w/build/"]),
-    ("rm a b/c", ["file:/w/a", "file:/w/b/c"]),
-    ("cd sub && sudo rm -rf x y/*.o", ["file:/w/sub/x/", "file:/w/sub/y/"]),
-    ("(cd sub; rm a); rm b", ["file:/w/sub/a", "file:/w/b"]),
-    ("D=out; rm -rf $D/{a,b}", ["file:/w/out/a/", "file:/w/out/b/"]),
-    ("for f in a b; do rm $f; done", ["file:/w/a", "file:/w/b"]),
-    ("find sub -name '*.o' | xargs rm", ["file:/w/sub/"]),
-    ("cd $X && rm -rf y", []),
-    ("cd - && touch y", []),
-    ("cat a.txt", ["?file:/w/a.txt"]),
-    ("cat a | sort > b 2>/dev/null", ["file:/w/b", "?file:/w/a"]),
-    ("grep -n x a.txt", ["?file:/w/a.txt"]),
-    ("echo x >> log", ["+file:/w/log"]),
-    ("tee a -a < b", ["+file:/w/a"]),
-    ("cat > n.md <<'E'\nx\nE", ["file:/w/n.md"]),
-    ("sed -i s/a/b/ x y", ["file:/w/x", "file:/w/y"]),
-    ("cp a b", ["file:/w/b", "?file:/w/a"]),
-    ("cp a b d/", ["file:/w/d/a", "file:/w/d/b", "?file:/w/a", "?file:/w/b"]),
-    ("mv a d/", ["file:/w/a", "file:/w/d/a"]),
-    ("tar xf a.tar -C out", ["+file:/w/out/"]),
-    ("python -c \"open('o.txt', 'w')\"", ["file:/w/o.txt"]),
-    ("apply_patch <<'E'\n*** Begin Patch\n*** Update File: a.py\n@@\n*** End Patch\nE", ["file:/w/a.py"]),
-    ("patch -p1 <<'E'\n--- a/x.c\n+++ b/x.c\nE", ["file:/w/x.c"]),
-    ("git add a", ["+git:/w|index"]),
-    ("git commit -m x", ["+git:/w|HEAD", "git:/w|index"]),
-    ("git commit -m x a.py", ["+git:/w|HEAD", "+git:/w|index"]),
-    ("git status", ["?git:/w|HEAD", "?git:/w|index"]),
-    ("git checkout -- a.py", ["file:/w/a.py"]),
-    ("git push origin feature", ["git:/w|remote:origin/feature"]),
-    ("git push origin HEAD:refs/heads/x", ["git:/w|remote:origin/x"]),
-    ("git branch -D x", ["git:/w|branch:x"]),
-    ("cd /r && git commit -m x", ["+git:/r|HEAD", "git:/r|index"]),
-    ("git -C /r stash", ["+git:/r|stash", "file:/r/"]),
-    ("pkill -f 'node server.js'", ["process:node", "process:server.js"]),
-    ("node server.js &", ["+process:node", "+process:server.js"]),
-    ("kill $(lsof -ti:3000)", ["port:3000"]),
-    ("lsof -ti :3000 | xargs kill", ["port:3000"]),
-    ("uvicorn app:app --port 8000", ["port:8000", "+process:uvicorn"]),
-    ("npm install left-pad", ["+packages:npm:/w"]),
-    ("npm uninstall left-pad", ["packages:npm:/w"]),
-    ("docker rm -f web", ["container:web"]),
-    ("docker exec web rm -rf /app/x", ["container:web:/app/x/", "+container:web"]),
-    ("systemctl stop nginx", ["service:nginx"]),
-    ("ssh me@Web1 'rm -rf /srv/x'", ["host:web1:/srv/x/"]),
-    ("psql -c 'drop table Users'", ["table:users"]),
-    ("psql -c 'drop database app'", ["database:app"]),
-    ("mail -s x a@x.org B@x.org < body", ["email:a@x.org", "email:b@x.org"]),
-    ("printf 'To: a@x.org, b@x.org\\nCc: c@x.org\\n\\nhi' | sendmail -t", ["email:a@x.org", "email:b@x.org", "email:c@x.org"]),
-    ("himalaya message reply 42 -H 'To: a@x.org'", ["email:a@x.org", "email:thread:42"]),
-    ("curl -F to=a@x.org -F cc=b@x.org https://api.example.com/messages", ["email:a@x.org", "email:b@x.org"]),
-    ("curl -X DELETE https://Example.com/a/1", ["url:https://example.com/a/1"]),
-    ("curl https://example.com/a -o b", ["file:/w/b", "?url:https://example.com/a"]),
-    ("gh repo delete Owner/Name", ["repo:owner/name"]),
-    ("gh pr comment 7 -R O/N -b x", ["+pr:o/n/7|comment"]),
-    ("gh issue close 7 -R O/N", ["issue:o/n/7"]),
-    ("aws s3 rm s3://b/k", ["url:s3://b/k"]),
-    ("gcloud projects delete p1", ["gcloud:projects/p1"]),
-    ("kubectl -n prod delete pod x", ["cluster:prod/pod/x"]),
-    ("dd if=a of=/dev/sda", []),
-    ("mkfs.ext4 /dev/sdb1", ["device:/dev/sdb1"]),
-    ("ls", []),
-    ("make lint", []),
-]  # fmt: skip
+KEYS: list[tuple[str, list[str]]] = json.loads(Path(__file__).with_name("shell_keys.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("command", "expected"), KEYS, ids=[one[0][:50] for one in KEYS])

@@ -30,7 +30,7 @@ async def test_requests_read_together_share_one_check_of_the_spool(
         looks += 1
         return waiting()
 
-    def take(lines: Sequence[bytes]) -> None:
+    def take(_since: object, lines: Sequence[bytes]) -> None:
         taken.extend(lines)
 
     monkeypatch.setattr(gate.spool, "waiting", look)
