@@ -188,6 +188,11 @@ def host_above(pid: int) -> Host | None:
     return None
 
 
+def process_name(process: Host) -> str:
+    """Return a session name made of a process's pid and start time."""
+    return f"{process.pid}-{int(process.started * 100):x}"
+
+
 class _Process(NamedTuple):
     """Hold what the system says about a process. ``parent`` is 0 if there is none, ``name`` empty if unknown."""
 

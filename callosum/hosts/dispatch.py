@@ -55,11 +55,11 @@ from callosum.hosts.events import (
 )
 from callosum.hosts.tasks import SESSION_ENDED, OpenCall, TaskReporter
 from callosum.model import Call, Decision, Host, Outcome, Report, Verdict
+from callosum.process import process_name
 from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
 
 if TYPE_CHECKING:
-    from callosum.brain import Brain
     from callosum.hosts.hook_adapter import HookAdapter
 
 logger = logging.getLogger("callosum")
@@ -192,6 +192,8 @@ class Dispatcher:
         self._actors: OrderedDict[tuple[str, str], _Calls] = OrderedDict()
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._owed: deque[_Owed] = deque()
+        self.at_servers: OrderedDict[tuple[str, str | None, str], tuple[_Calls, str, Decision]] = OrderedDict()
+        """Running calls of MCP servers, by namespace, the host's process as a wrap names it, and the call itself."""
         self._remembering = threading.Lock()
         """Lock for ``_actors`` and its contents, ``_answers`` and ``_owed``. It is never held across a yield."""
 
@@ -312,9 +314,11 @@ class Dispatcher:
             call = replace(call, dispatch=f"{call.call_id}@{host.pid}" if host is not None else call.call_id)
         actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         with self._remembering:
-            attempt = self._calls(actor).attempt(call)
+            own = self._calls(actor)
+            attempt = own.attempt(call)
             parent_task = self._around(actor, call.parent)
-            purpose = call.purpose or self._purpose(actor)
+            above = own if own.purpose else self._actors.get((actor.namespace, actor.name.partition(":")[0]), own)
+            purpose = call.purpose or above.purpose or None
         begins, agents = adapter.begins(call)
         task = (call.call_id or f"task-{uuid.uuid4().hex[:12]}") if begins else ""
         if attempt > 1 or task or parent_task or purpose:
@@ -334,11 +338,28 @@ class Dispatcher:
             )
             with self._remembering:
                 is_new = self._calls(actor).add(identity, open_call)
+                if host is not None and call.tool.startswith("mcp__"):
+                    place = call.namespace, process_name(host), _identity(call.tool, reported_params)
+                    self.at_servers[place] = self._calls(actor), identity, decision
+                    while len(self.at_servers) > MAX_UNDERWAY:
+                        self.at_servers.popitem(last=False)
             if task and is_new:
                 self._tasks.begun(actor, open_call)
         if not adapter.informs_before:
             return HookAnswer(decision)
         return HookAnswer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
+
+    def by_hook(self, call: Call) -> Decision | None:
+        """Return what a wrap of an MCP server is told, once, about a running call that the host's hook let through.
+
+        The decision has no id: the hook reports the outcome. None if no hook decided the call.
+        """
+        place = call.namespace, call.session, _identity(call.tool, call.params)
+        with self._remembering:
+            decided = self.at_servers.pop(place, None)
+            if decided is None or all(one.id != decided[2].id for one in decided[0].open.get(decided[1], ())):
+                return None
+        return replace(decided[2], id=0, verdict=Verdict.ALLOW, warning=None, lease=None, params=None)
 
     def _after(self, adapter: HookAdapter, returned: CallReturned) -> Effects[HookAnswer]:
         actor = returned.actor
@@ -416,14 +437,6 @@ class Dispatcher:
         why = SESSION_ENDED if event.all else ""
         reports = [_Owed(actor, call, event.outcome, why=why) for actor, calls in given_up for call in calls]
         yield from self._report(reports)
-
-    def _purpose(self, actor: HostSession) -> str | None:
-        """Return the prompt that the session serves, or the prompt of the session that started it as a sub-agent."""
-        for name in (actor.name, actor.name.partition(":")[0]):
-            session_calls = self._actors.get((actor.namespace, name))
-            if session_calls is not None and session_calls.purpose:
-                return session_calls.purpose
-        return None
 
     def _with_children(self, actor: HostSession) -> Iterator[_Calls]:
         """Yield the calls of the session and of its sub-agents, whose names start with its name and a colon."""
@@ -504,19 +517,6 @@ class Dispatcher:
         else:
             self._actors.move_to_end(name)
         return calls
-
-
-def brief_for(brain: Brain, request: BriefRequested) -> Brief:
-    """Return a session's brief. After a compaction it also lists the session's own open actions and commitments."""
-    actor = request.actor
-    return brain.brief(
-        actor.instance,
-        actor.session,
-        namespace=actor.namespace,
-        cwd=actor.cwd,
-        prompt=request.prompt,
-        forgot=request.forgot,
-    )
 
 
 def _ended(actor: HostSession, outcome: Outcome, **call: Any) -> Complete:

@@ -7,12 +7,16 @@ leaves out is None or empty. This module only holds data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
 from callosum.corpus.events import CorpusEvent
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
+
+if TYPE_CHECKING:
+    from callosum.brain import Brain
+    from callosum.wire import Brief
 
 
 class HostIdentity(Struct, frozen=True):
@@ -115,6 +119,11 @@ class BriefRequested(Struct, frozen=True):
     actor: HostSession
     prompt: str | None = None
     forgot: bool = False
+
+    def of(self, brain: Brain) -> Brief:
+        """Return the brief."""
+        session: dict[str, Any] = {"namespace": self.actor.namespace, "cwd": self.actor.cwd}
+        return brain.brief(self.actor.instance, self.actor.session, prompt=self.prompt, forgot=self.forgot, **session)
 
 
 class FinalAnswer(Struct, frozen=True):

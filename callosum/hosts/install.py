@@ -23,7 +23,7 @@ from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, program_in_no_project
-from callosum.hosts.setup import InstallSite, InstallTarget, hook_for
+from callosum.hosts.setup import InstallSite, InstallTarget, hook_for, who_decides
 from callosum.loopback import make_token
 from callosum.merging.git import git_of
 from callosum.programs import NAMED, WITH_HOOKS
@@ -86,7 +86,7 @@ def plan_install(host: str, settings: Settings, where: InstallTarget) -> Install
         names = sorted(handed_on(where.environ).keys() - {"CALLOSUM_CONFIG", "CALLOSUM_NAMESPACE"})
         unread = f"Gates that hosts start read no variables: write {', '.join(names)} into callosum.toml instead."
         then = (*then, unread) if names else then
-    return InstallPlan(host, (change,), hook, server_and_tiers, then)
+    return InstallPlan(host, (change,), hook, server_and_tiers, (*then, *who_decides(settings.state, host)))
 
 
 def plan_uninstall(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:

@@ -11,10 +11,11 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from callosum.hosts import hook_entries
+from callosum.hosts import files, hook_entries
 from callosum.hosts.hook_entries import MARK, Group
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import HERE, REPORT, Hook, closed, hook_of, names_of
+from callosum.programs import WITH_HOOKS
 
 if TYPE_CHECKING:
     from callosum.programs.program import HookSubscription, Program
@@ -68,6 +69,14 @@ def hooks_site(host: Program, settings: Settings, where: InstallTarget) -> Insta
     url = where.url and where.url.rstrip("/")
     wanted = entries_of(host, str(hook.path), url, names_of(settings), bounded=hook.native)
     return InstallSite(path, partial(hook_entries.installed, wanted=wanted), hook_entries.removed, lambda _: host.then)
+
+
+def who_decides(state: Path, host: str = "") -> tuple[str, ...]:
+    """Return a sentence if hooks and wraps see the same calls. ``host`` is about to be installed."""
+    titles = [one.title for one in WITH_HOOKS.values() if one.name == host or files.installed_files(state, one.name)]
+    if not titles or not (host == "mcp" or files.installed_files(state, "mcp")):
+        return ()
+    return (f"MCP calls of {', '.join(titles)} are decided by the hook; the wrap passes them on and decides the rest.",)
 
 
 def hook_for(host: Program, settings: Settings, server: RemoteServer | None, *, script: bool = False) -> Hook:

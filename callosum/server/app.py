@@ -28,7 +28,7 @@ from callosum.gate.check import check_name, check_note, id_of
 from callosum.gate.operations import SERVED, UNKNOWN, Caller
 from callosum.gate.spool_records import check_record, check_seconds
 from callosum.hosts.adapters import adapter_of
-from callosum.hosts.dispatch import Dispatcher, brief_for
+from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.events import HostIdentity
 from callosum.hosts.last_seen import LastSeen
 from callosum.hosts.refusal import BEFORE
@@ -124,7 +124,7 @@ class Service:
         self.store = served.gate.store
         self.dispatcher = Dispatcher(
             served.operations,
-            brief=lambda told: brief_for(self.brain, told),
+            brief=lambda told: told.of(self.brain),
             emit=brain.corpus.emit,
             parsed=brain.parsed,
             tell=brain.tell,
@@ -181,16 +181,16 @@ class Service:
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        read = await self._read(_CALL, body)
-        call: Call = read
-        token = _actor(request)
-        if token is not None:
+        call: Call = await self._read(_CALL, body)  # type: ignore[arg-type]
+        if (token := _actor(request)) is not None:
             may_act(token, call.instance, call.namespace)
             for claimed, at in ((call.parent, "parent"), (call.continues, "continues")):
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=at)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
         call, here = await _with_own_process(request, call)
+        if self.dispatcher.at_servers and here and (by_hook := self.dispatcher.by_hook(call)) is not None:
+            return _json(by_hook)
         call = located(call) if here and call.cwd else call
         if call.wait:
             self.waiting += 1

@@ -367,10 +367,10 @@ def test_mcp_server_added_after_the_installation_is_wrong(home: Home) -> None:
     path = home.folder / "mcp.json"
     path.write_text('{"mcpServers": {"files": {"command": "npx"}}}')
     home.install("mcp", str(path))
-    assert home.wrong() == {}
+    home.install("gemini")
+    assert "MCP calls of Gemini CLI are decided by the hook" in home.doctor()[1]["mcp entries"]["says"]
     servers = json.loads(path.read_text())
-    servers["mcpServers"]["mail"] = {"command": "mail-server"}
-    path.write_text(json.dumps(servers))
+    path.write_text(json.dumps({"mcpServers": {**servers["mcpServers"], "mail": {"command": "mail-server"}}}))
     wrong = home.wrong()["mcp entries"]
     assert "mail" in wrong["says"]
     assert wrong["advice"] == f"callosum install mcp {path}"

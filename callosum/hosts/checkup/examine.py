@@ -26,7 +26,7 @@ from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, names_of, native_path, script_path
-from callosum.hosts.setup import hook_for, wanted_in
+from callosum.hosts.setup import hook_for, wanted_in, who_decides
 from callosum.journal import is_canary
 from callosum.merging.git import git_of
 from callosum.model import SECOND, Entry
@@ -315,7 +315,7 @@ def _mcp(settings: Settings) -> Iterator[Finding]:
         elif not servers:
             yield Finding("mcp entries", "wrong", f"{path} has no servers any more, or cannot be read", host="mcp")
         else:
-            suffix = f", {len(unwrapped)} cannot" if unwrapped else ""
+            suffix = "; ".join([f", {len(unwrapped)} cannot" if unwrapped else "", *who_decides(settings.state)])
             yield Finding(
                 "mcp entries", "ok", f"{len(servers) - len(unwrapped)} servers in {path} ask{suffix}", host="mcp"
             )

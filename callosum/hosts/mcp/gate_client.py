@@ -182,6 +182,8 @@ class GateClient:
 
         ``sent`` is called, possibly more than once, when the report is on its way and before the gate has answered.
         """
+        if not decision.id:
+            return  # the host's hook decided the call, and reports it
         self._renewing.drop(decision.id)
         try:
             if decision.fallback:

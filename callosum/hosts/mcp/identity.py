@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from callosum.characters import escaped
 from callosum.hosts.mcp.messages import CLIENT, fields_of, text_of
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME, TRACE
-from callosum.process import host_of
+from callosum.process import host_above, process_name
 
 AGENT: Final = "io.callosum/agent"
 """Field of ``_meta`` with the acting instance."""
@@ -91,15 +91,12 @@ def trace_of(meta: Mapping[str, Raw] | None) -> dict[str, str] | None:
 
 
 def parent_process() -> str:
-    """Return the process that started this one as a session name made of its pid and start time.
+    """Return the program that started this process, behind shells, as a session name.
 
-    All servers that one host starts have the same parent, so they are one session.
+    All servers that one host starts are one session, and the gate finds the calls that the host's hooks decided.
     """
-    pid = os.getppid()
-    try:
-        return f"{pid}-{int(host_of(pid).started * 100):x}"
-    except OSError:
-        return str(pid)
+    host = host_above(os.getppid())
+    return process_name(host) if host is not None else str(os.getppid())
 
 
 def tool_name(server: str, tool: str) -> str:

@@ -396,17 +396,6 @@ def test_a_brief_confirms_nothing(world: World, prefrontal: Prefrontal) -> None:
     assert world.ask("mira", "act3", "plan", pause=True).verdict is Verdict.ALLOW  # confirmed by the call alone
 
 
-def test_brief_sets_no_read_mark(world: World, prefrontal: Prefrontal) -> None:
-    """After a brief, a write over another session's change is as stale as before."""
-    world.do("mira", "see", "/repo/a.py")
-    world.after(1)
-    world.do("doug", "save", "/repo/a.py")
-    world.after(1)
-    assert prefrontal.brief("mira").text
-    decision = world.ask("mira", "save", "/repo/a.py")
-    assert kinds(decision) == {Kind.STALE}
-
-
 def test_brief_writes_nothing_to_the_store(tmp_path: Path) -> None:
     world = World(tmp_path, lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe))
     for number in range(30):  # a crowd, which a transaction would note
