@@ -9,13 +9,8 @@ from typing import Any, TypeVar
 from callosum.brain import Brain
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
-<<<<<<< HEAD
 from callosum.gate import Effects, LocalGate, Read, Sleep, TakenIn
-from callosum.hosts.dispatch import Dispatcher, brief_for
-=======
-from callosum.gate import Effects, LocalGate, Read, Sleep
 from callosum.hosts.dispatch import Dispatcher
->>>>>>> 698d6126 (MCP: a call that the host's hook decided passes the wrap once, and install and doctor say who decides)
 from callosum.hosts.events import BriefRequested, HookAnswer, HostIdentity
 from callosum.hosts.hook_adapter import HookAdapter
 from callosum.model import Decision, Host, Verdict
