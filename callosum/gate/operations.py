@@ -329,7 +329,7 @@ class Operations:
             while (decided := applied.change.answer).undecided:
                 if decided.doubtful:
                     looked.update(decided.doubtful)
-                    yield from self._settle_refused(facts.call.namespace, decided.doubtful)
+                    yield from self.settle_refused(facts.call.namespace, decided.doubtful)
                 elif decided.recurring:
                     digest = facts.classification.content.digest
                     recurs: bool = yield Read(partial(spool_records.recurs, self.store, facts.call, digest))
@@ -392,8 +392,8 @@ class Operations:
             decision = replace(decision, params=params)
         return replace(applied, change=replace(applied.change, answer=replace(decided, decision=decision)))
 
-    def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Effects[bool]:
-        """Cancel the actions that a person refused. Return True if there were any."""
+    def settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Effects[bool]:
+        """Cancel the actions that the host's transcript says were refused. Return True if there were any."""
         refused: list[Action] = yield Read(partial(self._refused_among, namespace, doubtful))
         for action in refused:
             began = time.perf_counter()
@@ -611,7 +611,7 @@ class Operations:
                 result is not None
                 and result.conflict is not None
                 and self.refused is not None
-                and (yield from self._settle_refused(namespace, (result.conflict.id,)))
+                and (yield from self.settle_refused(namespace, (result.conflict.id,)))
             ):
                 applied = yield scope, step
                 result = applied.change.answer

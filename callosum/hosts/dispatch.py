@@ -54,7 +54,7 @@ from callosum.hosts.events import (
     SettingsChanging,
 )
 from callosum.hosts.tasks import SESSION_ENDED, OpenCall, TaskReporter
-from callosum.model import Call, Decision, Host, Outcome, Report, Verdict
+from callosum.model import Action, Call, Decision, Host, Outcome, Report, State, Verdict
 from callosum.process import process_name
 from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
@@ -72,6 +72,8 @@ MAX_UNSAID: Final = 10
 """Maximum number of texts that wait until a session's model can be informed. The oldest is dropped first."""
 MAX_FAILURES: Final = 100
 """Maximum number of failed calls remembered for one session. The oldest is dropped first."""
+MAX_DOUBTS: Final = 5
+"""Maximum number of unknown outcomes, the newest, for which a brief asks the hosts' transcripts."""
 MAX_OWED: Final = 10_000
 """Maximum number of reports kept in memory while the store takes none. The oldest is dropped first."""
 
@@ -289,6 +291,9 @@ class Dispatcher:
                 with self._remembering:
                     self._calls(event.actor).purpose = event.prompt
             case BriefRequested():
+                store, namespace = self._courses.store, event.actor.namespace
+                unknown: list[Action] = yield Read(lambda: store.live(namespace, (State.UNKNOWN,)))
+                yield from self._courses.settle_refused(namespace, [one.id for one in unknown[-MAX_DOUBTS:]])
                 brief: Brief = yield Read(lambda: self._brief(event))
                 return HookAnswer(inform=_together(self._unsaid(event.actor), brief.text))
             case OtherEvent():
@@ -462,6 +467,9 @@ class Dispatcher:
         actor, call, outcome, *_ = owed
         must_keep, first = True, False
         try:
+            if outcome is Outcome.UNKNOWN and (yield from self._courses.settle_refused(actor.namespace, [call.id])):
+                must_keep = False
+                return True
             yield from self._courses.complete(_ended(actor, outcome, id=call.id, result=owed.result))
             must_keep = False
         except StoreError as error:

@@ -1,17 +1,12 @@
 """Test ``callosum mcp`` without a command: an agent's questions to the gate, in both forms of the protocol."""
 
-import json
 import os
-import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callosum.client.transport import Transport
-from callosum.gate import LocalGate
 from callosum.sockets import socket_path
 from tests.support.mcpwrap import Start, Wrapped, text_of, wrapped
 from tests.support.peer import Peer, replies
@@ -114,22 +109,17 @@ def test_call_that_the_hosts_hook_decided_is_judged_once_and_passes_the_wrap_onc
     params = {"name": "prod", "to": "bob@example.com", "body": "Shall we meet at noon on Friday?"}
     call = {"tool_name": f"mcp__mail__{tool}", "tool_input": params, "tool_use_id": "toolu_1"}
     state = tmp_path / "state"
-    place = socket_path(state)
-    with serving(state, "--socket", place), wrapped(state, "--name", "mail") as host:
+    with serving(state, "--socket", socket_path(state)) as gate, wrapped(state, "--name", "mail") as host:
 
         def hook(event: str, **more: str) -> object:
             body = {"hook_event_name": event, "session_id": "s", "agent_id": "sub", "cwd": "/", **call, **more}
-            where = f"/hooks/claude-code?pid={os.getpid()}"
-            with closing(Transport(f"unix:{place}")) as gate:
-                data = json.dumps(body).encode()
-                return json.loads(gate.request("POST", where, data, deadline=time.monotonic() + 60).body)
+            return gate.post(f"/hooks/claude-code?pid={os.getpid()}", body)
 
         assert hook("PreToolUse") == {}
         assert text_of(host.call(tool, params)) == f"done {tool}"
         assert host.call(tool, params)["isError"], "what no hook decided is the wrap's"
         hook("PostToolUse", tool_response="sent")
         assert [one["params"]["name"] for one in host.calls()] == [tool]
-    with LocalGate(state) as gate:
-        decided = [(one.event, one.session, one.verdict, one.outcome) for one in gate.entries() if one.tool]
-    assert decided[0][:3] == ("intercept", "claude-code/s:sub", "allow")
-    assert decided[-1][0::3] == ("complete", "done")
+        entries = gate.get("/journal?limit=100")["entries"]
+    assert [one["session"] for one in entries if one.get("verdict") == "allow"] == ["claude-code/s:sub"]
+    assert entries[-1]["outcome"] == "done"

@@ -83,6 +83,27 @@ def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(server: Serve
 
 
 @pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize("event", ["PostToolBatch", "Stop"])
+def test_call_that_plan_mode_or_another_hook_refused_never_becomes_unknown(
+    server: Server, home: Path, event: str
+) -> None:
+    refuse(home)
+    said = "Cannot call Bash while in plan mode."
+    hook(server, event, tool_calls=[{"tool_name": "Bash", "tool_use_id": CALL, "tool_response": said}])
+    assert outcomes(server) == ["cancelled"]
+
+
+@pytest.mark.usefixtures("opened")
+def test_no_session_is_told_of_an_unknown_outcome_that_the_transcript_refutes(server: Server, home: Path) -> None:
+    hook(server, "Stop")
+    start = partial(hook, server, "SessionStart", session_id=SESSION.replace("7", "8"), source="startup")
+    assert "Unknown outcomes" in str(start())
+    refuse(home)
+    until(lambda: "Unknown outcomes" not in str(start()))  # within the second between two reads
+    assert outcomes(server) == ["unknown", "cancelled"]
+
+
+@pytest.mark.usefixtures("opened")
 def test_call_that_auto_mode_denies_ends_at_once(server: Server) -> None:
     hook(server, "PermissionDenied", tool_name="Bash", tool_input=COMMAND, tool_use_id=CALL, reason="risky")
     assert outcomes(server) == ["cancelled"]
