@@ -551,9 +551,6 @@ def test_inputs_that_no_model_answers_are_forgotten(
 
 
 PROMPTS = {
-    "intent": (
-        "prompt",
-    ),
     "inform": (
         "What is a fencing token?", "How do I delete a branch?", "Why did you send that mail twice?", "Explain how the scheduler works.",
         "Thanks, that was it.", "tell me about the release", "Don't delete anything.", "",
