@@ -1,0 +1,1 @@
+"""How often the gate stops a call of two sessions in one checkout that would harm nobody."""
