@@ -50,13 +50,9 @@ def write(path: str, who: str = "a") -> Call:
     return Call(who, "Write", {"file_path": path, "content": "what a wrote"})
 
 
-def decision_on_second(
-    ask: Callable[[Call], Decision], complete: Callable[..., Any], first: Call, second: Call
-) -> Decision:
-    """The answer to the second call, after the first is done."""
-    decision = ask(first)
-    assert decision.proceed
-    complete(first.instance, id=decision.id)
+def decision_on_second(ask: Callable[[Call], Decision], first: Call, second: Call) -> Decision:
+    """The answer to the second call while the first runs: what is over, and left no file, is in nobody's way."""
+    assert ask(first).proceed
     return ask(second)
 
 
@@ -72,7 +68,7 @@ def test_each_spelling_of_a_home_meets_the_absolute_path(home: str, tmp_path: Pa
     for number, (one, other) in enumerate(((absolute, call(params)), (call(params), absolute))):
         with LocalGate(tmp_path / str(number)) as gate:
             first, second = replace(one, instance="first"), replace(other, instance="second")
-            decision = decision_on_second(gate.intercept, gate.complete, first, second)
+            decision = decision_on_second(gate.intercept, first, second)
             assert f"file:{home}/notes.md" in decision.context_keys
             assert decision.conflicts
 
@@ -82,9 +78,7 @@ def test_other_files_of_a_home_are_left_alone(home: str, tmp_path: Path) -> None
     with LocalGate(tmp_path / "state") as gate:
         for number, path in enumerate(others):
             second = call({"file_path": path, "content": "z"}, f"b{number}", cwd="/w")
-            assert not decision_on_second(
-                gate.intercept, gate.complete, write(f"{home}/notes.md", f"a{number}"), second
-            ).conflicts
+            assert not decision_on_second(gate.intercept, write(f"{home}/notes.md", f"a{number}"), second).conflicts
 
 
 def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: Path) -> None:
@@ -92,7 +86,7 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
     where = pwd.getpwnam(user).pw_dir
     for params in ({"command": f"echo z > ~{user}/notes.md"}, {"file_path": f"~{user}/notes.md", "content": "z"}):
         with LocalGate(tmp_path / next(iter(params))) as gate:
-            assert decision_on_second(gate.intercept, gate.complete, write(f"{where}/notes.md"), call(params)).conflicts
+            assert decision_on_second(gate.intercept, write(f"{where}/notes.md"), call(params)).conflicts
             entry = gate.entries(limit=10)[-1]
             assert entry.body["home"] == home
             assert entry.body["homes"] == {user: where}
@@ -103,7 +97,7 @@ def test_home_of_another_user_is_looked_up_on_this_machine(home: str, tmp_path: 
 
 def test_client_sends_its_home_to_the_server(home: str, server: Server) -> None:
     with CallosumClient(server.address) as client:
-        decision = decision_on_second(client.intercept, client.complete, write(f"{home}/notes.md"), call(SPELLINGS[0]))
+        decision = decision_on_second(client.intercept, write(f"{home}/notes.md"), call(SPELLINGS[0]))
     assert [one.key for one in decision.conflicts] == [f"file:{home}/notes.md"]
 
 
@@ -142,7 +136,7 @@ def test_gate_over_standard_input_knows_the_home(home: str, tmp_path: Path) -> N
     state.mkdir(mode=0o700)
     with child(state, HOME=home) as gate:
         first = {"instance": "a", "tool": "Write", "params": {"file_path": f"{home}/notes.md", "content": "a"}}
-        gate.ask("complete", instance="a", id=gate.ask("intercept", **first)["id"])
+        gate.ask("intercept", **first)
         answer = gate.ask("intercept", instance="b", tool="Bash", params=SPELLINGS[0], pause=True)
     assert answer["conflicts"][0]["key"] == f"file:{home}/notes.md"
 
