@@ -67,6 +67,7 @@ def install(  # noqa: PLR0917  typer names them all
     from callosum.hosts import install as hosts
     from callosum.hosts.remote import remote_of
     from callosum.hosts.setup import InstallTarget
+    from callosum.loopback import make_token
     from callosum.person import refuse_agents
 
     settings = settings_of(state, namespace, config)
@@ -79,6 +80,9 @@ def install(  # noqa: PLR0917  typer names them all
     remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
     where = InstallTarget.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
     plan = _planned(lambda: hosts.plan_install(host, settings, where))
+    if http and not dry_run:
+        make_token(settings.state)  # the entries carry it
+        plan = hosts.plan_install(host, settings, where)
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
         if observe and not dry_run:

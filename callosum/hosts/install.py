@@ -24,7 +24,7 @@ from callosum.hosts.native import windows
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, program_in_no_project
 from callosum.hosts.setup import InstallSite, InstallTarget, hook_for, who_decides
-from callosum.loopback import make_token
+from callosum.loopback import make_token, read_token
 from callosum.merging.git import git_of
 from callosum.programs import NAMED, WITH_HOOKS
 from callosum.rulebook import Rulebook
@@ -114,6 +114,10 @@ def install(plan: InstallPlan, settings: Settings) -> None:
         _record(settings)
     if plan.hook is not None:
         write_hook(plan.hook)
+    token = read_token(settings.state).encode()
+    for change in plan.changes:
+        if token and token in (change.after or b"") and change.path.exists():
+            change.path.chmod(0o600)  # before the token is in it
     files.install([*plan.changes], settings.state, plan.host)
     if plan.remote is None:
         other_gate = stranger_at(socket_path(settings.state))

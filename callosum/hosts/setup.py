@@ -15,6 +15,7 @@ from callosum.hosts import files, hook_entries
 from callosum.hosts.hook_entries import MARK, Group
 from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import HERE, REPORT, Hook, closed, hook_of, names_of
+from callosum.loopback import read_token
 from callosum.programs import WITH_HOOKS
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def hooks_site(host: Program, settings: Settings, where: InstallTarget) -> Insta
     hook = hook_for(host, settings, where.remote)
     path = where.file or host.settings_path(where.home, where.environ, where.project)
     url = where.url and where.url.rstrip("/")
-    wanted = entries_of(host, str(hook.path), url, names_of(settings), bounded=hook.native)
+    token = read_token(settings.state) if url and path == host.settings_path(where.home, where.environ, None) else ""
+    headers = {"Authorization": f"Bearer {token}"} if token else None  # never in a file that a project shares
+    wanted = entries_of(host, str(hook.path), url, names_of(settings), bounded=hook.native, headers=headers)
     return InstallSite(path, partial(hook_entries.installed, wanted=wanted), hook_entries.removed, lambda _: host.then)
 
 
@@ -85,36 +88,48 @@ def hook_for(host: Program, settings: Settings, server: RemoteServer | None, *, 
 
 
 def entries_of(
-    host: Program, script: str, url: str | None = None, names: Mapping[str, str] = _USUAL, *, bounded: bool = False
+    host: Program,
+    script: str,
+    url: str | None = None,
+    names: Mapping[str, str] = _USUAL,
+    *,
+    bounded: bool = False,
+    headers: Any = None,
 ) -> dict[str, Group]:
     """Return the entries by event.
 
     ``script`` is the path of the hook. ``url`` is the server for HTTP hooks. ``names`` is the result of ``names_of``,
     used for HTTP hooks only, because the script contains its names. An HTTP hook costs less per call, but no tool runs
-    while the server is down, not even reads. ``bounded`` is as in ``script.closed``.
+    while the server is down, not even reads; ``headers`` are those of its requests. ``bounded`` is as in
+    ``script.closed``.
     """
     address = None if url is None else f"{url}{_endpoint(host)}?{urlencode({'via': MARK, **names})}"
-    return {event: _group(host, on, script, address, bounded=bounded) for event, on in host.events.items()}
+    by_url = {"type": "http", "url": address, **({"headers": headers} if headers else {})} if address else None
+    return {event: _group(host, on, script, by_url, bounded=bounded) for event, on in host.events.items()}
 
 
 def wanted_in(
     settings: Mapping[str, Any], host: Program, script: str, names: Mapping[str, str] = _USUAL, *, bounded: bool = False
 ) -> dict[str, Group]:
     """Return the entries that these settings should have. Entries that use HTTP keep using it."""
-    urls = [str(hook.get("url")) for hook in hook_entries.ours(settings, host.asks) if hook.get("type") == "http"]
-    url = urls[0].partition(_endpoint(host))[0] if urls else None
-    return entries_of(host, script, url, names, bounded=bounded)
+    by_url = next((one for one in hook_entries.ours(settings, host.asks) if one.get("type") == "http"), None)
+    if by_url is None:
+        return entries_of(host, script, None, names, bounded=bounded)
+    url = str(by_url.get("url")).partition(_endpoint(host))[0]
+    return entries_of(host, script, url, names, bounded=bounded, headers=by_url.get("headers"))
 
 
 def _endpoint(host: Program) -> str:
     return f"/hooks/{host.name}"
 
 
-def _group(host: Program, on: HookSubscription, script: str, address: str | None, *, bounded: bool) -> Group:
+def _group(
+    host: Program, on: HookSubscription, script: str, by_url: Mapping[str, Any] | None, *, bounded: bool
+) -> Group:
     word = HERE if on.role == "settings" else REPORT if on.reports else ""
     hook: dict[str, Any]
-    if address is not None and on.by_url:
-        hook = {"type": "http", "url": address}
+    if by_url is not None and on.by_url:
+        hook = {**by_url}
     elif host.words_apart:
         hook = {"type": "command", **host.entry, "command": script, "args": [host.name, *filter(None, [word])]}
     else:

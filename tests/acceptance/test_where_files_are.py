@@ -21,10 +21,16 @@ import pytest
 from callosum import Call, Verdict
 from callosum.client import CallosumClient
 from callosum.errors import CallosumError
+from callosum.hosts.hook_entries import missing
+from callosum.hosts.install import plan_install
+from callosum.hosts.script import hook_of
+from callosum.hosts.setup import InstallTarget, wanted_in
 from callosum.loopback import TOKEN, is_from_near, is_near, is_own_listener, make_token, read_token
 from callosum.process import host_of, this_process
+from callosum.programs import NAMED
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
+from callosum.settings import Settings
 from tests.support.serving import Server, serving, until
 
 NOBODY = 65_534
@@ -282,6 +288,23 @@ def test_acting_over_tcp_needs_a_token_once_an_actors_exists(tmp_path: Path) -> 
     tokens.add("ann")
     with serving(state, "--socket", str(tmp_path / "gate.sock")) as server:
         assert refused(server) == [], "the gate's own socket needs none"
+
+
+def test_32_a5_f8_http_entries_of_the_users_own_settings_alone_carry_the_machines_token(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path / "state")
+    event = {**ACTS[9][2], "tool_use_id": "t", "tool_input": {"file_path": "/x"}, "cwd": "/"}
+    Tokens(settings.state / TOKENS).add("ann")
+    with serving(settings.state) as server:
+        for project, status in ((None, 200), (tmp_path / "shared", 401)):
+            where = InstallTarget(home=tmp_path, environ={}, project=project, url=server.address)
+            (change,) = plan_install("claude-code", settings, where).changes
+            found = json.loads(change.after or b"")
+            hook, script = found["hooks"]["PreToolUse"][0]["hooks"][0], hook_of(settings)
+            wanted = wanted_in(found, NAMED["claude-code"], str(script.path), bounded=script.native)
+            assert not missing(found, wanted), "doctor finds them as they should be"
+            token = hook.get("headers", {}).get("Authorization", "").removeprefix("Bearer ")
+            path = hook["url"].removeprefix(server.address)
+            assert server.ask("POST", path, event, token=token or None).status == status
 
 
 @linux
