@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.errors import ConfigError
@@ -52,7 +53,7 @@ _children: list[_Detached] = []
 
 
 def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle: float = IDLE) -> bool:
-    """Start the local gate of a state folder unless it runs; return whether it listens within ``seconds``.
+    """Start the local gate of a state folder unless it runs; return whether it answers within ``seconds``.
 
     It runs from this installation, in a neutral folder and without those variables of this process that change which
     code runs (``callosum.launch``). It gets Callosum's settings with absolute paths. Its output goes to ``server.log``
@@ -96,7 +97,17 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
         if time.monotonic() > ends or child.poll() not in (None, _NOT_FIRST):
             return False
         time.sleep(_POLL)
-    return True
+    return _answers(path, ends)
+
+
+def _answers(path: str, ends: float) -> bool:
+    """Return whether the gate at the socket answers in time. It listens before it has opened its store."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        asked.settimeout(max(1.0, ends - time.monotonic()))
+        asked.connect(path)
+        asked.sendall(b"GET /health HTTP/1.1\r\nHost: gate\r\n\r\n")
+        return bool(asked.recv(1))
+    return False
 
 
 def kill_started() -> None:

@@ -6,20 +6,26 @@ import importlib.util
 import multiprocessing
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
+from callosum.client import local
 from callosum.client.local import local_client
 from callosum.errors import GateUnavailable
+from callosum.gate import LocalGate
 from callosum.model import Call, Verdict
 from callosum.process import alive
 from callosum.server.listeners import AlreadyServed, RunningServer, listen_local, running
 from callosum.sockets import LONGEST, socket_path
+from tests.support.fleet import Late
 from tests.support.serving import until
 
 DEADLINE = 2.0
@@ -68,6 +74,17 @@ def test_many_simultaneous_starts_leave_one_gate(state: Path) -> None:
     for process in processes:
         process.join()
     assert len(running(state)) == 1
+
+
+def test_start_waits_for_a_gate_that_listens_until_it_answers(state: Path) -> None:
+    LocalGate(state).close()
+    with closing(sqlite3.connect(state / "gate.db", isolation_level=None)) as store:
+        store.execute("begin exclusive")
+        starting = Late(partial(local.start, state, 60))
+        until(lambda: local.listens(socket_path(state)) and running(state) == [])
+        store.execute("rollback")
+        assert starting.answer()
+    assert running(state), "its store is open by now"
 
 
 def test_second_gate_on_one_socket_is_refused(tmp_path: Path) -> None:

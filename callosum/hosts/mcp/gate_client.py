@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum.client.fallback import runs_commands
+from callosum.client.local import START_SECONDS
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import Call, Decision, Outcome, Tier, Verdict
 from callosum.sockets import HUNG_SECONDS
@@ -83,6 +84,8 @@ class GateClient:
         self._client: CallosumClient | None = None
         self._lock = threading.Lock()
         self._renewing = _Renewing(self._renew)
+        self.warming: threading.Thread | None = None
+        """The thread that runs ``warm``, which may be starting the gate: calls wait for it."""
         self.is_fast = False
         """True if the gate's last answer was fast enough to wait for it in the current thread."""
 
@@ -160,6 +163,8 @@ class GateClient:
             return self.client.fallback(call, fault, tier=Tier.NONE)
 
     def _intercept(self, call: Call, now: float) -> Decision:
+        if self.warming is not None:
+            self.warming.join(START_SECONDS)
         if now < self._hung_until:
             raise GateUnavailable("it did not answer in time a moment ago")
         return self.client.intercept(call)

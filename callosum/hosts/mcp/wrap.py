@@ -144,7 +144,8 @@ def _make_proxy(
         return made
 
     gate_client = GateClient(client, lambda call: judge_of(wrap, call))
-    threading.Thread(target=gate_client.warm, name="callosum-warm", daemon=True).start()
+    gate_client.warming = threading.Thread(target=gate_client.warm, name="callosum-warm", daemon=True)
+    gate_client.warming.start()
     wrapped = ProxyConfig(
         names=wrap.names,
         started_by=parent_process(),
