@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from callosum.model import Entry, Outcome
 from callosum.model import Event as Did
+from callosum.policy.checkouts import CHANGES
 from chaos.history import Event
 from chaos.resource import Written
 
@@ -418,7 +419,8 @@ class _Live(Struct):
 
     @property
     def keys(self) -> list[str]:
-        return [key.name for key in self.entry.keys]
+        # A key on which a session is notified of changes through a tree is no claim.
+        return [key.name for key in self.entry.keys if not key.name.endswith(CHANGES)]
 
     @property
     def exclusive(self) -> bool:
