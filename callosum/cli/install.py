@@ -159,14 +159,15 @@ def _called(host: str, *, first: bool = False) -> str:
 
 
 def _agreed(plan: InstallPlan, *, dry_run: bool, yes: bool) -> bool:
-    """Show the plan. Return True if it is to be carried out."""
+    """Show the plan, without secrets. Return True if it is to be carried out."""
     from callosum.cli import show
+    from callosum.redact import redact_text
 
     for change in plan.changes:
         if summary := change.summary():
             show.line(summary, "bold")
     for change in plan.changes:
-        for line in change.difference().splitlines():
+        for line in redact_text(change.difference()).splitlines():
             show.line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], ""))
     if plan.writes_hook and plan.hook is not None:
         show.line(f"writes {plan.hook.path} ({plan.hook.kind})", "dim")

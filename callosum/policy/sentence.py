@@ -262,7 +262,7 @@ _LOOKS: Final = (
     (re.compile(r"\|remote:"), "run `git fetch`"),
     (re.compile(r"\|(?:HEAD|index)\Z"), "run `git status`"),
     (re.compile(r"\|stash\Z"), "run `git stash list`"),
-    (re.compile(r"\Afile:.*/\Z"), "look at it again (`git status`, `git log`)"),
+    (re.compile(r"^file:.*/\Z"), "look at it again (`git status`, `git log`)"),
     (re.compile(r"\A(?:process|port):"), "check what runs now"),
     (re.compile(""), "read it again"),
 )

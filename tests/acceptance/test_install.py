@@ -173,12 +173,14 @@ def test_project_settings_are_changed_on_request(home: Home) -> None:
 def test_over_http_some_events_stay_commands(home: Home) -> None:
     home.path("claude-code").parent.mkdir(parents=True, exist_ok=True)
     home.path("claude-code").write_text("{}")
-    home.run("install", "claude-code", "--http", "http://127.0.0.1:7700/", "--yes")
+    shown = home.run("install", "claude-code", "--http", "http://127.0.0.1:7700/", "--yes").stdout
     hooks = json.loads(home.path("claude-code").read_text())["hooks"]
     asked = hooks["PreToolUse"][0]["hooks"][0]
     assert (asked["type"], asked["onFailure"]) == ("http", "block")
     assert asked["url"] == "http://127.0.0.1:7700/hooks/claude-code?via=callosum-hook"
     assert home.path("claude-code").stat().st_mode & 0o777 == 0o600, "it holds the machine's own token"
+    assert '"Authorization": ' in shown
+    assert asked["headers"]["Authorization"].removeprefix("Bearer ") not in shown
     assert {hooks[event][0]["hooks"][0]["type"] for event in ("SessionStart", "ConfigChange")} == {"command"}
 
 
