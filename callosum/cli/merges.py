@@ -25,6 +25,7 @@ def merges(context: typer.Context, state: State = None, config: Config = None, j
     """List the merges of the last day; as a group, show or undo one."""
     if context.invoked_subcommand is None:
         list_(state, config, json=json)
+    context.default_map = {key: {"state": state, "config": config, "json": json} for key in ("list", "show", "undo")}
 
 
 @app.command("list", epilog=EPILOG)

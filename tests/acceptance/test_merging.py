@@ -397,7 +397,7 @@ def test_command_lists_shows_and_undoes_merges(gate: LocalGate, file: Path, tmp_
     doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
     mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
     state = tmp_path / "state"
-    listed = json.loads(run(state, "merges", "--json").stdout)["merges"]
+    listed = json.loads(run(state, "merges", "--json", "list").stdout)["merges"]  # 32 B.5: F11
     assert [(one["session"], one["others"]) for one in listed] == [("mira/mira", ["doug/doug"])]
     shown = run(state, "merges", "show", str(listed[0]["id"])).stdout
     assert "+doug's" in shown

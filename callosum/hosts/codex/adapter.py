@@ -29,11 +29,8 @@ class CodexAdapter(HookAdapter):
         response = payload.get("tool_response")
         patched = payload.get("tool_name") != self.host.shell and isinstance(response, str)
         failed = patched and _FAILED.match(str(response))
-        agent = (
-            _AGENT.search(response)
-            if isinstance(response, str) and payload.get("tool_name") in self.host.starts
-            else None
-        )
+        starts = isinstance(response, str) and payload.get("tool_name") in self.host.starts
+        agent = _AGENT.search(str(response)) if starts else None
         outcome = Outcome.FAILED if failed else Outcome.DONE
         return (self.came_back(payload, actor, outcome, agent[1] if agent else ""),)
 
