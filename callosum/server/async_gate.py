@@ -155,10 +155,10 @@ class ServedGate:
     async def enter(
         self, records: Sequence[LateCall], now: float | None = None, since: dict[tuple[str, str], int] | None = None
     ) -> None:
-        """Enter records in their order, as ``Operations.take_in`` does. Raises ``StoreError`` and ``Stopping``."""
+        """Enter records in their order, judged in a thread a page. Raises ``StoreError`` and ``Stopping``."""
         since = {} if since is None else since
         for first in range(0, len(records), PAGE):
-            await self.drive(self.operations.take_in(records[first : first + PAGE], now, since))
+            await self.drive(self.operations.take_in(records[first : first + PAGE], now, since), size=LARGE)
 
     async def intercept(
         self,
