@@ -8,8 +8,8 @@ Only what the host itself writes about this very tool-use id counts (``refused``
 what a tool printed: a tool's text is one JSON string in a result, and cannot become a field beside it.
 
 A transcript is read only if it is a regular file of this user, below the host's own folder, reached without symbolic
-links, on the machine on which the action was opened; at most ``MAX_BYTES`` from its end, and once a second per action.
-Anyone who can write such a file runs as this user and could change the gate's store as well.
+links, on the machine of the action; at most ``MAX_BYTES`` from its end, and once a second per action and state: at a
+report the line may not be there yet. Anyone who can write such a file could change the gate's store as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callosum.model import SECOND, Action
+from callosum.model import SECOND, Action, State
 from callosum.policy.admit import HOST_SESSION
 from callosum.process import this_process
 from callosum.programs import HOSTS
@@ -69,7 +69,7 @@ class Refusals:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._home, self._environ, self._ticks = home, environ, ticks
-        self._looked: OrderedDict[int, float] = OrderedDict()
+        self._looked: OrderedDict[tuple[int, State], float] = OrderedDict()
         self._lock = threading.Lock()
 
     def __call__(self, action: Action, call_id: str) -> bool:
@@ -82,7 +82,7 @@ class Refusals:
             return False
         if action.host is not None and action.host.machine != this_process().machine:
             return False
-        if not self._is_due(action.id):
+        if not self._is_due((action.id, action.state)):
             return False
         since = (action.started - _SLACK) / SECOND
         home = self._home if self._home is not None else Path.home()
@@ -93,14 +93,14 @@ class Refusals:
                     return True
         return False
 
-    def _is_due(self, id: int) -> bool:
+    def _is_due(self, action: tuple[int, State]) -> bool:
         now = self._ticks()
         with self._lock:
-            last = self._looked.get(id)
+            last = self._looked.get(action)
             if last is not None and now - last < _INTERVAL:
                 return False
-            self._looked[id] = now
-            self._looked.move_to_end(id)
+            self._looked[action] = now
+            self._looked.move_to_end(action)
             while len(self._looked) > _REMEMBERED:
                 self._looked.popitem(last=False)
         return True

@@ -180,6 +180,7 @@ def test_action_is_looked_for_once_a_second(home: Path) -> None:
     claude(home, entry(**ESC))
     ticks[0] += 0.9
     assert not refused(action(), CALL)
+    assert refused(replace(action(), state=State.UNKNOWN), CALL), "its report makes it another question"
     ticks[0] += 0.2
     assert refused(action(), CALL)
 
