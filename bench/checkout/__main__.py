@@ -5,12 +5,12 @@
 The checkout is a git repository with a remote. Each session edits files of its own folder; it lists, reads, tests,
 commits, stashes, pulls and pushes as an agent does, and a colleague pushes from elsewhere. Each call passes the host's
 hook, in the host's own form, to a real gate; a call that may run is run. The other session may act while a call runs.
-A session that is paused reads what it is told to read, and repeats the call.
+A paused session looks at what the gate names, then repeats the call.
 
 A pause is wrong if the call would have taken no effect from the other session at that moment: no text of a file that
-this session has not seen, no work that no commit holds, nothing that the other one has staged, no other branch; and
-if what it had staged itself is not staged any more, because a commit of the other one took it, the pause is right. The
-plants are lost updates: a session reads a file, a pull or the other session changes it, and the first one replaces it.
+this session has not seen, no work that no commit holds, nothing that the other one has staged, no other branch. It is
+right where a commit of the other one took what this session had staged. The plants are lost updates: a session reads a
+file, a pull or the other session changes it, and the first one replaces it.
 Exits with 1 if a target is missed. Figures of one seed are the same on every run.
 """
 

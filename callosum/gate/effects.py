@@ -1,4 +1,4 @@
-"""What an operation may ask of whoever runs it. ``callosum.gate.operations`` says what it is sent back for each."""
+"""What an operation asks for while it runs. ``callosum.gate.operations`` says how each is answered."""
 
 from __future__ import annotations
 
