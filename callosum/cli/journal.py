@@ -267,9 +267,9 @@ def _what(entry: Entry) -> str:
 
 def reason_of(entry: Entry) -> str:
     """Return the reason for an entry's verdict: its conflicts with their sessions, or its warning or note."""
-    found = [one for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
-    reasons = dict.fromkeys(f"{one.get('kind', '')}: {one.get('instance', '')}" for one in found)
-    if reasons:
+    from callosum.pages.action_lines import in_the_way
+
+    if reasons := dict.fromkeys(filter(None, map(in_the_way, entry.body.get("conflicts", ())))):
         return ", ".join(reasons)
     said = entry.body.get("warning") or entry.body.get("note") or entry.body.get("what") or ""
     return str(said).removeprefix("[Callosum] ")

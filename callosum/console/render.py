@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from callosum.characters import escaped
 from callosum.model import SECOND
-from callosum.pages.action_lines import without_spellings
+from callosum.pages.action_lines import in_the_way, without_spellings
 from callosum.policy.sentence import ago
 
 CSRF: Final = f"csrf-{secrets.token_hex(16)}"
@@ -30,14 +30,6 @@ _VERDICTS: Final = {
     "confirm": "paused",
     "ask": "asks",
     "block": "blocked",
-}
-_KINDS: Final = {
-    "recent": "just acted on it",
-    "held": "is acting on it",
-    "stale": "changed it since it was read",
-    "unknown": "may have done it, but did not report",
-    "opposed": "decided the opposite",
-    "duplicate": "did the same already",
 }
 _EVENTS: Final = {
     "intercept": "called",
@@ -129,7 +121,7 @@ _ENVIRONMENT.filters |= {
     "bare": without_spellings,
     "tier": lambda tier: _TIERS[tier],
     "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),
-    "kind": lambda kind: _KINDS.get(str(kind), str(kind)),
+    "in_the_way": in_the_way,
     "event": lambda event: _EVENTS.get(str(event), str(event)),
     "words": _words,
     "ending": lambda how: _ENDINGS.get(how, how),

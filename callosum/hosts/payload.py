@@ -115,5 +115,10 @@ def kept(text: str) -> str:
 
 
 def reason_of(decision: Decision, tool: str) -> str:
-    """Return the reason, for the model, why a call may not run."""
-    return decision.warning or f"[Callosum] {tool[:100]} was not let through ({decision.verdict}, {decision.rule})."
+    """Return the reason, for the model, why a call may not run.
+
+    A host may strip line breaks and append text of its own (Codex: ``. Command: ...``), so no reason ends with a line
+    of a change.
+    """
+    reason = decision.warning or f"[Callosum] {tool[:100]} was not let through ({decision.verdict}, {decision.rule})."
+    return f"{reason}\n(end of the change)" if reason.rpartition("\n")[2].startswith("| ") else reason

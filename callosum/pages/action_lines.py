@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, zip_longest
 from typing import Any, Final
 
@@ -374,17 +374,25 @@ def _word(act: ActionLine) -> str:
 
 def _reason(act: ActionLine) -> str:
     """Return the conflict, or the rule that stopped the call."""
+    others = f", and {act.others} more" if act.others else ""
+    if conflict := in_the_way(act.told, code):
+        return conflict + others
+    return f"rule {code(act.rule)}" if act.rule else "by the policy"
+
+
+def in_the_way(told: Any, name: Callable[[str], str] = str) -> str:
+    """Return what was in a call's way, in the words of its sentence; "" if the journal has it malformed or not at all.
+
+    ``told`` is a conflict as the journal has it. ``name`` marks up the other session's name.
+    """
     try:
-        conflict = msgspec.convert(act.told, Conflict, strict=False) if act.told is not None else None
+        conflict = msgspec.convert(told, Conflict, strict=False)
     except msgspec.ValidationError:
-        conflict = None
-    if conflict is None:
-        return f"rule {code(act.rule)}" if act.rule else "by the policy"
+        return ""
     form = _IN_THE_WAY[conflict.kind]
     if conflict.running:
         form = _RUNNING.get(conflict.kind, form)
     elif conflict.kind is Kind.OPPOSED and conflict.decided:
         form = "{who} had already {decided} it {ago} before"
-    holder = "this session" if conflict.own else code(conflict.instance)
-    others = f", and {act.others} more" if act.others else ""
-    return form.format(who=holder, ago=ago(conflict.age), decided=conflict.decided) + others
+    who = "this session" if conflict.own else name(conflict.instance)
+    return form.format(who=who, ago=ago(conflict.age), decided=conflict.decided)

@@ -310,7 +310,7 @@ def test_journal_events_and_status_have_one_word_for_one_outcome(state: Path, ga
     for who, verdict, by in (("doug", "confirm", "mira"), ("anna", "warn", "mira")):
         (row,) = [row for row in rows if f" {who} " in row]
         assert f" {verdict} " in row
-        assert f"recent: {by}" in row
+        assert f"{by} acted on it" in row
     told = run(state, "events", "--last", "9")
     assert "message  confirm: Conflict: mira acted on" in told.stdout
     assert "message  warn, high: Conflict: mira acted on" in told.stdout

@@ -166,7 +166,7 @@ def test_pause_is_shown_until_the_call_is_repeated(server: Server, anna: Visitor
     assert paused["verdict"] == "confirm"
     page = anna.get("/console")
     assert ("mira/evening" in page.text, "what it did" in page.text) == (True, True)
-    assert "mira/day did the same already (duplicate)" in page.text
+    assert "mira/day had done the same" in page.text
     assert "Answer it" not in anna.get(f"/console/action/{paused['id']}").text, "a pause takes no answer"
     (item,) = [said for tag, said in page.tags if tag == "li" and said.get("id") == f"w{paused['id']}"]
     assert item["class"] == "card confirm"

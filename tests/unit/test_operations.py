@@ -31,34 +31,13 @@ class Recording(Gate):
         return None
 
 
+ENDED: dict[str, Any] = {
+    "id": 7, "context_key": "k", "tool": "look", "params": {"a": 1}, "action": "send", "result": {"b": 2},
+    "outcome": "done", "session": "chat", "namespace": "team",
+}  # fmt: skip
 ASKED: dict[str, tuple[Callable[[Gate], object], GateRequest[Any]]] = {
     "intercept": (lambda gate: gate.intercept(Call("mira", "look", session="chat")), Call("mira", "look", session="chat")),
-    "complete": (
-        lambda gate: gate.complete(
-            "mira",
-            id=7,
-            context_key="k",
-            tool="look",
-            params={"a": 1},
-            action="send",
-            result={"b": 2},
-            outcome="done",
-            session="chat",
-            namespace="team",
-        ),
-        wire.Complete(
-            instance="mira",
-            id=7,
-            context_key="k",
-            tool="look",
-            params={"a": 1},
-            action="send",
-            result={"b": 2},
-            outcome="done",  # type: ignore[arg-type]
-            session="chat",
-            namespace="team",
-        ),
-    ),
+    "complete": (lambda gate: gate.complete("mira", **ENDED), wire.Complete(instance="mira", **ENDED)),
     "lock": (
         lambda gate: gate.lock("mira", "k", 4, 5.0, session="chat", namespace="team", host=HOST),
         wire.Lock(instance="mira", context_key="k", tier=4, ttl=5.0, session="chat", namespace="team", host=HOST),

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from callosum.cli import show
+from callosum.cli.journal import reason_of
 from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import SafetyBlocked
 from callosum.errors import StoreError
@@ -171,7 +172,9 @@ def test_a_small_write_that_was_warned_is_listed_with_the_reason() -> None:
     for running, words in ((True, "`doug` was changing it"), (False, "`doug` had changed it 12 s before")):
         one = msgspec.structs.replace(conflict, running=running)
         body = {"conflicts": [one], "count": 1, "warning": "..."}
-        text = page(call(NINE + 9 * SECOND, "mira", "write", 1, "file:/out", verdict=Verdict.WARN, body=body))
+        entry = call(NINE + 9 * SECOND, "mira", "write", 1, "file:/out", verdict=Verdict.WARN, body=body)
+        text = page(entry)
+        assert reason_of(entry) == words.replace("`", ""), "F15: journal, report and console have the same words"
         assert listed(text) == [f"- 09:00 `write` → `file:/out` done, warned: {words}"]
         assert "- Let through: 1 with a warning" in text
 

@@ -153,23 +153,18 @@ def test_sentence_says_what_the_other_session_did(mail: World) -> None:
     assert 'doug/chat did: "Invoice 42": "We have paid it, as agreed."' in (decision.warning or "")
 
 
-def test_sentence_says_what_the_other_session_runs_and_since_when(mail: World) -> None:
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        (4, 'doug began 4 s ago (send_email): "Invoice 42": "We have paid it, as agreed."'),
+        (4000, 'Check the sent mail to see whether it happened before you try again. doug tried: "Invoice 42"'),
+    ],
+)
+def test_sentence_says_since_when_an_action_runs_and_where_to_check_it(mail: World, later: int, words: str) -> None:
     mail.gate.intercept(Call(instance="doug", tool="send_email", params=LETTER))
-    mail.after(4)
-    warning = (
-        mail.gate.intercept(Call(instance="mira", tool="send_email", params={**LETTER, "body": "Hello!"})).warning or ""
-    )
-    assert 'doug began 4 s ago (send_email): "Invoice 42": "We have paid it, as agreed."' in warning
-
-
-def test_sentence_says_where_to_check_an_unknown_outcome(mail: World) -> None:
-    mail.gate.intercept(Call(instance="doug", tool="send_email", params=LETTER))
-    mail.after(4000)
-    warning = (
-        mail.gate.intercept(Call(instance="mira", tool="send_email", params={**LETTER, "body": "Hello!"})).warning or ""
-    )
-    assert 'doug tried: "Invoice 42"' in warning
-    assert "Check the sent mail to see whether it happened before you try again." in warning
+    mail.after(later)
+    again = mail.gate.intercept(Call(instance="mira", tool="send_email", params={**LETTER, "body": "Hello!"}))
+    assert words in (again.warning or "")
 
 
 def test_a_stale_edit_is_shown_the_other_change(mail: World) -> None:
@@ -206,6 +201,14 @@ def test_related_actions_of_the_session_are_shown(mail: World) -> None:
         'Edit, 14 s ago: +1 -1; Edit on "file:/r/test_a.py", 16 s ago: +2 -1; '
         'post_comment on "issue:12|comment", 12 s ago: "Done soon".'
     )
+
+
+def test_related_actions_below_a_tree_name_their_files(mail: World) -> None:
+    """32 F12: the call's own key covers the other files too, which the session was notified of before."""
+    for name in "abc":
+        do(mail, "Edit", {"file_path": f"/r/{name}.py", "old_string": "a", "new_string": "b"})
+        decision = mail.gate.intercept(Call("mira", "Bash", {"command": "git stash"}, cwd="/r"))
+    assert related(decision) == 'Edit on "file:/r/b.py", 4 s ago: +1 -1; Edit on "file:/r/a.py", 6 s ago: +1 -1.'
 
 
 def test_unrelated_actions_are_not_shown(mail: World) -> None:

@@ -1114,18 +1114,22 @@ def test_buffer_holds_the_newest_events_and_its_first_position(batches: list[lis
             assert ours.after(one.position)[0] == held[held.index(one) + 1 :]
 
 
+def chunk_sizes(ours: ReplayBuffer, group: SubscriberGroup) -> list[int]:
+    place, sizes = (0, PUBLISHED), []
+    while place < ours.tip:
+        chunk = group.next(place)
+        sizes.append(len(chunk.body))
+        place = chunk.position
+    return sizes
+
+
 def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_buffer, "CHUNK", 100)
     ours = ReplayBuffer(1000, 10**6)
     group = SubscriberGroup(Filter(), ours)
     sizes = [30, 30, 30, 30, 300, 10, 10]
     ours.add([item(number, size=size) for number, size in enumerate(sizes, 1)], (9, PUBLISHED))
-    place, bodies = (0, PUBLISHED), []
-    while place < ours.tip:
-        chunk = group.next(place)
-        bodies.append(len(chunk.body))
-        place = chunk.position
-    assert bodies == [90, 30, 300, 20]
+    assert chunk_sizes(ours, group) == [90, 30, 300, 20]
 
 
 def test_events_filtered_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1133,12 +1137,7 @@ def test_events_filtered_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     ours = ReplayBuffer(1000, 10**6)
     group = SubscriberGroup(Filter(frozenset({"safety.blocked"})), ours)
     ours.add([item(number) for number in range(1, 36)] + [item(36, 1, "safety.blocked")], (36, PUBLISHED))
-    place, bodies = (0, PUBLISHED), []
-    while place < ours.tip:
-        chunk = group.next(place)
-        bodies.append(len(chunk.body))
-        place = chunk.position
-    assert bodies == [0, 0, 0, 10]
+    assert chunk_sizes(ours, group) == [0, 0, 0, 10]
 
 
 def test_a_group_counts_what_passes_since_it_began() -> None:

@@ -147,6 +147,8 @@ def test_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
 def test_blocked_call_is_denied_with_the_sentence(verdict: Verdict) -> None:
     printed = codex.render(shell(ONE, "call_1", "make"), answer_of(verdict))
     assert reason(printed) == SENTENCE
+    ends_with_a_hunk = reason(codex.render(shell(ONE, "call_1", "make"), answer_of(verdict, f"{SENTENCE}\n| +two")))
+    assert ends_with_a_hunk.splitlines()[-2:] == ["| +two", "(end of the change)"], "Codex strips it and appends text"
     assert reason(codex.render(shell(ONE, "call_1", "make"), answer_of(verdict, "")))
 
 
