@@ -204,11 +204,11 @@ def test_related_actions_of_the_session_are_shown(mail: World) -> None:
 
 
 def test_related_actions_below_a_tree_name_their_files(mail: World) -> None:
-    """32 F12: the call's own key covers the other files too, which the session was notified of before."""
+    said = ""  # 32 F12: the call's own key covers all the files
     for name in "abc":
         do(mail, "Edit", {"file_path": f"/r/{name}.py", "old_string": "a", "new_string": "b"})
-        decision = mail.gate.intercept(Call("mira", "Bash", {"command": "git stash"}, cwd="/r"))
-    assert related(decision) == 'Edit on "file:/r/b.py", 4 s ago: +1 -1; Edit on "file:/r/a.py", 6 s ago: +1 -1.'
+        said = related(mail.gate.intercept(Call("mira", "Bash", {"command": "git stash"}, cwd="/r")))
+    assert said == 'Edit on "file:/r/b.py", 4 s ago: +1 -1; Edit on "file:/r/a.py", 6 s ago: +1 -1.'
 
 
 def test_unrelated_actions_are_not_shown(mail: World) -> None:
