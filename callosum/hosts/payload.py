@@ -117,7 +117,7 @@ def kept(text: str) -> str:
 def reason_of(decision: Decision, tool: str) -> str:
     """Return the reason, for the model, why a call may not run.
 
-    A host may strip line breaks and append text of its own (Codex: ``. Command: ...``), so no reason ends with a line
+    A host may strip line breaks and append text of its own (``. Command: ...``), so no reason ends with a line
     of a change.
     """
     reason = decision.warning or f"[Callosum] {tool[:100]} was not let through ({decision.verdict}, {decision.rule})."
