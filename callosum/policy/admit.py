@@ -98,8 +98,8 @@ HOST_LIMIT: Final = HOUR
 """Microseconds for which a living host process keeps a lease, if the tool has no limit of its own."""
 MAX_WORD: Final = 300
 """Maximum length of a person's note that is shown to the agent, in characters."""
-HOST_SESSION: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?::([A-Za-z0-9_-]{1,64}))?")
-"""Matches the name of a host's session, without its instance: the host's own id, and that of a sub-agent."""
+HOST_SESSION: Final = re.compile(r"(?a)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:~[\da-f-]+)?(?::([\w-]{1,64}))?")
+"""Matches a session's name without its instance: the host's own id, a second process, and the id of a sub-agent."""
 MOST_CONFLICTS: Final = 10
 """Maximum number of conflicts in a decision."""
 

@@ -31,8 +31,8 @@ from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.events import HostIdentity
 from callosum.hosts.last_seen import LastSeen
-from callosum.hosts.refusal import BEFORE
 from callosum.hosts.settings_guard import fault_of
+from callosum.hosts.terminals import Terminals
 from callosum.hosts.transcripts import Transcripts
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME, Call, GateRequest
 from callosum.operations import OPERATIONS, GateOperation
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A", Call, wire.Lock)
-
 
 HEALTH: Final = "/health"
 """Path that a load balancer asks without a token: open to all."""
@@ -132,12 +131,12 @@ class Service:
             decided=served.decided,
             keep=served.gate.keep,
         )
+        self.terminals = Terminals()
         self.heard = LastSeen(served.gate.settings.state)
         self.stream = stream
         self.metrics = metrics
         self.tokens = tokens
-        self.began = time.monotonic()
-        self.touched = self.began
+        self.began = self.touched = time.monotonic()
         """When the last request came. A server that ends when it is unused reads this."""
         self.waiting = 0
         self._health = StoreHealth(self.store)
@@ -237,15 +236,16 @@ class Service:
         try:
             await self.served.take_in()
         except StoreError:  # a decision needs the spooled calls first; an event's report is journalled beside them
-            if payload.get("hook_event_name") == BEFORE.get(adapter.name):
+            if payload.get("hook_event_name") == adapter.host.asks:
                 raise
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         pid = asked.pid if asked.pid is not UNSET and await is_here(request.scope) else None
         host = host_above(pid) if pid is not None else None
-        effects = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None, expiry=expiry)
+        named = self.terminals.named_apart(adapter, payload, place, host)
+        effects = self.dispatcher.handle(adapter, named, place, host, here=pid is not None, expiry=expiry)
         answer = await self.served.drive(effects, size=len(body))
         if await request.is_disconnected():
-            await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
+            await self.served.drive(self.dispatcher.retract(adapter, named, place), size=len(body))
         if self.transcripts is not None and host is not None:
             self.transcripts.look(adapter, payload, place, host)
         self.stream.wake()

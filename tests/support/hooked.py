@@ -21,6 +21,7 @@ from callosum.wire import Brief
 
 T = TypeVar("T")
 SENTENCE = "[Callosum] Something is in the way."
+TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 
 
 class Hooked:
@@ -106,3 +107,18 @@ def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> HookAnswer:
     """Return the output of the hook for a decision of the gate."""
     decision = Decision(verdict.proceed, 3, None, 1, verdict, (), "mail", warning=sentence or None)
     return HookAnswer(decision, inform=sentence if verdict is Verdict.WARN else "")
+
+
+def sent_by(session: str, what: str, transcript: str) -> dict[str, Any]:
+    """Return the fields that every event of every host has."""
+    return {"session_id": session, "transcript_path": transcript, "cwd": "/home/ann/shop", "hook_event_name": what}
+
+
+def reason(printed: Mapping[str, Any]) -> str:
+    """Return why the tool may not run, from the form that Claude Code and Codex obey."""
+    said = dict(printed["hookSpecificOutput"])
+    told = str(said.pop("permissionDecisionReason"))
+    assert printed.keys() == {"hookSpecificOutput"}
+    assert said == {"hookEventName": "PreToolUse", "permissionDecision": "deny"}
+    assert told, "Codex lets a call run that is denied without a reason"
+    return told

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from callosum.hosts.inspection import TranscriptCall
+from callosum.hosts.terminals import session_of
 from callosum.model import SECOND, Entry, Event
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ class JournalledCalls:
         """Number of calls by session and tool."""
         for entry in islice(entries, _MOST):
             if entry.event in (Event.INTERCEPT, Event.LATE):
-                session = entry.session.partition("/")[2].partition(":")[0]  # a sub-agent follows the colon
-                self._add(session, entry.tool, entry.body.get("callId"))
+                self._add(entry.session.partition("/")[2], entry.tool, entry.body.get("callId"))
         self._add_waiting(state)
 
     def _add(self, session: str, tool: str, id: object) -> None:
+        session = session_of(session)
         self.counts[session, tool] += 1
         if isinstance(id, str):
             self.ids.add(id)
@@ -56,7 +57,7 @@ class JournalledCalls:
                     if record.get("kind", "call") != "call":
                         continue  # a report or a cancellation implies no decision
                     call = record["call"]
-                    self._add(str(call["session"]).partition(":")[0], str(call["tool"]), call["callId"])
+                    self._add(str(call["session"]), str(call["tool"]), call["callId"])
                 except (ValueError, KeyError, TypeError, AttributeError):
                     continue
 

@@ -18,31 +18,14 @@ TABLE = {"Read": 0, "Write": 1, "message": 3, "wipe": 4, "Bash": 1, "mcp__box__e
 @pytest.mark.parametrize(
     ("tool", "params", "tier"),
     [
-        ("Read", {}, 0),
-        (" Read ", {}, 0),
-        ("read", {}, 3),
-        ("Write", {}, 1),
-        ("message", {}, 3),
-        ("wipe", {}, 4),
-        ("nobody knows", {}, 3),
-        ("", {}, 3),
-        (5, {}, 3),
-        ("Bash", {}, 3),
-        ("mcp__box__exec", {}, 3),
-        ("Read", {"_tier": 4}, 4),
-        ("Read", {"_tier": 2}, 2),
-        ("Read", {"_tier": "2"}, 2),
-        ("Read", {"_tier": 1.5}, 2),
-        ("Read", {"_tier": 99}, 4),
-        ("Write", {"_tier": 0}, 1),
-        ("Write", {"_tier": -4}, 1),
-        ("Write", {"_tier": True}, 1),
-        ("Write", {"_tier": float("nan")}, 1),
-        ("Write", {"_tier": "x"}, 1),
-        ("Write", None, 1),
-        ("Write", [4], 1),
+        ("Read", {}, 0), (" Read ", {}, 0), ("read", {}, 3), ("Write", {}, 1), ("message", {}, 3), ("wipe", {}, 4),
+        ("nobody knows", {}, 3), ("", {}, 3), (5, {}, 3), ("Bash", {}, 3), ("mcp__box__exec", {}, 3),
+        ("Read", {"_tier": 4}, 4), ("Read", {"_tier": 2}, 2), ("Read", {"_tier": "2"}, 2), ("Read", {"_tier": 1.5}, 2),
+        ("Read", {"_tier": 99}, 4), ("Write", {"_tier": 0}, 1), ("Write", {"_tier": -4}, 1),
+        ("Write", {"_tier": True}, 1), ("Write", {"_tier": float("nan")}, 1), ("Write", {"_tier": "x"}, 1),
+        ("Write", None, 1), ("Write", [4], 1),
     ],
-)
+)  # fmt: skip
 def test_table_gives_the_tier_of_a_call(tool: Any, params: Any, tier: int) -> None:
     assert tier_of(TABLE, tool, params) == tier
 

@@ -109,7 +109,7 @@ def test_call_that_a_person_refused_is_recognised(home: Path, refused: Refusals,
 
 def test_call_that_a_person_refused_to_a_sub_agent_is_recognised(home: Path, refused: Refusals) -> None:
     claude(home, entry(**ESC), name=f"{SESSION}/subagents/agent-af5bcda741eab5108.jsonl")
-    assert refused(action(f"claude-code/{SESSION}:af5bcda741eab5108"), CALL)
+    assert refused(action(f"claude-code/{SESSION}~4711-5bdf14:af5bcda741eab5108"), CALL), "of a second terminal"
     assert not refused(action(), CALL), "the parent's own transcript has no such call"
 
 

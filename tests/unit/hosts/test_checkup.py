@@ -173,7 +173,7 @@ def left(
 
 
 def test_calls_are_matched_by_session_and_id(tmp_path: Path) -> None:
-    entries = [entry("claude-code/s1", id="a"), entry("claude-code/s1:agent-7", id="b"), entry("mira/s2", id="c")]
+    entries = [entry("claude-code/s1", id="a"), entry("claude-code/s1~47-5b:agent-7", id="b"), entry("mira/s2", id="c")]
     entries.append(entry("claude-code/s1", id="d", event=Event.COMPLETE))
     calls = [call("b"), call("a"), call("c"), call("d")]
     assert left(calls, entries, "session and id", tmp_path) == ["c", "d"], "a report is no decision"

@@ -146,27 +146,20 @@ def test_tier_4_ignores_notified_marks(world: World) -> None:
     assert world.ask("mira", "send4", ON).verdict is BLOCK, "the warning at tier 3 lifts no block"
 
 
-def test_call_of_every_tier_is_in_the_journal(world: World) -> None:
-    for tool in ("look", "act1", "act2", "act3", "act4"):
-        world.ask("mira", tool, tool)
-    written = [(e.event, e.tool, e.tier, e.verdict) for e in world.gate.entries()]
-    assert written == [
-        (Event.INTERCEPT, tool, tier, ALLOW) for tier, tool in enumerate(("look", "act1", "act2", "act3", "act4"))
-    ]
-
-
 def test_every_decision_is_in_the_journal(world: World) -> None:
+    tools = ("look", "act1", "act2", "act3", "act4")
+    for tool in tools:
+        world.ask("anna", tool, tool)
     world.do("doug", "send2", ON)
     world.after(5)
     world.ask("mira", "send3", ON, pause=True)
     world.ask("mira", "send4", ON)
-    said = [(e.event, e.session, e.verdict) for e in world.gate.entries()]
-    assert said == [
-        (Event.INTERCEPT, "doug", ALLOW),
-        (Event.COMPLETE, "doug", None),
-        (Event.INTERCEPT, "mira", CONFIRM),
-        (Event.INTERCEPT, "mira", BLOCK),
-    ]
+    said = [(e.event, e.session, e.tool, e.tier, e.verdict) for e in world.gate.entries()]
+    assert said[:5] == [(Event.INTERCEPT, "anna", tool, tier, ALLOW) for tier, tool in enumerate(tools)]
+    assert [(str(event), who, verdict) for event, who, _, _, verdict in said[5:]] == [
+        ("intercept", "doug", ALLOW), ("complete", "doug", None),
+        ("intercept", "mira", CONFIRM), ("intercept", "mira", BLOCK),
+    ]  # fmt: skip
 
 
 def test_text_of_other_sessions_is_data(world: World) -> None:

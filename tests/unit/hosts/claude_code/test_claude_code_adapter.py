@@ -1,7 +1,6 @@
 """Test the adapter of Claude Code with recorded payloads, the real dispatcher and a real gate."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,26 +12,21 @@ from callosum.hosts.events import CallsClosed, CallStarting, CorpusEmission, Hoo
 from callosum.hosts.setup import entries_of
 from callosum.model import Outcome, Verdict
 from callosum.programs import NAMED
-from tests.support.hooked import SENTENCE, Hooked, answer_of
+from tests.support.hooked import SENTENCE, TO_BOB, Hooked, answer_of, reason, sent_by
 
 claude_code = ADAPTERS["claude-code"]
 Payload = dict[str, Any]
 ONE, TWO = "bc67eab9-84dd-4d8a-a0fb-000000000001", "e6bd4170-5354-4880-a1fc-000000000002"
 A, B = f"claude-code/{ONE}", f"claude-code/{TWO}"
 MAIL = "mcp__mail__send_email"
-TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 FILE = {"file_path": "/home/ann/shop/a.py"}
 DENIED = "touch in '/home/ann/shop/x' needs approval. Claude Code asks before a shell command creates files there."
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
     """Return an event with the fields that Claude Code sends in each, as recorded from version 2.1.330."""
-    common: Payload = {
-        "session_id": session,
-        "transcript_path": f"/home/ann/.claude/projects/-home-ann-shop/{session}.jsonl",
-        "cwd": "/home/ann/shop",
-        "hook_event_name": what,
-    }
+    path = f"/home/ann/.claude/projects/-home-ann-shop/{session}.jsonl"
+    common: Payload = sent_by(session, what, path)
     if what != "SessionStart":
         common |= {"prompt_id": f"{session[:8]}-prompt", "permission_mode": "default", "effort": {"level": "medium"}}
     return common | said
@@ -45,15 +39,6 @@ def before(session: str, id: str, tool: str, tool_input: Any, **more: Any) -> Pa
 def after(session: str, id: str, tool: str, tool_input: Any, response: Any, **more: Any) -> Payload:
     said = {"tool_name": tool, "tool_input": tool_input, "tool_response": response, "tool_use_id": id}
     return event("PostToolUse", session, **said, duration_ms=73, **more)
-
-
-def reason(printed: Mapping[str, Any]) -> str:
-    """Return why the tool may not run, from the form that Claude Code obeys."""
-    said = printed["hookSpecificOutput"]
-    assert set(printed) == {"hookSpecificOutput"}
-    assert set(said) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
-    assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "deny")
-    return str(said["permissionDecisionReason"])
 
 
 def test_call_has_its_session_folder_and_turn() -> None:

@@ -1,6 +1,5 @@
 """Test the adapter of Codex CLI with recorded payloads, the real dispatcher and a real gate."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,24 +9,19 @@ from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.events import CallRefused, CallStarting, HookAnswer, HostIdentity, OtherEvent, SessionIdle
 from callosum.model import Outcome, Verdict
-from tests.support.hooked import SENTENCE, Hooked, answer_of
+from tests.support.hooked import SENTENCE, TO_BOB, Hooked, answer_of, reason, sent_by
 
 codex = ADAPTERS["codex"]
 Payload = dict[str, Any]
 ONE, TWO = "0199aaaa-1111-7000-8000-000000000001", "0199bbbb-2222-7000-8000-000000000002"
 A, B = f"codex/{ONE}", f"codex/{TWO}"
 MAIL = "mcp__mail__send_email"
-TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
     """Return an event with the fields that Codex sends in each, as recorded from version 0.169."""
-    common: Payload = {
-        "session_id": session,
-        "transcript_path": f"/home/ann/.codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-{session}.jsonl",
-        "cwd": "/home/ann/shop",
-        "hook_event_name": what,
-    }
+    path = f"/home/ann/.codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-{session}.jsonl"
+    common: Payload = sent_by(session, what, path)
     if what != "SessionEnd":
         common |= {"model": "gpt-5.5", "permission_mode": "default"}
     if what not in ("SessionStart", "SessionEnd"):
@@ -46,16 +40,6 @@ def after(session: str, id: str, tool: str, tool_input: Any, response: Any = "",
 
 def shell(session: str, id: str, command: str, **more: Any) -> Payload:
     return before(session, id, "Bash", {"command": command}, **more)
-
-
-def reason(printed: Mapping[str, Any]) -> str:
-    """Return why the tool may not run, from the form that Codex obeys."""
-    said = printed["hookSpecificOutput"]
-    assert said["hookEventName"] == "PreToolUse"
-    assert said["permissionDecision"] == "deny"
-    assert set(said) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
-    assert said["permissionDecisionReason"], "Codex lets a call run that is denied without a reason"
-    return str(said["permissionDecisionReason"])
 
 
 PATCH = """*** Begin Patch

@@ -10,27 +10,20 @@ from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.events import CallReturned, CallStarting, HookAnswer, HostIdentity, OtherEvent
 from callosum.model import Outcome, Verdict
-from tests.support.hooked import SENTENCE, Hooked, answer_of
+from tests.support.hooked import SENTENCE, TO_BOB, Hooked, answer_of, sent_by
 
 gemini = ADAPTERS["gemini"]
 Payload = dict[str, Any]
 ONE, TWO = "5f0c7a52-8d3a-4d5c-9a40-000000000001", "5f0c7a52-8d3a-4d5c-9a40-000000000002"
 A, B = f"gemini/{ONE}", f"gemini/{TWO}"
 MAIL = "mcp_mail_send_email"
-TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 OTHER = {**TO_BOB, "body": "Can you send me the numbers for the third quarter?"}
 
 
 def event(what: str, session: str = ONE, **said: Any) -> Payload:
     """Return an event with the fields that Gemini CLI sends in each, as recorded from version 0.61."""
-    return {
-        "session_id": session,
-        "transcript_path": f"/home/ann/.gemini/tmp/shop/chats/session-2026-11-20T09-00-{session[:8]}.jsonl",
-        "cwd": "/home/ann/shop",
-        "hook_event_name": what,
-        "timestamp": "2026-11-20T09:00:00.000Z",
-        **said,
-    }
+    path = f"/home/ann/.gemini/tmp/shop/chats/session-2026-11-20T09-00-{session[:8]}.jsonl"
+    return {**sent_by(session, what, path), "timestamp": "2026-11-20T09:00:00.000Z", **said}
 
 
 def before(session: str, tool: str, tool_input: Any) -> Payload:
