@@ -38,7 +38,7 @@ class Terminals:
         """Return the payload with the name of the actor as its session id.
 
         Only the start of a session shows that a process has opened it: an unknown process without one, such as a
-        wrapper that lives for one hook, acts as the first. A process acts as one that it descends from. If ``process``
+        wrapper that lives for one hook, acts as the first. A process and its descendants are one actor. If ``process``
         is None, the payload stays as it is.
 
         Raises: ``ConfigError`` if the payload names no session.
@@ -54,8 +54,8 @@ class Terminals:
             suffix = suffixes.get(process)
             if suffix is None and (role == "start" or not suffixes):
                 open_in = {one: added for one, added in suffixes.items() if alive(one)}
-                related = [added for one, added in open_in.items() if not _apart(one, process)]
-                suffix = related[0] if related else f"~{process_name(process)}" if "" in open_in.values() else ""
+                own = f"~{process_name(process)}" if "" in open_in.values() else ""
+                suffix = next((added for one, added in open_in.items() if not _apart(one, process)), own)
                 self._suffixes[key] = suffixes = {**open_in, process: suffix}
             if role == "end":
                 suffixes.pop(process, None)
