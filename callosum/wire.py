@@ -486,7 +486,7 @@ def _read_unclean(decoder: msgspec.json.Decoder[T], body: bytes, faults: list[Ba
         raise faults.pop() from None
     try:
         (found, *others), twice, whole = unclean.readings(body)
-        # A report must have one reading, and so must the names of who acts.
+        # No field of a report may occur twice. In a call those of ``names`` may: each of their readings is judged.
         if not isinstance(found, dict) or twice.difference(() if decoder.type is Complete else names):
             raise faults.pop() from None
         body = encode(unclean.with_readings(found, others, *names, whole=whole))
