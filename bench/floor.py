@@ -15,37 +15,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.harness import Operation
-from callosum.stores.sqlite import SqliteStore, apply, cache, view
+from callosum.stores import names
+from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite import statements as sql
 
 KEY = "email:alice@example.com"
-KEYS = f'[["{KEY}","write",0]]'
+KEYS = f'[["{KEY}","write"]]'
 BODY = '{"params":{"path":"/notes.md","content":"# Notes"}}'
+MARK, ACTION = bytes(100), bytes(220)
+"""Values of about the length that records of such a call have."""
 
 
 @contextlib.contextmanager
 def statements(folder: Path) -> Iterator[Operation]:
     """The statements of one tier 1 call on a flat key, as a process sends them that is alone on its file."""
     SqliteStore(folder / "gate.db").close()
+    mark = names.mark("default", "mira", KEY)
     with contextlib.closing(sqlite3.connect(folder / "gate.db", isolation_level=None)) as connection:
         connection.execute("pragma synchronous = normal")
         execute = connection.cursor().execute
-        execute(apply._SET_MARKS.format(apply._MARK_ROW), (KEY, "mira", 0, 0, 0, None, 1, 1, 0))
 
         def operation(_: int) -> None:
             seq = time.time_ns() // 1000
-            call = bytearray(os.urandom(16))
+            call = names.call("default", os.urandom(16))
             execute("begin immediate")
-            execute(cache._VERSION).fetchone()
-            execute(view._EARLIER, (call,)).fetchone()
-            entry = (seq, "intercept", "default", "mira", "write", 1, "allow", "file-write")
-            action = (KEY, KEYS, BODY, call, "done", seq + 300_000_000, bytearray(b"content"))
-            execute(apply._ADD_ACTION, (*entry, *action))
-            execute(apply._SET_ACTED, (seq, seq, KEY, "mira"))
+            execute(sql.VERSION).fetchone()
+            execute(sql.GET[1], (bytearray(call),)).fetchone()
+            entry = (seq, "intercept", "default", "mira", seq, "", "write", 1, "allow", "file-write", None)
+            execute(sql.ADD_ENTRY, (*entry, KEY, KEYS, BODY, bytearray(ACTION)))
+            execute(sql.PUT[2], (bytearray(mark), bytearray(MARK), bytearray(call), bytearray(9)))
             execute("commit")
             execute("begin immediate")
-            execute(cache._VERSION).fetchone()
-            execute(apply._ADD_NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))
-            execute(apply._SETTLE, ("done", seq + 1, seq))
+            execute(sql.VERSION).fetchone()
+            execute(sql.ADD_NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))
+            execute(sql.PUT_OF_ENTRY, (bytearray(ACTION), seq))
             execute("commit")
 
         yield operation

@@ -371,7 +371,7 @@ class Classification(Struct, frozen=True, gc=False):
     why: tuple[str, ...] = ()
 
 
-class Mark(Struct, frozen=True, gc=False):
+class Mark(Struct, frozen=True, gc=False, array_like=True):
     """What one session has seen of one key, and what it has been notified of there.
 
     ``read`` is the moment at which the session last read the resource, 0 if it never did.
@@ -401,7 +401,7 @@ class Mark(Struct, frozen=True, gc=False):
 NO_MARK: Final = Mark()
 
 
-class Action(Struct, frozen=True, gc=False):
+class Action(Struct, frozen=True, gc=False, array_like=True):
     """A call that was let through, or that waits (``queued``, ``asked``), as the store holds it.
 
     ``id`` is also the fencing token. ``key`` and ``mode`` name the key through which a view found the action.

@@ -183,14 +183,16 @@ def blocked_opens_nothing(taken: Taken) -> str:
     """
     if taken.decision is None or taken.decision.proceed:
         return ""
+    acts = taken.before.held.acts
     for id, act in taken.after.held.acts.items():
-        if id not in taken.before.held.acts and act.opened and act.action.state is not Stage.ASKED:
+        if id not in acts and act.opened and act.action.state is not Stage.ASKED:
             return f"the call was answered {taken.decision.verdict}, and opened an action that is {act.action.state}"
     who = taken.transition.who
-    for place, mark in taken.after.held.marks.items():
-        before = taken.before.held.marks.get(place)
-        if place[1] == who and mark.read > (before.read if before is not None else 0):
-            return f"the call was answered {taken.decision.verdict}, and counts as a look at {place[2]}"
+    marks = taken.before.held.marks()
+    for (session, key), after in taken.after.held.marks().items():
+        before = marks.get((session, key))
+        if session == who and after.mark.read > (before.mark.read if before is not None else 0):
+            return f"the call was answered {taken.decision.verdict}, and counts as a look at {key}"
     return ""
 
 

@@ -2,11 +2,13 @@
 
 Two states are alike if renaming sessions and shifting time turns one into the other. A moment counts by its rank among
 all moments of the state, and by its age in quanta up to the world's ``oldest``. Calls that did not happen and that
-nothing can name again are left out. So is the journal, which the policy never reads.
+nothing can name again are left out. So is the journal, which the policy never reads; only rotation leaves its newest
+entry.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,12 +16,12 @@ import msgspec
 
 from callosum.model import State as Stage
 from callosum.policy.marks import coverage
-from callosum.stores.memory import _Held
-from callosum.stores.records import Record
+from callosum.stores.records import ActionRecord, MarkRecord
 from model.world import INSTANT, QUANTUM, Bounds, Session, State
 
 _GONE: Final = frozenset({Stage.FAILED, Stage.CANCELLED})
 _WAITING: Final = frozenset({Stage.QUEUED, Stage.ASKED})
+_KEY, _MARK, _PRINT, _SESSION = b"kmps"
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -29,15 +31,25 @@ class _Moments:
     def __init__(self, clock: int, oldest: int) -> None:
         self._clock = clock
         self._oldest = oldest // QUANTUM
-        self.ranks: dict[int, int] = {}
+        self._places: dict[int, tuple[int, int]] = {0: (-1, -1)}
 
-    def at(self, moment: int) -> Any:
+    def rank(self) -> None:
+        """Give every moment that was asked for its rank and its age."""
+        self._places = {moment: (rank, self.age(moment)) for rank, moment in enumerate(sorted(self._places))}
+
+    def at(self, moment: int) -> tuple[int, int]:
         """Return the position of a moment among the others."""
-        return (self.ranks.setdefault(moment, 0), self.age(moment)) if moment else 0
+        place = self._places.get(moment)
+        if place is None:
+            place = self._places[moment] = (0, 0)
+        return place
 
     def age(self, moment: int) -> int:
         """Return only the age, for a moment that is compared with the present and with no other."""
-        return max(-self._oldest, min(self._oldest, (self._clock + INSTANT - moment) // QUANTUM)) if moment else -1
+        if not moment:
+            return -1
+        age, oldest = (self._clock + INSTANT - moment) // QUANTUM, self._oldest
+        return oldest if age > oldest else max(-oldest, age)
 
     def end(self, moment: int) -> Any:
         """Return the position of a time limit: future limits are compared only with the present."""
@@ -48,30 +60,40 @@ def fingerprint(state: State, bounds: Bounds) -> bytes:
     """Return 16 bytes that are equal for states that are alike."""
     moments = _Moments(state.clock, bounds.oldest)
     _form(state, bounds, moments)
-    moments.ranks = {moment: rank for rank, moment in enumerate(sorted(moments.ranks))}
-    return blake2b(_encode(_form(state, bounds, moments)), digest_size=16).digest()
+    moments.rank()
+    parts = sorted(map(_encode, _form(state, bounds, moments)))
+    return blake2b(_encode(parts), digest_size=16).digest()
 
 
-def _form(state: State, bounds: Bounds, moments: _Moments) -> Any:
+def _form(state: State, bounds: Bounds, moments: _Moments) -> Collection[Any]:
     """Return the state as nested tuples, one per session."""
     held, at = state.held, moments.at
+    kinds = held.records()
     named = {one.id for one in state.acted}
-    acts: dict[str, list[Any]] = {name: [] for name in state.sessions}
+    parts: dict[str, list[Any]] = {name: [_session(session, moments)] for name, session in state.sessions.items()}
+    found = {id for printed in kinds[_PRINT] for id, _ in printed}
     for id, act in held.acts.items():
         if id in named or (act.opened and act.action.state not in _GONE):
-            acts[act.action.session].append(_act(act, moments))
+            parts[act.action.session].append(_act(act, moments, id in found))
     for one in state.acted:
         facts = (at(one.id), moments.age(one.until), one.outcome, at(one.ended), one.alive, at(one.question))
-        acts[one.session].append((*facts, str(one.choice)))
+        parts[one.session].append((*facts, str(one.choice)))
     for key, (token, who) in sorted(state.tokens.items()):
-        acts[who].append((key, at(token)))
-    return sorted(
-        _encode((_session(session, moments), acts[name], _marks(held, name, moments, bounds)))
-        for name, session in state.sessions.items()
-    )
+        parts[who].append((key, at(token)))
+    for record in kinds[_KEY]:
+        for place, session in enumerate(record.sessions):
+            parts[session].append((record.key, place))
+    for mark in kinds[_MARK]:
+        parts[mark.session].append(_mark(mark, moments))
+    newest = held.acts.get(held.seqs[-1]) if held.seqs and bounds.rotates else None
+    if newest is not None:  # rotation leaves the newest entry
+        parts[newest.action.session].append(at(newest.action.id))
+    for last in kinds[_SESSION] if bounds.rotates else ():
+        parts[last.session].append((moments.age(last.seen), moments.age(last.began)))
+    return parts.values()
 
 
-def _act(act: Record, moments: _Moments) -> Any:
+def _act(act: ActionRecord, moments: _Moments, found: bool) -> Any:
     action, at = act.action, moments.at
     made = action.content.commitment
     return (
@@ -85,7 +107,7 @@ def _act(act: Record, moments: _Moments) -> Any:
         action.approved < 0,
         action.verdict,
         [at(id) for id in action.supersedes],
-        bool(act.prints),
+        found,
         at(made.until) if made is not None else None,
     )
 
@@ -102,23 +124,19 @@ def _session(session: Session, moments: _Moments) -> Any:
     )
 
 
-def _marks(held: _Held, name: str, moments: _Moments, bounds: Bounds) -> Any:
-    at, age = moments.at, moments.age
-    marks = [
-        (
-            place[2],
-            at(mark.read),
-            at(mark.notified),
-            mark.notified_kind,
-            at(mark.notified_at),
-            at(mark.notified_before),
-            mark.notified_before_kind,
-            coverage(mark),
-            [age(pause) for pause in mark.pauses if pause > 0],
-            [(at(moment), at(by)) for moment, by in held.reads.get(place, ())],
-        )
-        for place, mark in sorted(held.marks.items())
-        if place[1] == name
-    ]
-    last = held.sessions.get(("default", name))
-    return (marks, age(last.seen) if bounds.rotates and last is not None else 0)
+def _mark(record: MarkRecord, moments: _Moments) -> Any:
+    at, age, mark = moments.at, moments.age, record.mark
+    return (
+        record.key,
+        at(mark.read),
+        at(mark.notified),
+        mark.notified_kind,
+        at(mark.notified_at),
+        at(mark.notified_before),
+        mark.notified_before_kind,
+        coverage(mark),
+        [age(pause) for pause in mark.pauses if pause > 0],
+        [(at(moment), at(by)) for moment, by in record.reads],
+        at(record.changed),
+        [at(act[0]) for act in record.acts],
+    )

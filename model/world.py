@@ -18,15 +18,28 @@ from msgspec.structs import replace
 from callosum import wire
 from callosum.gate.effects import Effects, Read, Sleep, TakenIn
 from callosum.gate.operations import Operations
-from callosum.model import SECOND, Applied, Call, Change, Commits, Decision, Outcome, Report, Verdict
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    SECOND,
+    Action,
+    Applied,
+    Call,
+    Change,
+    Commits,
+    Decision,
+    Outcome,
+    Report,
+    Verdict,
+)
 from callosum.model import State as Stage
 from callosum.policy.call_facts import CallFacts, Decided
 from callosum.policy.evidence import horizon
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
-from callosum.stores.memory import MemoryStore, _Held
+from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
 from callosum.wire import LateCall
+from model.held import Held
 
 RULES: Final = Path(__file__).with_name("rules.json")
 QUANTUM: Final = 1_100_000
@@ -132,7 +145,7 @@ class State(Struct, frozen=True, gc=False):
     """One state of the world. ``tokens`` are the newest fencing token of each key, with its session."""
 
     clock: int
-    held: _Held
+    held: Held
     sessions: dict[str, Session]
     acted: tuple[Acted, ...] = ()
     tokens: dict[str, tuple[int, str]] = {}
@@ -211,7 +224,7 @@ class World:
 
     def start(self) -> State:
         """Return the state in which nothing has happened."""
-        return State(ManualClock().now, _Held({}, {}, {}, {}, {}), {name: Session() for name in self.bounds.sessions})
+        return State(ManualClock().now, Held(), {name: Session() for name in self.bounds.sessions})
 
     # --- What can happen -------------------------------------------------------------------------
 
@@ -259,10 +272,10 @@ class World:
 
     def take(self, state: State, transition: Transition) -> Taken:
         """Make a transition from a state."""
-        self.store._held = state.held.copy()
+        state.held.put_into(self.store)
         self.clock.now = state.clock
         taken: Taken = getattr(self, "_" + transition.what.replace(" ", "_"))(state, transition)
-        after = _forget(replace(taken.after, held=self.store._held), self.bounds)
+        after = _forget(replace(taken.after, held=Held.of(self.store)), self.bounds)
         return replace(taken, after=after)
 
     def _drive(self, operation: Effects[Any]) -> tuple[Any, Applied | None]:
@@ -373,7 +386,7 @@ class World:
                 first = report.ok and one.outcome in ("", "unknown")  # the first report counts
                 said = replace(one, outcome=transition.text, ended=now) if first else one
                 acted.append(replace(said, alive=False))
-            elif _repeated(one, state, transition, self.store._held):
+            elif _repeated(one, state, transition, self.store.action(DEFAULT_NAMESPACE, one.id)):
                 acted.append(replace(one, outcome="cancelled", ended=now))
             else:
                 acted.append(one)
@@ -454,10 +467,9 @@ def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     )
 
 
-def _repeated(one: Acted, state: State, reported: Transition, held: _Held) -> bool:
+def _repeated(one: Acted, state: State, reported: Transition, action: Action | None) -> bool:
     """Return True if an action of unknown outcome ended rightly because a later call that repeated it is done."""
-    act = held.acts.get(one.id)
-    if reported.text != "done" or act is None or act.action.state is not Stage.CANCELLED:
+    if reported.text != "done" or action is None or action.state is not Stage.CANCELLED:
         return False
     by = next(other for other in state.acted if other.id == reported.id)
     same = by.choice.tool == one.choice.tool and by.choice.keys == one.choice.keys

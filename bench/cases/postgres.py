@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 
 from bench import calls
+from bench.filling import fill
 from bench.harness import Case, Operation, Report, side_by_side
 from bench.wire import far_away
 from callosum import Call, LocalGate
@@ -101,26 +102,6 @@ def one_call(gate: LocalGate, who: str) -> None:
     gate.complete(who, id=decision.id)
 
 
-def fill(url: str, rows: int) -> None:
-    """So many entries of long ago, in the form that the gate leaves them."""
-    store = PostgresStore(url)
-    with closing(store), store._connections.alone() as connection:  # the others are given up where they take so long
-        connection.execute(
-            "insert into journal(seq, token, event, namespace, session, tool, tier, verdict, action, key, keys, "
-            "body, state, ended, expires, approved) "
-            "select n * 1000, 1, 'intercept', 'default', 's' || n %% 5, 'message', 2, 'allow', n * 1000, "
-            "'channel:' || n %% 10000, '[[\"channel:' || n %% 10000 || '\",\"write\",0]]', "
-            "'{\"params\":\"' || repeat('x', 100) || '\"}', 'done', n * 1000 + 500, n * 1000 + 900, 0 "
-            "from generate_series(1, %s) n",
-            (rows,),
-        )
-        connection.execute(
-            "insert into mark select 'channel:' || n, 's' || s, 0, 0, 0, null, 1000, 1000 "
-            "from generate_series(0, least(%s, 10000) - 1) n cross join generate_series(0, 4) s on conflict do nothing",
-            (rows,),
-        )
-
-
 def run(folder: Path, rounds: int) -> Report:
     """Measure everything in the same rounds."""
     report = Report("postgres")
@@ -142,10 +123,11 @@ def run(folder: Path, rounds: int) -> Report:
         ]
         for rows in (SMALL_ROWS, LARGE_ROWS):
             url = own.url(f"rows{rows}")
-            fill(url, rows)
+            with closing(PostgresStore(url)) as store:
+                fill(store, rows, 10_000, 1_000)
             with psycopg.connect(own.conninfo, autocommit=True) as maintenance:
                 maintenance.execute(f"vacuum analyze rows{rows}.journal")
-                maintenance.execute(f"vacuum analyze rows{rows}.mark")
+                maintenance.execute(f"vacuum analyze rows{rows}.record")
                 maintenance.execute("checkpoint")
             cases.append(Case(f"{rows} rows", calls.gated(gate_on(url, f"rows{rows}"), calls.reply), 30))
         found = side_by_side(cases, rounds)

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import calls, peers
+from bench.filling import fill
 from bench.harness import Case, Operation, Report, percentile, side_by_side
 from callosum import Call, LocalGate
-from callosum.model import Entry, Event, Key
 from callosum.stores.redis import RedisStore
-from callosum.stores.redis.records import line_of
 
 HOT = 10
 WORKERS = 8
@@ -80,53 +79,11 @@ def _flat(report: Report, folder: Path, port: int, rounds: int) -> None:
             store = RedisStore(f"redis://127.0.0.1:{port}/0?durability=server&prefix={prefix}")
             gate = LocalGate(settings=calls.settings(folder / prefix, rotate=False), store=store)
             stack.callback(gate.close)
-            _fill(port, prefix, rows, keys)
+            fill(store, rows, keys, time.time_ns() // 1_000 - 172_800_000_000)
             cases.append(Case(f"{rows:,} rows", calls.gated(gate, calls.reply), 60))
         few, many = side_by_side(cases, rounds).values()
     report.add("tier 3 after 1,000 rows, median", few.median, "us")
     report.add("tier 3 after 1,000,000 rows / 1,000 rows", many.over(few), at_most=1.25)
-
-
-def _fill(port: int, prefix: str, rows: int, keys: int) -> None:
-    """Writes calls of two days ago, each with its report, as the store keeps them; two rows a call."""
-    redis = peers.installed("redis")
-    tag = f"{prefix}:{{default}}:"
-    start = int(time.time() * 1_000_000) - 172_800_000_000
-    lines = [
-        line_of(Entry(event, "s1", tool="reply", tier=3, keys=(Key("thread:andy:old"),), body={"params": "x" * 300}))
-        for event in (Event.INTERCEPT, Event.COMPLETE)
-    ]
-    with redis.Redis(port=port) as client:
-        client.sadd(f"{prefix}:namespaces", "default")
-        fill = client.register_script(_FILL)
-        for first in range(0, rows // 2, 5_000):
-            fill(args=[tag, start, first, min(first + 5_000, rows // 2), keys, *lines])
-        client.set(f"{prefix}:clock", start + rows * 1_000)
-        client.set(f"{tag}count", rows)
-
-
-_FILL = """
-local tag, start, keys = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
-local asked, reported, line = ARGV[6], ARGV[7], string.rep('x', 500)
-for i = tonumber(ARGV[3]), tonumber(ARGV[4]) - 1 do
-  local at, ended = string.format('%.0f', start + i * 2000), string.format('%.0f', start + i * 2000 + 1000)
-  local key, session = 'thread:andy:old-' .. i % keys, 's' .. i % 100
-  redis.call('XADD', tag .. 'log', at .. '-0', 'o', asked, 'n', i)
-  redis.call('XADD', tag .. 'log', ended .. '-0', 'e', reported, 'n', i)
-  redis.call('HSET', tag .. 'a', at, line)
-  redis.call('ZADD', tag .. 'ids', at, at)
-  redis.call('ZADD', tag .. 't:' .. session, at, at)
-  redis.call('ZADD', tag .. 'p:' .. key, 0, i .. ':' .. at .. ':' .. session)
-  redis.call('ZADD', tag .. 'prints', at, key .. i)
-  if i < keys then
-    redis.call('HSET', tag .. 'm:' .. key, session, line)
-    redis.call('ZADD', tag .. 'names', 0, key)
-    redis.call('ZADD', tag .. 'c:' .. key, ended, session)
-    redis.call('ZADD', tag .. 'chg', ended, key)
-    redis.call('ZADD', tag .. 'v', ended, key)
-  end
-end
-"""
 
 
 def _hot(report: Report, folder: Path, port: int) -> None:

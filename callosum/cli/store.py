@@ -22,8 +22,7 @@ from callosum.errors import CallosumError, ConfigError
 if TYPE_CHECKING:
     from callosum.settings import Settings
     from callosum.stores.base import StoreCheck
-    from callosum.stores.export import Stamp
-    from callosum.stores.store_copy import CopyResult
+    from callosum.stores.copy import CopyResult, Stamp
     from callosum.stores.versions import Version
 
 app = typer.Typer(help="The store behind the gate: check, migrate, copy.", no_args_is_help=True, epilog=EPILOG)
@@ -44,9 +43,8 @@ _EVERY: Final = 0.2
 def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
     """Check a store without changing it; exit code 1 if something is wrong, or if there is no store."""
     from callosum.cli import show
-    from callosum.stores import store_copy
+    from callosum.stores import copy as copies
     from callosum.stores.base import different_keys
-    from callosum.stores.opening import open_store
     from callosum.stores.versions import version_of
 
     with _unseen(url):
@@ -54,11 +52,11 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
         version = version_of(settings)
         health: StoreCheck | None = None
         stamp: Stamp | None = None
+        records: dict[str, int] = {}
         if not version.newer:
-            with closing(open_store(settings)) as store:
-                health = store.check()
-            with closing(store_copy.carrier_of(settings)) as carrier:
-                stamp = carrier.stamp()
+            with closing(copies.opened(settings)) as store:
+                health, stamp = store.check(), copies.stamp_of(store.engine)
+                records = copies.counts(store.engine)
     problems = list(health.problems) if health is not None else [_lacking(version)]
     if health is not None and health.content_keys > 1:
         problems.append(different_keys(health.content_keys))
@@ -67,10 +65,11 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
     if json:
         facts = asdict(health) if health is not None else {}
         facts.pop("problems", None)
-        show.json({"ok": not problems, "version": asdict(version), "health": facts or None, "problems": problems})
+        found = {"ok": not problems, "version": asdict(version), "health": facts or None, "records": records}
+        show.json({**found, "problems": problems})
     else:
         if health is not None:
-            _describe(health)
+            _describe(health, records)
         for problem in problems:
             show.line(f"✗ {problem}", "red")
         if not problems:
@@ -125,22 +124,21 @@ def copy(
     them and run it again.
     """
     from callosum.cli import show
-    from callosum.stores import store_copy
-    from callosum.stores.opening import open_store
+    from callosum.stores import copy as copies
 
     with _unseen(source, target):
         ours = _settings(source, state, config)
         theirs = _settings(target, state, config)
-        with closing(store_copy.carrier_of(ours)) as from_, closing(store_copy.carrier_of(theirs, create=True)) as to:
+        with closing(copies.opened(ours)) as from_, closing(copies.opened(theirs, create=True)) as to:
             progress = _Progress()
             try:
-                copied = store_copy.copy(from_, to, progress)
+                copied = copies.copy(from_.engine, to.engine, progress)
             finally:
                 progress.end()
-            names = from_.name, to.name
-    if copied.verified:
-        with _unseen(target), closing(open_store(theirs)) as made:
-            made.accept(proven=True)
+            names = from_.engine.place, to.engine.place
+            if copied.verified:
+                to.accept(proven=True)
+                to.prove()  # puts everything before on disk
     segments = sum(1 for _ in (ours.state / "journal").glob("*.jsonl.gz"))
     if json:
         show.json({**asdict(copied), "from": names[0], "to": names[1], "segments": segments})
@@ -262,7 +260,7 @@ def _lacking(version: Version) -> str:
     return f"the tables have version {version.found}, this Callosum works with {version.known}: callosum store migrate"
 
 
-def _describe(health: StoreCheck) -> None:
+def _describe(health: StoreCheck, records: dict[str, int]) -> None:
     from callosum.cli import show
     from callosum.cli.text import clean
 
@@ -271,6 +269,8 @@ def _describe(health: StoreCheck) -> None:
         f"schema {health.schema}, {health.entries} entries, {health.live} live, {health.size / 1e6:.1f} MB"
         + (f", log {health.log_size / 1e6:.1f} MB" if health.log_size else "")
     )
+    if records:
+        show.line("records: " + ", ".join(f"{count} {kind}" for kind, count in records.items()))
 
 
 def _tell(copied: CopyResult, names: tuple[str, str], segments: int) -> None:

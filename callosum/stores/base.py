@@ -339,10 +339,10 @@ class Store(Protocol):
         ...
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
-        """Delete what no rule can ask for any more. Return the number of deleted rows.
+        """Delete what no rule can ask for any more. Return the number of deleted records.
 
-        Nothing before the time ``horizon`` counts. At most ``budget`` rows of each sort are deleted per call. Journal
-        entries stay (``take`` removes them), and so do live actions.
+        Nothing before the time ``horizon`` counts. At most ``budget`` records are deleted per call; the calls of all
+        processes together go through all records. Live actions stay, and so do journal entries (``take`` removes them).
         """
         ...
 

@@ -2,7 +2,7 @@
 
 Most open actions on a key conflict with a call in exactly the same way. A view holds all actions of one sort as a
 single ``ActionGroup`` and shows in full only what differs for the call. What an action was opened with never changes,
-so a process remembers it and asks the store only which actions are open and until when.
+so a process remembers it and asks the store only for actions that are new, or renewed.
 
 Two actions are of one sort for a call if everything that evidence depends on is the same: tier, mode, state, whether it
 is a lock, whether its time has run out, how its content relates to the call's content, and whose it is (the session's
@@ -13,20 +13,17 @@ looked for.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import LAPSED, LATEST, Action, ActionGroup, Asks, Content, Host, Scope, State
+from callosum.model import LAPSED, LATEST, Action, ActionGroup, Asks, Content, Host, State
 from callosum.policy.admit import MOST_CONFLICTS
 from callosum.rules.content import contrary, near
 from callosum.stores.base import Probe
-from callosum.stores.keys import covering
 from callosum.stores.records import WAITS
-from callosum.stores.view import Fetched
 
 BOUND: Final = 32
 """Number of open actions on a key up to which a call is compared with all of them for rewording."""
@@ -38,11 +35,7 @@ _OWN, _OTHER_RUN, _OTHER_PROCESS, _ANCESTOR, _WAITS, _LAPSED, _NEAR, _FIRST_RELA
 _OPEN: Final = State.OPEN  # an enum's attributes are slow, and so is its hash
 _OPEN_STATES: Final = tuple(WAITS)
 
-Stamp = tuple[int, int, int]
-"""What can change about an open action: its id, when it expires and when it was approved."""
-Stamps = Callable[[Sequence[int]], Iterable[Stamp]]
-"""Returns the stamps of these actions as the store has them now."""
-Fetch = Callable[[Sequence[int]], Iterable[Action]]
+Fetch = Callable[[Collection[int]], list[Action]]
 """Returns these actions as the store has them now, as found through the key."""
 _Sort = tuple[int, str, str, bool, bool]
 _Relation = tuple[int, bytes | str | tuple[bytes, bytes]]
@@ -82,17 +75,21 @@ class Crowd:
         "_alive",
         "_groups",
         "_hosts",
-        "_ids",
+        "_live",
+        "_lost",
+        "_renewed",
         "_sessions",
         "_soonest",
-        "_stamps",
         "_texts",
-        "before",
+        "turned",
     )
 
-    def __init__(self) -> None:
-        self._ids: Sequence[int] = []
-        self._stamps: set[Stamp] = set()
+    def __init__(self, turned: int = 0) -> None:
+        self.turned = turned
+        """``KeyRecord.turned``: what was read before another one is of no use."""
+        self._renewed = -1
+        self._live: Sequence[int] = ()
+        self._lost: dict[int, Action] = {}
         self._actions: dict[int, Action] = {}
         self._groups: dict[_Sort, _Group] = {}
         self._sessions: dict[str, set[int]] = {}
@@ -101,44 +98,38 @@ class Crowd:
         self._hosts: dict[Host, set[int]] = {}
         self._alive: dict[Host, bool | None] = {}
         self._soonest = 0
-        self.before: dict[int, int] = {}
-        """The previous action of the same session on the key, by action id, if there is one."""
 
     def __len__(self) -> int:
         return len(self._actions)
 
-    def note(self, id: int, before: int) -> None:
-        """Note the session's previous action on the key for an action that is being fetched; 0 for none."""
-        if before:
-            self.before[id] = before
-
-    def __contains__(self, id: int) -> bool:
-        return id in self._actions
-
-    def __getitem__(self, id: int) -> Action:
-        return self._actions[id]
-
     def view(
-        self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+        self, asker: AskingCall, live: Sequence[int], renewed: int, fetch: Fetch
     ) -> tuple[list[Action], tuple[ActionGroup, ...]]:
-        """Return those of the open actions ``ids`` that a view shows in full, oldest first, and the others by sort."""
-        if ids != self._ids:
-            self._update(ids, fetch)
+        """Return those of the live actions that a view shows in full, and the others by sort.
+
+        ``renewed`` is ``KeyRecord.renewed``: until it changes, no action has another time limit.
+        """
+        if live is not self._live and live != self._live:
+            self._update(live, fetch)
         if self._hosts:
             self._look_at_hosts(asker.probe)
-        few = len(ids) <= BOUND
-        if few:
-            self._renew(stamps(ids))
+        is_new = renewed != self._renewed
+        few = len(self._actions) <= BOUND
+        if is_new and few:
+            self._renew(fetch(self._actions))
+            self._renewed = renewed
+        if is_new and self._lost:
+            self._lost = {action.id: action for action in fetch(self._lost)}
         special = self._special(asker)
-        lapsed = self._lapsed(asker.now, stamps) if asker.now >= self._soonest else ()
+        lapsed = self._lapsed(asker.now, fetch) if asker.now >= self._soonest else ()
         found, more = self._shown(special, lapsed)
-        if not few:
+        if is_new and not few:
             told = [*found]  # sentences name no more actions of one sort
             for one in more:
                 told += (one.ids[0], *one.ids[-MOST_CONFLICTS:])
-            if self._renew(stamps(told)):
+            if self._renew(fetch(told)):
                 found, more = self._shown(special, lapsed)
-        return [self._actions[id] for id in found], tuple(more)
+        return [*self._lost.values(), *[self._actions[id] for id in found]], tuple(more)
 
     def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[ActionGroup]]:
         """Return the ids of the actions that a view shows in full, and the others by sort."""
@@ -187,29 +178,29 @@ class Crowd:
 
     # --- What is open ---
 
-    def _update(self, ids: Sequence[int], fetch: Fetch) -> None:
-        """Drop what is no longer open and fetch what is new."""
-        known, there = self._actions, set(ids)
+    def _update(self, live: Sequence[int], fetch: Fetch) -> None:
+        """Drop what is no longer live and fetch what is new."""
+        known, there = self._actions, set(live)
         for id in known.keys() - there:
             self._remove(known[id])
-        if new := sorted(there - known.keys()):
+        for id in self._lost.keys() - there:
+            del self._lost[id]
+        if new := sorted(there - known.keys() - self._lost.keys()):
             for action in fetch(new):
-                self._put(action)
-        self._ids = ids
+                if action.state in _OPEN_STATES:
+                    self._put(action)
+                else:
+                    self._lost[action.id] = action
+        self._live = live
 
-    def _renew(self, stamps: Iterable[Stamp]) -> bool:
+    def _renew(self, actions: Iterable[Action]) -> bool:
         """Update until when actions are open. Return True if anything has changed."""
-        new = set(stamps) - self._stamps
-        if not new:
-            return False
         changed = False
-        for id, expires, approved in new:
-            action = self._actions[id]
-            if action.expires != expires or action.approved != approved:
-                self._stamps.discard(_stamp_of(action))
-                self._put(replace(action, expires=expires, approved=approved))
+        for new in actions:
+            action = self._actions[new.id]
+            if action.expires != new.expires or action.approved != new.approved:
+                self._put(replace(action, expires=new.expires, approved=new.approved))
                 changed = True
-        self._stamps |= new
         return changed
 
     def _put(self, action: Action) -> None:
@@ -234,8 +225,6 @@ class Crowd:
     def _remove(self, action: Action) -> None:
         id = action.id
         del self._actions[id]
-        self.before.pop(id, None)
-        self._stamps.discard(_stamp_of(action))
         sort = _sort_of(action)
         group = self._groups[sort]
         group.ids.remove(id)
@@ -261,11 +250,11 @@ class Crowd:
             self._alive = alive
             self._soonest = 0
 
-    def _lapsed(self, now: int, stamps: Stamps) -> list[int]:
+    def _lapsed(self, now: int, fetch: Fetch) -> list[int]:
         """Return the ids of the actions whose time has run out, oldest first."""
         due = [id for id, action in self._actions.items() if now >= _end(action)]
         if due:
-            self._renew(stamps(due))
+            self._renew(fetch(due))
         self._soonest = min(map(_end, self._actions.values()), default=now)
         return sorted([id for id in due if now >= _end(self._actions[id])])
 
@@ -291,23 +280,6 @@ class Crowd:
                 if near(content, self._actions[id].content):
                     bits[id] = bits.get(id, 0) | _NEAR
         return bits
-
-
-def hold_by_sort(fetched: Fetched, scope: Scope, asker: AskingCall, crowds: Crowds, space: str) -> None:
-    """Group by sort what is open on the keys of a scope and above them, if all of that was fetched.
-
-    ``space`` is the prefix of the crowds of a namespace.
-    """
-    for name in dict.fromkeys(name for key in scope.keys for name in covering(key.name)):
-        acts = fetched.acts.get(name)
-        ids = sorted([id for id, action in acts.items() if action.state in _OPEN_STATES]) if acts else ()
-        if acts and ids and name not in fetched.more:
-            crowd = crowds.take(space + name)
-            fetch = partial(map, acts.__getitem__)
-            _, more = crowd.view(asker, ids, fetch, partial(stamps_of, fetch))
-            crowds.keep(space + name, crowd)
-            if more:
-                fetched.more[name] = more
 
 
 class Crowds:
@@ -336,15 +308,6 @@ class Crowds:
 
 
 # --- Helpers ---------------------------------------------------------------------------------------
-
-
-def _stamp_of(action: Action) -> Stamp:
-    return action.id, action.expires, action.approved
-
-
-def stamps_of(fetch: Fetch, ids: Sequence[int]) -> Iterable[Stamp]:
-    """Return the stamps of actions that must be fetched as a whole."""
-    return map(_stamp_of, fetch(ids))
 
 
 def _sort_of(action: Action) -> _Sort:

@@ -28,7 +28,7 @@ from typing import Final
 from msgspec import Struct
 
 from callosum.errors import StoreChanged
-from callosum.model import DAY, Applied
+from callosum.model import Applied
 from callosum.stores.base import Request
 
 try:
@@ -171,21 +171,13 @@ class Receipt:
             return ""
         if mine != held.identity:
             reason = f"{place} is not the store that this gate worked with: it was replaced, or removed and made anew"
-        elif held.missing and not self._rotated(held):
+        elif held.missing > held.left:  # rotation did not remove it
             reason = f"{place} lacks entry {entry}, which was acknowledged: it was cut back or restored"
         else:
             self._words[_REFUSED] = 0
             return ""
         self._words[_REFUSED] = 1
         return reason
-
-    def _rotated(self, held: HeldByStore) -> bool:
-        """Return True if rotation removed the missing entry.
-
-        Versions that do not note what rotation removed only rotate entries that are older than a day.
-        """
-        old = not self._words[_REFUSED] and held.newest - held.missing > DAY
-        return held.left >= held.missing or old
 
 
 def refusal(reason: str) -> StoreChanged:

@@ -1,16 +1,21 @@
-"""What stores keep in addition to an action, and predicates that classify actions.
+"""The values of records. Each is one struct; fields are only ever appended to it, not to what is nested in it.
 
-Every store keeps the same facts in its own form: rows, blobs or the objects themselves.
+A record to which a newer version has appended fields is not what ``DECODE`` expects; ``longer`` reads it, and
+``lengthened`` gives its fields to the record that takes its place. So nothing is done for this while there is no such
+version.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+import msgspec
+from msgspec import Raw, Struct, defstruct
+from msgspec.structs import astuple, replace
 
-from callosum.model import DAY, Action, Entry, Event, Mode, State
+from callosum.model import DAY, LATEST, NO_MARK, Action, Entry, Event, Mark, Mode, State
 from callosum.stores.base import Probe
 
 REMEMBERED: Final = DAY
@@ -21,26 +26,155 @@ LIVE: Final = WAITS | {State.UNKNOWN}
 ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 """States of actions that did something or may have."""
 TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
-_OPEN, _DONE, _READ = State.OPEN, State.DONE, Mode.READ  # an enum's attributes are slow, and so is its hash
-_ACTED: Final = (_DONE, _OPEN, State.UNKNOWN)
+READS: Final = 8
+"""Number of reads that a mark remembers, so that one that failed can be taken back."""
+PRINTS: Final = 32
+"""Number of newest actions that are found by one digest on one key."""
+SESSIONS: Final = LATEST + 1
+"""Number of sessions of which a key remembers the newest change: those of a view and the one that asks."""
+Act = tuple[int, int, bool]
+"""A change of a key: the action's id, its tier, and whether it appends."""
+_ACTED: Final = tuple(ACTED)
+_LIVE: Final = tuple(LIVE)  # an enum's hash is slow, and so are its attributes
+_OPEN, _DONE = State.OPEN, State.DONE
 
 
-class Record(Struct, frozen=True, gc=False):
-    """An action with what only the store knows of it.
+def without_outweighed(acts: list[Act]) -> tuple[Act, ...]:
+    """Return those actions of one session on a key that somebody can still ask for, newest first.
 
-    ``opened`` is False for a refused call that a person may still approve. ``call`` is the identity under which a
-    repeat finds the action, ``prints`` are the digests under which other calls find it, and ``params`` are those of a
-    pending question; each is empty if there is none. ``raw`` is the content as it was stored, so that content of
-    another version stays as it is; it is empty for content made here. ``action`` is as found through its first key;
-    ``alive`` is unset.
+    A newer one outweighs an older one of its tier or a lower one, unless it only appends where the older one wrote.
     """
+    kept: list[Act] = []
+    for act in sorted(acts, reverse=True):
+        for newer in kept:
+            if newer[1] >= act[1] and (act[2] or not newer[2]):
+                break
+        else:
+            kept.append(act)
+    return tuple(kept)
+
+
+class KeyRecord(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The live actions on a key, oldest first, and the sessions that changed it last, newest change first.
+
+    ``turned`` is when one of the live actions last became live in another state, ``renewed`` when one last got another
+    time limit or an approval.
+    """
+
+    key: str
+    live: tuple[int, ...] = ()
+    sessions: tuple[str, ...] = ()
+    turned: int = 0
+    renewed: int = 0
+
+
+class MarkRecord(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What a session has seen of a key and done there.
+
+    ``reads`` are its last reads (moment, action or 0). ``acts`` are its changes that somebody can still ask for, newest
+    first, and ``changed`` is the moment of the newest.
+    """
+
+    key: str
+    session: str
+    mark: Mark = NO_MARK
+    reads: tuple[tuple[int, int], ...] = ()
+    acts: tuple[Act, ...] = ()
+    changed: int = 0
+
+
+Found = tuple[tuple[int, str], ...]
+"""The newest actions with a digest on a key, newest first: id and session."""
+
+
+class ActionRecord(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An action, what only the store knows of it, and its session's previous action on each of its keys."""
 
     action: Action
     opened: bool = True
     call: bytes = b""
     prints: tuple[bytes, ...] = ()
     params: bytes = b""
-    raw: bytes = b""
+    before: tuple[int, ...] = ()
+
+    def evidence(self) -> bool:
+        """Return True if the action did something, or may have."""
+        return self.opened and self.action.state in _ACTED and not self.action.lock
+
+    def live(self) -> bool:
+        """Return True if every call on its keys must see the action."""
+        return self.opened and self.action.state in _LIVE
+
+    def on(self, key: str) -> Action:
+        """Return the action as found through ``key``."""
+        action = self.action
+        if action.key == key:
+            return action
+        mode = next((one.mode for one in action.keys if one.name == key), Mode.WRITE)
+        return replace(action, key=key, mode=mode)
+
+
+class SessionRecord(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
+    """When a session made its first call, and its last, about, and where it comes from."""
+
+    session: str = ""
+    seen: int = 0
+    parent: str = ""
+    continues: str = ""
+    began: int = 0
+
+
+_number: Final = msgspec.msgpack.Decoder(int).decode
+DECODE: Final[Mapping[int, Callable[[bytes], Any]]] = {
+    ord("a"): msgspec.msgpack.Decoder(ActionRecord).decode,
+    ord("c"): _number,
+    ord("f"): _number,
+    ord("k"): msgspec.msgpack.Decoder(KeyRecord).decode,
+    ord("m"): msgspec.msgpack.Decoder(MarkRecord).decode,
+    ord("o"): bool,
+    ord("p"): msgspec.msgpack.Decoder(Found).decode,
+    ord("q"): bool,
+    ord("s"): msgspec.msgpack.Decoder(SessionRecord).decode,
+    ord("t"): bool,
+    ord("u"): msgspec.msgpack.Decoder(bytes).decode,
+    ord("x"): bool,
+}
+"""How the value of each kind of record is read, by the letter of its name."""
+
+_STRUCTS: Final[Mapping[int, type[Struct]]] = {
+    ord("a"): ActionRecord,
+    ord("k"): KeyRecord,
+    ord("m"): MarkRecord,
+    ord("s"): SessionRecord,
+}
+LONGER: Final[set[type]] = set()
+"""The types of longer records that this process has met."""
+
+
+def longer(name: bytes, value: bytes) -> Any:
+    """Return a record that a newer version has written: with the fields that it appended; an unknown kind as it is."""
+    kind = _STRUCTS.get(name[0])
+    if kind is not None:
+        return _longer(kind, len(msgspec.msgpack.decode(value)) - len(kind.__struct_fields__))(value)
+    return DECODE[name[0]](value) if name[0] in DECODE else value
+
+
+@cache
+def _longer(kind: type[Struct], more: int) -> Callable[[bytes], Any]:
+    appended = [(f"appended{number}", Raw, Raw(b"\xc0")) for number in range(more)]
+    one = defstruct(kind.__name__, appended, bases=(kind,), array_like=True, frozen=True, gc=False)
+    LONGER.add(one)
+    return msgspec.msgpack.Decoder(one).decode
+
+
+def lengthened(record: Any, old: Any) -> Any:
+    """Return the record that replaces ``old``, with what a newer version has appended to that."""
+    if record is False or type(old) not in LONGER or type(record) is type(old):
+        return record
+    return type(old)(*astuple(record), *astuple(old)[len(record.__struct_fields__) :])
+
+
+# --- What actions and entries are -----------------------------------------------------------------------
 
 
 def is_farewell(entry: Entry) -> bool:
@@ -56,11 +190,6 @@ def probed(action: Action, probe: Probe) -> Action:
 def happened(action: Action) -> bool:
     """Return True if the action did something, or may have, on any of its keys."""
     return action.state in _ACTED and not action.lock
-
-
-def acted(action: Action) -> bool:
-    """Return True if the action is evidence on the key it was found through: it did more than read, or may have."""
-    return action.state in _ACTED and not action.lock and action.mode is not _READ
 
 
 def finished(action: Action) -> bool:

@@ -1,280 +1,227 @@
-"""Build a step's view from what a store fetched for a scope, for every engine.
-
-An engine fetches in its own way everything that can matter to the scope, and possibly more. Nothing here asks it for
-anything.
-"""
+"""Build a step's view from records: what can matter to the keys of its scope is read, and shown."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import (
-    LATEST,
-    NO_KEY,
-    NO_MARK,
-    Action,
-    ActionGroup,
-    Find,
-    Key,
-    KeyView,
-    Mark,
-    Mode,
-    Scope,
-    State,
-    overlap,
-    sees,
-)
+from callosum.model import MAX_KEPT, NO_KEY, Action, Find, Key, KeyView, Mode, Scope, State, View, overlap
 from callosum.policy.commitments import lookup_keys
-from callosum.stores.keys import above, covering, span
-from callosum.stores.records import ACTED, LIVE, acted, finished, happened
+from callosum.stores import names
+from callosum.stores.base import LATELY_SEARCHED, MAX_LATELY, SEARCHED_ENTRIES, Probe
+from callosum.stores.crowd import AskingCall, Crowds
+from callosum.stores.draft import Draft
+from callosum.stores.key_views import KeyReader
+from callosum.stores.keys import covering
+from callosum.stores.records import ActionRecord, SessionRecord, happened, probed
 
 GENERATIONS: Final = 16
 """Number of sessions up to which a chain of parents or predecessors is followed."""
-_READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow, and so is its hash
-_LIVE: Final = tuple(LIVE)
-_ACTED: Final = tuple(ACTED)
-_NONE: Final[frozenset[int]] = frozenset()
+_TWINS: Final = 8
+"""Number of the newest actions with a digest that are read of other sessions, and of one's own, on a key."""
+_READ: Final = Mode.READ  # an enum's attributes are slow
+_DONE: Final = State.DONE
+_IDS: Final = 1 << 63
+_NOWHERE: Final = (Key("", Mode.READ),)
+"""Stands for the keys of a call that has none."""
 
 
-class Fetched(Struct, frozen=True):
-    """What can matter to the keys of a scope.
-
-    ``acts`` holds actions by the key through which they are found, then by id. ``marks`` holds the marks of the scope's
-    session and of those it continues, by key and session. ``before`` holds the sessions that it continues, nearest
-    first. ``more`` holds open actions by key, grouped by sort; ``acts`` may lack them.
-
-    An engine fetches this for each key of the scope, for every tree above it and for the key it is a facet of: live
-    actions, the newest action of each other session that acted last, the newest one that counts if that one does not
-    (``counts``), and this session's own newest action. It fetches the same for the keys below a tree that is not only
-    read, and for a key's facets.
-    """
-
-    acts: dict[str, dict[int, Action]]
-    marks: dict[tuple[str, str], Mark]
-    before: Sequence[str] = ()
-    more: dict[str, tuple[ActionGroup, ...]] = {}
-
-    def on(self, key: str) -> dict[int, Action]:
-        """Return the actions that were fetched on a key, so that more can be added."""
-        found = self.acts.get(key)
-        if found is None:
-            found = self.acts[key] = {}
-        return found
-
-    def add(self, action: Action) -> None:
-        """Add an action under the key through which it was found, ``action.key``."""
-        self.on(action.key)[action.id] = action
-
-    def names(self) -> list[str]:
-        """Return the keys on which anything was fetched, sorted."""
-        return sorted({*self.acts, *self.more} if self.more else self.acts)
-
-    def sorted_ids(self, key: str) -> AbstractSet[int]:
-        """Return the ids of the actions on a key that are grouped by sort."""
-        sorts = self.more.get(key)
-        return frozenset().union(*[more.ids for more in sorts]) if sorts else _NONE
-
-    def newest(self, key: str) -> Sequence[Action]:
-        """Return the actions that were fetched on a key, newest first."""
-        found = self.acts.get(key, {})
-        return [found[id] for id in sorted(found, reverse=True)]
+def wanted(scope: Scope) -> list[bytes]:
+    """Return the names of the records that a view needs in any case."""
+    space, find = scope.namespace, scope.find
+    if find is not None and not scope.keys:
+        return [names.action(space, find.id)] if find.id is not None and 0 < find.id < _IDS else []
+    every = _looked_up(scope)
+    for key in scope.keys or _NOWHERE:
+        every += names.place(space, scope.session, key.name)
+    return every
 
 
-def views(fetched: Fetched, scope: Scope) -> tuple[KeyView, ...]:
-    """Return the views of the scope's keys."""
-    names = fetched.names()
-    return tuple([key_view(fetched, scope, key, names) for key in scope.keys])
+def _looked_up(scope: Scope) -> list[bytes]:
+    """Return the names of the records that a call finds by its digests, and at last the one that its identity finds."""
+    space = scope.namespace
+    found = [names.print_of(space, key.name, print_) for key in scope.keys for print_ in scope.prints]
+    return found if scope.call is None else [*found, names.call(space, scope.call)]
 
 
-def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> KeyView:
-    """Return the view of one key; ``names`` are the keys on which anything was fetched, sorted."""
-    me, name, acts = scope.session, key.name, fetched.acts
-    floor = scope.floor if key.mode is not _READ else 0
-    around, below = related(key, names)
-    live: list[Action] = []
-    latest: list[Action] = []
-    own = None
-    for other in around:
-        if found := acts.get(other):
-            sorted_ = fetched.sorted_ids(other)
-            first, hidden, mine = _sorted_out(found, me, key.mode, floor, live, sorted_)
-            if hidden or len(first) > LATEST:
-                first = _of_the_newest(first, hidden)
-            latest += [action for action in first if action.id not in sorted_] if sorted_ else first
-            if other == name:
-                own = mine
-    stale: dict[int, Action] = {}
-    if below:
-        every: list[Action] = []
-        behind: dict[tuple[str, str], Action] = {}
-        for other in below:
-            first, hidden, mine = _sorted_out(acts.get(other, {}), me, key.mode, floor, live, fetched.sorted_ids(other))
-            every += first
-            behind.update(hidden)
-            if first and key.mode is _WRITE:
-                look = max(_mark(fetched, me, other, ()).read, mine.started if mine and finished(mine) else 0)
-                if look:
-                    stale.update((a.id, a) for a in first if not a.ended or a.ended > look)
-        sorted_ = frozenset().union(*[fetched.sorted_ids(other) for other in below])
-        latest += [action for action in _of_the_newest(every, behind) if action.id not in sorted_]
-    mark, is_above = _mark(fetched, me, name), False
-    if not mark.read and own is None and fetched.marks:
-        # Reading a tree shows less of a key than reading the key itself.
-        looked = _look_from_above(fetched, me, name)
-        if looked:
-            mark, is_above = replace(mark, read=looked), True
-    more = _by_sort(fetched, (*around, *below), live, latest) if fetched.more else ()
-    if len(live) > 1:
-        live.sort(key=_id)
-    if len(latest) > 1:
-        latest.sort(key=_changed, reverse=True)
-    return KeyView(
-        key,
-        mark,
-        tuple(live) if scope.live else (),
-        tuple(latest),
-        own,
-        tuple([stale[id] for id in sorted(stale, reverse=True)[:LATEST]]) if stale else (),
-        is_above,
-        more,
-    )
+class ScopeReader:
+    """One view of the store for one scope."""
+
+    __slots__ = ("at", "crowds", "draft", "mine", "now", "probe", "record", "scope")
+
+    def __init__(self, draft: Draft, scope: Scope, probe: Probe, crowds: Crowds) -> None:
+        self.draft, self.scope, self.now, self.probe, self.crowds = draft, scope, draft.now, probe, crowds
+        self.mine: SessionRecord | None = None
+        """The session as it was noted; None if it need not be noted, as for a report."""
+        self.record: ActionRecord | None = None
+        """The action that the scope asks for; ``at`` is its name."""
+
+    def view(self) -> View:
+        """Return everything that the scope asks for."""
+        draft, scope = self.draft, self.scope
+        space, me, keys, find = scope.namespace, scope.session, scope.keys, scope.find
+        if find is not None and not keys:
+            found = self._found(find)
+            repeated = self._superseded(found) if found is not None and found.supersedes else ()
+            return View(self.now, (), None, found, (), (), (), repeated)
+        prints: list[Any] = []
+        if scope.prints:
+            prints = draft.all(_looked_up(scope))
+            earlier = 0
+            if scope.call is not None:
+                prints, earlier = prints[:-1], prints[-1]
+        else:
+            earlier = draft.get(names.call(space, scope.call)) if scope.call is not None else 0
+        session = observe = None
+        alone: list[KeyView] = []
+        is_alone = not (scope.waits or scope.parent or scope.continues)
+        for key in keys or _NOWHERE:
+            session, observe, record, mark, *around = draft.all(names.place(space, me, key.name))
+            if (
+                (record and (record.live or record.sessions[1:] or record.sessions[0] != me))
+                or any(around)
+                or (key.name[-1:] == "/" and key.mode is not _READ)
+            ):
+                is_alone = False
+                break
+            if not mark:
+                alone += (KeyView(key),)
+            elif mark.acts:
+                acted = mark.acts[0][0]
+                alone += (KeyView(key, mark.mark, (), (), Action(acted, "", me, "", 0, _DONE, acted)),)
+            else:
+                alone += (KeyView(key, mark.mark),)
+        self.mine = mine = session or _NOBODY
+        if not is_alone or mine.parent or mine.continues:
+            return self._whole(mine, observe or 0, earlier)
+        return View(
+            self.now,
+            tuple(alone) if keys else (),
+            self._earlier(earlier) if earlier else None,
+            self._found(find) if find is not None else None,
+            self._twins() if prints and any(prints) else (),
+            (),
+            (),
+            (),
+            observe or 0,
+            self._bodies,
+            self._lately,
+        )
+
+    def _superseded(self, found: Action) -> tuple[Action, ...]:
+        return tuple([record.action for record in self.draft.actions(self.scope.namespace, found.supersedes)])
+
+    def _whole(self, mine: SessionRecord, observe: int, earlier: int) -> View:
+        """Return everything that the scope asks for, where others use its keys too."""
+        draft, scope, space = self.draft, self.scope, self.scope.namespace
+        ancestors = chain(scope.parent or mine.parent, lambda name: draft.session(space, name).parent)
+        before = chain(scope.continues or mine.continues, lambda name: draft.session(space, name).continues)
+        waiters = self._wanted() if scope.waits else ()
+        asker = None
+        if scope.asks is not None and scope.live:
+            asker = AskingCall(scope.session, scope.asks, self.now, ancestors, waiters, self.probe)
+        keys = KeyReader(draft, scope, self.probe, self.crowds, before, asker)
+        found = self._found(scope.find) if scope.find is not None else None
+        return View(
+            now=self.now,
+            keys=keys.views(),
+            earlier=self._earlier(earlier) if earlier else None,
+            found=found,
+            twins=self._twins() if scope.prints and scope.keys else (),
+            ancestors=ancestors,
+            wanted=waiters,
+            superseded=self._superseded(found) if found is not None else (),
+            observe_until=observe,
+            bodies=self._bodies,
+            lately=self._lately,
+        )
+
+    def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
+        return bodies(self.draft, self.scope.namespace, ids)
+
+    # --- The rest ---
+
+    def _earlier(self, id: int) -> Action | None:
+        """Return the action that this call opened before, with the decision that was given."""
+        record = self.draft.action(self.scope.namespace, id)
+        if record is None:
+            return None
+        answer = bodies(self.draft, self.scope.namespace, (id,), longest=None).get(id, b"")
+        return replace(probed(record.action, self.probe), answer=answer)
+
+    def _found(self, find: Find) -> Action | None:
+        draft, space = self.draft, self.scope.namespace
+        if (id := find.id) is not None:
+            at = names.action(space, id) if 0 < id < _IDS else b""
+            record: ActionRecord | None = (draft.get(at) or None) if at else None
+            if record is None:
+                return None
+            self.record, self.at, action = record, at, record.action
+            return probed(action, self.probe) if action.host is not None else action
+        me = self.scope.session
+        ids = {*draft.open_of(space, me), *draft.opened(space, SEARCHED_ENTRIES, (me,))}
+        mine = draft.actions(space, sorted(ids))
+        return meant((probed(record.action, self.probe) for record in mine if record.opened), find)
+
+    def _twins(self) -> tuple[Action, ...]:
+        """Return the newest actions with one of the scope's digests on one of its keys, newest first."""
+        draft, space, me = self.draft, self.scope.namespace, self.scope.session
+        ids: set[int] = set()
+        prints = [names.print_of(space, key.name, print_) for key in self.scope.keys for print_ in self.scope.prints]
+        for found in draft.all(prints):
+            if found:
+                ids.update([id for id, session in found if session != me][:_TWINS])
+                ids.update([id for id, session in found if session == me][:_TWINS])
+        records = draft.actions(space, sorted(ids, reverse=True)) if ids else []
+        return twins([(probed(record.action, self.probe), record.prints) for record in records], self.scope)
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the sessions that wait for something this session holds, directly or through others."""
+        draft, space, me = self.draft, self.scope.namespace, self.scope.session
+        ids = [names.id_in(name) for name, _ in draft.under(names.named(b"q", space))]
+        queued = [record.action for record in draft.actions(space, ids) if self.now < record.action.expires]
+        waits = [(key.name, action.session) for action in queued for key in action.keys]
+        if not any(session != me for _, session in waits):
+            return ()
+        sessions = {me, *(session for _, session in waits)}
+        open_ = [one for session in sessions for one in draft.actions(space, draft.open_of(space, session))]
+        held = [
+            (key.name, record.action.session)
+            for record in open_
+            if record.action.state is State.OPEN
+            for key in record.action.keys
+        ]
+        return waiting(held, waits, me)
+
+    def _lately(self, session: str, limit: int = MAX_LATELY) -> list[Action]:
+        found = touched(self.draft, self.scope.namespace, (session,), LATELY_SEARCHED, limit)
+        return [probed(record.action, self.probe) for record in found]
+
+    def last_look(self, key: str) -> int:
+        """Return when the session last read a key or acted on it, directly or through a tree above."""
+        space, me = self.scope.namespace, self.scope.session
+        marks = [self.draft.mark(space, me, name) for name in covering(key)]
+        return max([max(record.mark.read, record.acts[0][0] if record.acts else 0) for record in marks])
 
 
-def _by_sort(
-    fetched: Fetched, names: Sequence[str], live: list[Action], latest: list[Action]
-) -> tuple[ActionGroup, ...]:
-    """Return the open actions grouped by sort, and remove them from ``live`` and ``latest``.
-
-    An action that is found through several of the keys stays, and is shown in full through each of them.
-    """
-    sorts = [(name, more) for name in names for more in fetched.more.get(name, ())]
-    if not sorts:
-        return ()
-    shown = [action.id for action in (*live, *latest)]
-    ids = set().union(shown, *[more.ids for _, more in sorts])
-    if len(ids) == len(shown) + sum([len(more.ids) for _, more in sorts]):
-        return tuple([more for _, more in sorts])
-    places = {(id, name) for name, more in sorts for id in more.ids}
-    live[:] = [action for action in live if (action.id, action.key) not in places]
-    latest[:] = [action for action in latest if (action.id, action.key) not in places]
-    places.update([(action.id, action.key) for action in (*live, *latest)])
-    times = Counter([id for id, _ in places])
-    found: list[ActionGroup] = []
-    for _, more in sorts:
-        once = tuple([action for action in more.actions if times[action.id] == 1])
-        if len(once) < len(more.ids):
-            live += [action for action in more.actions if times[action.id] > 1]
-        if once:
-            found.append(replace(more, action=once[-1], ids=tuple([action.id for action in once]), actions=once))
-    order = {name: place for place, name in enumerate(names)}
-    live.sort(key=lambda action: order[action.key])
-    return tuple(found)
+_NOBODY: Final = SessionRecord()
 
 
-def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the keys that make up the view of a key: itself and what covers it, and those of ``names`` that it covers.
-
-    A session that only reads a tree is not shown the keys in it, which may be a million.
-    """
-    name = key.name
-    if not names or (len(names) == 1 and names[0] == name):
-        return names, ()
-    around = covering(name)
-    if name[-1] != "/":
-        low, high = name + "|", name + "}"
-    elif key.mode is _READ:
-        return around, ()
-    else:
-        low, high = span(name)
-    return around, [other for other in names[bisect_left(names, low) : bisect_left(names, high)] if other != name]
+def bodies(draft: Draft, namespace: str, ids: Sequence[int], longest: int | None = MAX_KEPT) -> dict[int, bytes]:
+    """Return the bodies of the entries that opened these actions, as JSON, without those that are longer."""
+    found = draft.bodies(namespace, ids)
+    return {id: body for id, body in found.items() if longest is None or len(body) <= longest}
 
 
-def counts(action: Action, asking: Mode, floor: int) -> bool:
-    """Return True if this action hides its session's older actions on the key."""
-    return action.tier >= floor and not asking is action.mode is _APPEND
+def touched(draft: Draft, namespace: str, sessions: Sequence[str], within: int, limit: int) -> list[ActionRecord]:
+    """Return the newest calls of these sessions, newest first, from the last entries. Refused calls are among them."""
+    records = draft.actions(namespace, draft.opened(namespace, within, sessions, limit))
+    return [record for record in records if record.action.keys]
 
 
-def _sorted_out(
-    actions: dict[int, Action], me: str, asking: Mode, floor: int, live: list[Action], sorted_: AbstractSet[int]
-) -> tuple[list[Action], dict[tuple[str, str], Action], Action | None]:
-    """Sort the actions on one key, by id; add live ones to ``live`` unless they are in ``sorted_``.
-
-    Return each other session's newest action, the newest one that counts behind it by key and session, and the own
-    newest.
-    """
-    first: list[Action] = []
-    hidden: dict[tuple[str, str], Action] = {}
-    own = None
-    seen: dict[str, bool] = {}
-    for id in sorted(actions, reverse=True):
-        action = actions[id]
-        state = action.state
-        if state in _LIVE and id not in sorted_:
-            live.append(action)
-        if state not in _ACTED or action.lock or action.mode is _READ:
-            continue  # the same action as ``acted``
-        session = action.session
-        if session == me:
-            own = own or action
-        elif session not in seen:
-            seen[session] = not floor or counts(action, asking, floor)
-            first.append(action)
-        elif not seen[session] and counts(action, asking, floor):
-            seen[session] = True
-            hidden[action.key, session] = action
-    return first, hidden, own
-
-
-def _of_the_newest(first: list[Action], hidden: dict[tuple[str, str], Action]) -> list[Action]:
-    """Return the actions that changed last, with those that they hide."""
-    if len(first) > LATEST:
-        first = sorted(first, key=_changed, reverse=True)[:LATEST]
-    if hidden:
-        return first + [hidden[place] for action in first if (place := (action.key, action.session)) in hidden]
-    return first
-
-
-def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = None) -> Mark:
-    """Return a session's mark on a key, with what it inherits from sessions it continues and reads of the whole."""
-    marks = fetched.marks
-    mark = marks.get((name, me), NO_MARK)
-    read = mark.read
-    bar = name.find("|")
-    if bar >= 0:
-        read = max(read, marks.get((name[:bar], me), NO_MARK).read)
-    for predecessor in fetched.before if before is None else before:
-        theirs = marks.get((name, predecessor), NO_MARK)
-        if not mark.notified and theirs.notified:
-            mark = replace(theirs, notified_call=b"")
-        acts = (a for a in fetched.newest(name) if a.session == predecessor and acted(a))
-        newest = next(acts, None)
-        read = max(read, theirs.read, newest.started if newest is not None and finished(newest) else 0)
-    return replace(mark, read=read) if read != mark.read else mark
-
-
-def _look_from_above(fetched: Fetched, me: str, name: str) -> int:
-    """Return the session's last read of a tree that shows the key."""
-    marks = fetched.marks
-    looks = [mark.read for tree in above(name) if (mark := marks.get((tree, me))) and sees(tree, name)]
-    return max(looks, default=0)
-
-
-def _changed(action: Action) -> int:
-    return action.ended or action.started
-
-
-def _id(action: Action) -> int:
-    return action.id
-
-
-# --- The rest of a view --------------------------------------------------------------------------------
+# --- What needs no store ---------------------------------------------------------------------------------
 
 
 def chain(first: str, link: Callable[[str], str]) -> tuple[str, ...]:
@@ -317,17 +264,9 @@ def waiting(held: Iterable[tuple[str, str]], queued: Iterable[tuple[str, str]], 
     return tuple(sorted(found))
 
 
-def waiting_among(actions: Iterable[Action], now: int, me: str) -> tuple[str, ...]:
-    """Return the sessions that wait for something session ``me`` holds, as ``waiting`` does, from live actions."""
-    live = list(actions)
-    held = [(key.name, a.session) for a in live if a.state is State.OPEN for key in a.keys]
-    queued = [(key.name, a.session) for a in live if a.state is State.QUEUED and now < a.expires for key in a.keys]
-    return waiting(held, queued, me)
-
-
 def meant(actions: Iterable[Action], find: Find) -> Action | None:
     """Return the action that a report without an id means, among a session's unreported and unknown actions."""
-    fits = sorted((a for a in actions if _fits(a, find)), key=_id, reverse=find.digest is None)
+    fits = sorted((a for a in actions if _fits(a, find)), key=lambda action: action.id, reverse=find.digest is None)
     running = (a for a in fits if a.state in (State.OPEN, State.DONE) and not a.ended)
     lost = (a for a in fits if a.state is State.UNKNOWN)
     return next(running, None) or next(lost, None)

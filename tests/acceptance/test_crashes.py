@@ -233,7 +233,7 @@ def newer_schema(path: Path) -> None:
 def older_schema(path: Path) -> None:
     newer_schema(path)
     connection = sqlite3.connect(path)
-    connection.execute("pragma user_version = -1")
+    connection.execute("pragma user_version = 1")
     connection.commit()
     connection.close()
 
@@ -248,7 +248,7 @@ def older_schema(path: Path) -> None:
         (unversioned_database, "another program"),
         (other_application, "another program"),
         (newer_schema, "newer"),
-        (older_schema, "schema"),
+        (older_schema, "set it aside with `mkdir"),
     ],
 )
 def test_file_of_another_program_is_never_written(tmp_path: Path, make: object, says: str) -> None:
@@ -262,6 +262,16 @@ def test_file_of_another_program_is_never_written(tmp_path: Path, make: object, 
     with pytest.raises(StoreError):
         LocalGate(tmp_path)
     assert path.read_bytes() == before
+
+
+def test_store_of_an_earlier_format_is_set_aside_by_the_command_that_the_error_names(tmp_path: Path) -> None:
+    path = tmp_path / "my state" / "gate.db"
+    older_schema(path)
+    with pytest.raises(StoreError, match="has format 1") as caught:
+        SqliteStore(path)
+    subprocess.run(["sh", "-c", str(caught.value).split("`")[1]], check=True)
+    SqliteStore(path).close()
+    assert (path.parent / "format-1" / "gate.db").exists()
 
 
 def test_folder_in_place_of_the_store_file_is_a_clear_error(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Servers(NamedTuple):
 
 @pytest.fixture(params=("sqlite", "postgres", "redis"), scope="module")
 def servers(
-    request: pytest.FixtureRequest, previous: Previous, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, previous_store: Previous, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
     """A server of each version on one store; the previous version made the store."""
     folder = tmp_path_factory.mktemp("mixed")
@@ -80,7 +80,7 @@ def servers(
         elif request.param == "redis":
             redis: RedisServer = request.getfixturevalue("redis_server")
             store = ("--store", redis.url())
-        before = stack.enter_context(previous.serving(states[0], *store, environ=environ))
+        before = stack.enter_context(previous_store.serving(states[0], *store, environ=environ))
         now = stack.enter_context(serving(states[1], *store, environ=environ))
         yield Servers(before, now, store)
 
@@ -104,8 +104,8 @@ def kinds(answer: Any) -> list[str]:
 
 
 def test_lease_of_one_version_blocks_the_other_and_can_be_ended_by_it(pair: Pair) -> None:
-    held = pair.call(pair.one, "mira", "act4", callId="first")
-    again = pair.call(pair.other, "mira", "act4", callId="first")
+    held = pair.call(pair.one, "mira", "act4", callId=pair.key)
+    again = pair.call(pair.other, "mira", "act4", callId=pair.key)
     assert (again["id"], again["repeated"]) == (held["id"], True)
     refused = pair.call(pair.other, "doug", "act4")
     assert refused["verdict"] == "block"
@@ -152,47 +152,6 @@ def test_marks_of_one_version_count_in_the_other(pair: Pair) -> None:
     assert repeated["verdict"] == "allow", repeated
 
 
-def test_pauses_that_this_version_counts_are_read_by_the_previous_one(pair: Pair, servers: Servers) -> None:
-    """A changed file is replaced unread on the fourth attempt in this version and on the second in the previous one."""
-    path = f"/{pair.key}.md"
-
-    def write(server: Server, who: str) -> Any:
-        return pair.call(
-            server,
-            who,
-            "Write",
-            params={"file_path": path, "content": f"by {who}"},
-            pause=True,
-            run=f"r{next(_numbers)}",
-        )
-
-    pair.call(pair.one, "mira", "Read", params={"file_path": path})
-    changed = write(pair.other, "doug")
-    assert pair.one.post("/complete", {"instance": "doug", "id": changed["id"]})["ok"]
-    assert [write(servers.current, "mira")["verdict"] for _ in range(2)] == ["confirm", "confirm"]
-    pair.call(servers.previous, "zoe", "Read", params={"file_path": path})
-    assert write(servers.current, "mira")["verdict"] == "confirm"
-    assert write(servers.previous, "mira")["verdict"] == "allow", "it read the mark, and knows no count"
-    for _ in range(3):
-        assert write(servers.current, "anna")["verdict"] == "confirm"
-    assert write(servers.current, "anna")["verdict"] == "allow"
-
-
-def test_content_of_one_version_is_a_duplicate_in_the_other(pair: Pair) -> None:
-    words = "Andy, the review of the quarterly numbers is moved to Friday at ten in the large room."
-    sent = pair.call(pair.one, "mira", "send3", params={"text": words})
-    assert pair.one.post("/complete", {"instance": "mira", "id": sent["id"]})["ok"]
-    assert "duplicate" in kinds(pair.call(pair.other, "doug", "send3", params={"text": words}))
-    nearly = pair.call(pair.other, "carol", "send3", params={"text": f"Hello! {words}"})
-    assert "duplicate" in kinds(nearly), nearly
-
-
-def test_contrary_stance_of_one_version_is_opposed_in_the_other(pair: Pair) -> None:
-    taken = pair.call(pair.one, "mira", "join3")
-    assert pair.other.post("/complete", {"instance": "mira", "id": taken["id"]})["ok"]
-    assert "opposed" in kinds(pair.call(pair.other, "doug", "skip3"))
-
-
 def test_unknown_outcome_of_one_version_blocks_the_other_until_resolved(pair: Pair) -> None:
     """Both an outcome that was reported as unknown and a lease that ran out."""
     reported = pair.call(pair.one, "mira", "act4")
@@ -216,23 +175,6 @@ def test_tree_of_one_version_covers_a_file_of_the_other(pair: Pair) -> None:
     assert inside["verdict"] == "block"
     assert "held" in kinds(inside)
     assert pair.other.post("/complete", {"instance": "mira", "id": held["id"]})["ok"]
-
-
-def test_question_of_one_version_is_answered_and_used_through_the_other(pair: Pair) -> None:
-    asked = pair.call(pair.one, "mira", "asked")
-    assert asked["verdict"] == "ask"
-    token = approver(pair.other)
-    assert any(one["id"] == asked["id"] for one in pair.other.get("/approvals")["approvals"])
-    assert pair.other.post(f"/approvals/{asked['id']}", {"approve": True}, token=token)["ok"]
-    assert pair.call(pair.one, "mira", "asked")["proceed"]
-
-
-def test_late_call_of_one_version_is_shown_by_the_other(pair: Pair) -> None:
-    call = {"instance": f"late-{pair.key}", "tool": "act3", "params": {"on": pair.key}, "callId": "call"}
-    assert pair.one.post("/late", {"calls": [{"call": call, "outcome": "done"}]}) == {"accepted": 1}
-    entries = pair.other.get(f"/journal?session=late-{pair.key}")["entries"]
-    assert "act3" in {entry.get("tool") for entry in entries}
-    assert pair.call(pair.other, "doug", "act3")["proceed"]
 
 
 def test_each_version_shows_the_same_journal(pair: Pair) -> None:
@@ -278,32 +220,11 @@ def test_key_requested_through_both_versions_at_once_is_never_held_twice(servers
     assert race(servers, "now4") == 1
 
 
-def test_race_of_calls_without_leases_shows_several_holders(servers: Servers) -> None:
-    """The negative control of the race."""
-    assert race(servers, "now3") > 1
-
-
-def test_commitment_of_either_version_conflicts_in_the_other_within_the_window(pair: Pair) -> None:
-    """The previous version has no commitments: it reads the content of one and ignores what is declared."""
-    event = {"event_id": pair.key}
-    commits = {"side": "accept", "what": "the meeting"}
-    first = {"instance": "mira", "tool": "accept_invitation", "params": event, "callId": f"{pair.key}-1"}
-    made = pair.one.post("/intercept", {**first, "commits": commits})
-    assert made["verdict"] == "allow"
-    assert pair.other.post("/complete", {"instance": "mira", "id": made["id"], "result": {"id": pair.key}})["ok"]
-    second = {"instance": "doug", "tool": "decline_invitation", "params": event, "callId": f"{pair.key}-2"}
-    told = pair.other.post("/intercept", {**second, "pause": True})
-    assert (told["verdict"], told["conflicts"][0]["kind"]) == ("confirm", "opposed")
-    again = pair.one.post("/intercept", {**second, "callId": f"{pair.key}-3", "pause": True, "after": told["id"]})
-    assert again["verdict"] == "allow"
-    assert pair.one.post("/complete", {"instance": "doug", "id": again["id"]})["ok"]
-
-
-def test_both_versions_report_a_sound_store(servers: Servers, previous: Previous) -> None:
+def test_both_versions_report_a_sound_store(servers: Servers, previous_store: Previous) -> None:
     """Runs last: whatever state the other tests left, neither version reports damage or a foreign version."""
     where = servers.store[1:] or (f"sqlite:///{servers.current.state / 'gate.db'}",)
     arguments = ["-m", "callosum.cli", "store", "check", *where, "--state", str(servers.previous.state)]
-    assert "sound" in previous.run(*arguments).lower()
+    assert "sound" in previous_store.run(*arguments).lower()
     for server in (servers.previous, servers.current):
         assert server.get("/health")["status"] == "ok"
 

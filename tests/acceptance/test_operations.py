@@ -26,8 +26,8 @@ from callosum.process import own_session
 from callosum.settings import Settings
 from callosum.stores.opening import open_store
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.schema import MIGRATIONS, SCHEMA
-from callosum.stores.versions import Version, migrate, version_of
+from callosum.stores.postgres.schema import SCHEMA
+from callosum.stores.versions import version_of
 from callosum.testing.script import StoreScript
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
@@ -207,8 +207,8 @@ def test_store_is_migrated_once_by_many_processes(
         postgres.drop(schema_of(url))
 
 
-def test_store_of_an_older_version_is_reported_and_unchanged_until_migrated(tmp_path: Path, postgres: Server) -> None:
-    """A read leaves the store unchanged, and its contents are there after the migration."""
+def test_store_of_an_older_version_is_refused_and_unchanged(tmp_path: Path, postgres: Server) -> None:
+    """The error names the command that sets it aside."""
     url = postgres.url()
     settings = Settings(state=tmp_path, store=url)
     schema = schema_of(url)
@@ -217,19 +217,18 @@ def test_store_of_an_older_version_is_reported_and_unchanged_until_migrated(tmp_
             old.execute(f"create schema {schema}")
             old.execute(f"set search_path to {schema}")
             old.execute("create table schema_version(one int primary key, version int not null, oldest int not null)")
-            old.execute("insert into schema_version values(1, 1, 1)")
-            old.execute(MIGRATIONS[0])
-            old.execute(
-                "insert into journal(seq, token, event, namespace, session) values(1000, 0, 'host', 'default', 'mira')"
-            )
-        assert version_of(settings) == Version(1, SCHEMA)
-        assert version_of(settings) == Version(1, SCHEMA)
-        assert migrate(settings) == Version(1, SCHEMA)
-        assert version_of(settings) == Version(SCHEMA, SCHEMA)
-        with closing(PostgresStore(url)) as store:
-            assert [entry.session for entry in store.entries()] == ["mira"]
+            old.execute("insert into schema_version values(1, 2, 1)")
+            old.execute("create table journal(seq bigint)")
+            with pytest.raises(StoreError, match=r"version 2.* set it aside") as refused:
+                PostgresStore(url)
+            with pytest.raises(StoreError, match=r"version 2.* set it aside"):
+                version_of(settings)
+            (command,) = re.findall("`(.*?)`", str(refused.value))
+            old.execute(command)
+        PostgresStore(url).close()
     finally:
         postgres.drop(schema)
+        postgres.drop(f"{schema}_2")
 
 
 def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
@@ -286,7 +285,7 @@ def test_connections_are_watched(tmp_path: Path, postgres: Server) -> None:
             assert calm["waiting"] == calm["timeouts_total"] == 0
             assert found_by_doctor(tmp_path / "state")["connections"] == "ok"
             with psycopg.connect(postgres.conninfo) as other, ThreadPoolExecutor(2) as threads:
-                other.execute(f"lock table {schema_of(url)}.turn in access exclusive mode")
+                other.execute(f"lock table {schema_of(url)}.record in access exclusive mode")
                 held = threads.submit(server.post, "/intercept", call)
                 until(lambda: samples(server)["connections/busy"] == 1)
                 waits = threads.submit(server.get, "/status")

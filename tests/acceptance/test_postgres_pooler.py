@@ -95,13 +95,13 @@ def test_transaction_pooler_serves_more_connections_than_it_has(
     held = StoreScript(there).act("doug", "doc:1", tier=4, state=State.OPEN)
     StoreScript(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
-    assert here._notifier.wait_until_connected(20)
-    before = here._notifier._count
+    assert here.engine.notifier.wait_until_connected(20)
+    before = here.engine.notifier._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()
     StoreScript(there).end("doug", held)
     waiter.join(30)
-    assert here._notifier._count > before, "notices come on the direct connection"
+    assert here.engine.notifier._count > before, "notices come on the direct connection"
 
     # Other users of the pooler find no state of this store in its connections.
     with psycopg.connect(f"host={folder} port={PORT} user=callosum dbname=postgres", prepare_threshold=None) as other:

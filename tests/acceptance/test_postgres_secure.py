@@ -67,7 +67,7 @@ def test_a_store_over_tls_with_a_password_file(guarded: tuple[Server, Path], pas
     script = StoreScript(store)
     script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
     store.pause(0)
-    assert store._notifier.wait_until_connected(20)
+    assert store.engine.notifier.wait_until_connected(20)
     assert PASSWORD not in store.check().place
     with psycopg.connect(own.conninfo) as connection:
         seen = connection.execute(

@@ -16,6 +16,7 @@ import pytest
 
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.model import Change, Event, Opening, State, View
+from callosum.stores.names import digest
 from callosum.stores.redis import RedisStore
 from callosum.testing.script import StoreScript, ids
 from tests.support.cpu import HANG
@@ -75,16 +76,18 @@ def test_namespaces_are_spread_over_all_servers_each_on_one(store: RedisStore, s
         assert ids(script.key_view("doug", "file:/repo/a.py").live) == [id]
         script.end("mira", id)
         assert ids(script.key_view("doug", KEY).latest) == [id]
-    prefix = store.link.prefix
-    holding = {
-        name: sum(any(client.scan_iter(f"{prefix}:{{{name}}}:log")) for client in _clients(servers)) for name in SPACES
-    }
+    holding = {name: sum(has_journal(store, client, name) for client in _clients(servers)) for name in SPACES}
     assert set(holding.values()) == {1}
-    assert all(any(client.scan_iter(f"{prefix}:{{*}}:log")) for client in _clients(servers))
+    assert all(any(has_journal(store, client, name) for name in SPACES) for client in _clients(servers))
     health = store.check()
     assert (health.entries, health.live, health.problems) == (2 * len(SPACES), 0, ())
     assert store.size() > 0
     assert store.maintain(store.now()) >= 0
+
+
+def has_journal(store: RedisStore, client: Any, namespace: str) -> bool:
+    """Return True if this server has the journal of a namespace."""
+    return any(client.scan_iter(store._engine.spaces.of(digest(namespace)) + "j"))
 
 
 def _clients(servers: list[RedisServer]) -> list[Any]:
@@ -161,7 +164,7 @@ def test_frozen_servers_are_noticed_within_one_deadline(servers: list[RedisServe
     for name in SPACES:
         StoreScript(store, name).act("mira", KEY)
     with servers[0].client() as first:
-        name = next(name for name in SPACES if any(first.scan_iter(f"{store.link.prefix}:{{{name}}}:log")))
+        name = next(name for name in SPACES if has_journal(store, first, name))
     on_first = StoreScript(store, name)
     whats: list[Callable[[], object]] = [
         lambda: on_first.act("mira", KEY, state=State.OPEN, tier=4, durable=True),
@@ -244,11 +247,10 @@ def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisSer
     """Clients continue on their own; only data that the replica had not received is lost, as documented."""
     masters, replica = with_replica
     store = RedisStore(masters[1].url())
-    prefix = store.link.prefix
 
     def on_first(name: str) -> bool:
         with masters[0].client() as client:
-            return any(client.scan_iter(f"{prefix}:{{{name}}}:log"))
+            return has_journal(store, client, name)
 
     for name in SPACES:
         StoreScript(store, name).act("mira", KEY)

@@ -1,5 +1,6 @@
 """Redis killed, full, turned into a replica, without its scripts or with wrong settings; and under load."""
 
+import shlex
 import signal
 import tempfile
 import threading
@@ -14,12 +15,13 @@ from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Change, Event, Opening, State, View
 from callosum.settings import Settings
+from callosum.stores import names
 from callosum.stores.base import Pool
 from callosum.stores.opening import open_store
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis import connection as redis_connection
 from callosum.stores.redis.deadline import PATIENCE
-from callosum.stores.redis.transactions import APPLY
+from callosum.stores.redis.transaction import COMMIT
 from callosum.testing.script import StoreScript
 from chaos.proxy import Proxy
 from tests.support.cpu import HANG
@@ -88,37 +90,31 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
     all_at_once([killer, *(partial(worker, place) for place in range(6))])
     entries = store.entries(limit=1_000_000)
     opened = [entry for entry in entries if entry.event is Event.INTERCEPT]
-    names = [entry.body["name"] for entry in opened]
-    assert len(names) == len(set(names)), "a call was stored twice"
+    stored = [entry.body["name"] for entry in opened]
+    assert len(stored) == len(set(stored)), "a call was stored twice"
     assert set(acknowledged) <= {(entry.body["name"], entry.seq) for entry in opened}
     ended = [entry.action for entry in entries if entry.event is Event.COMPLETE]
     assert len(ended) == len(set(ended)), "a report was stored twice"
     assert [entry.seq for entry in entries] == sorted({entry.seq for entry in entries})
     # An entry whose request failed is there or not; if it is there, it is complete.
-    assert set(names) <= {name for name, _ in acknowledged} | set(refused)
+    assert set(stored) <= {name for name, _ in acknowledged} | set(refused)
     live = {action.id for action in store.live(None, list(State))}
     assert live == {entry.seq for entry in opened} - set(ended)
     store.close()
 
 
-@pytest.mark.parametrize("crowded", [False, True])
-def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer, *, crowded: bool) -> None:
-    """The change is sent again and gets the first answer, even if the server forgot the script.
-
-    ``crowded``: the moment may have advanced.
-    """
+def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer) -> None:
+    """The change is sent again and gets the first answer, even if the server forgot the script."""
     with Lossy(redis_server.port) as proxy, redis_server.client() as client:
         prefix = redis_server.url().partition("?")[2]
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{prefix}")
         script = StoreScript(store)
         opened = []
         for number in range(4):
-            if crowded:
-                store.transactions._crowded = time.monotonic() + 60
             forgets = client.script_flush if number > 1 else int
-            proxy.lose(APPLY.sha.encode(), forgets)
+            proxy.lose(COMMIT.sha.encode(), forgets)
             opened.append(script.act("mira", KEY, state=State.OPEN, tier=3, durable=True, body={"number": number}))
-            proxy.lose(APPLY.sha.encode(), forgets)
+            proxy.lose(COMMIT.sha.encode(), forgets)
             script.end("mira", opened[-1])
         assert proxy.lost == 8
         assert store.pool().lost == 8
@@ -376,20 +372,32 @@ def test_a_durable_batch_waits_for_replicas(own_server: RedisServer) -> None:
     store.close()
 
 
-def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -> None:
+def test_another_format_is_refused_with_the_command_that_sets_it_aside(redis_server: RedisServer) -> None:
     url = redis_server.url()
     store = RedisStore(url)
+    prefix = store.link.prefix
     with redis_server.client() as client:
-        client.set(f"{store.link.prefix}:schema", "99")
-    with pytest.raises(StoreError, match="schema"):
-        RedisStore(url)
+        client.set(f"{prefix}:schema", "99")
+        with pytest.raises(StoreError, match=r"format 99 .* install a newer"):
+            RedisStore(url)
+        client.mset({f"{prefix}:schema": "1", f"{prefix}:other": "kept"})
+        with pytest.raises(StoreError, match=r"format 1 .* set it aside with") as told:
+            RedisStore(url)
+        words = shlex.split(str(told.value).split("`")[1])
+        assert words[:2] == ["redis-cli", "-u"]
+        client.execute_command(*words[3:])
+        assert client.get(f"format-1:{prefix}:other") == b"kept"
+    RedisStore(url).close()
+    store.close()
+
+
+def test_a_bad_url_is_refused(redis_server: RedisServer) -> None:
     with pytest.raises(ConfigError, match="durability"):
         RedisStore(redis_server.url(durability="perhaps"))
     with pytest.raises(ConfigError):
         RedisStore("http://127.0.0.1/")
     with pytest.raises(StoreUnavailable):
         RedisStore("redis://127.0.0.1:1/0")
-    store.close()
 
 
 def test_settings_select_redis_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:
@@ -436,7 +444,7 @@ def test_every_session_of_a_crowd_on_one_key_is_served(redis_server: RedisServer
     assert counted == list(range(1, 481))
     assert longest[0] < HANG
     with redis_server.client() as client:
-        assert client.hlen(f"{store.link.prefix}:{{default}}:turn") == 0
+        assert client.zcard(f"{store.link.prefix}:turn") == 0
     store.close()
 
 
@@ -502,10 +510,11 @@ def test_ticket_of_a_dead_process_expires(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url())
     script = StoreScript(store)
     script.act("mira", KEY)
-    from callosum.stores.redis.records import encode  # noqa: PLC0415
-    from callosum.stores.redis.transactions import TICKET  # noqa: PLC0415
-
-    store.spaces.run(TICKET, store.spaces.of("default"), "dead", "", encode([KEY]), 1_500_000)
+    with redis_server.client() as client:
+        seconds, micros = client.time()
+        taken = seconds * 1_000_000 + micros
+        client.zadd(f"{store.link.prefix}:turn", {"dead": taken + 1_500_000})
+        client.zadd(f"{store.link.prefix}:w:".encode() + names.key("default", KEY), {"dead": taken})
     began = time.monotonic()
     script.act("doug", "doc:other")
     halfway = time.monotonic()

@@ -10,7 +10,8 @@ import pytest
 from callosum.gate import LocalGate
 from callosum.model import Change, Key, Mode, State, View
 from callosum.settings import Settings
-from callosum.stores.redis import RedisStore, draft, transactions
+from callosum.stores.redis import RedisStore
+from callosum.stores.redis.transaction import RedisTransaction
 from callosum.testing.script import StoreScript
 from tests.support.redis_server import RedisServer, two_stores
 from tests.support.world import RULES, Call
@@ -31,7 +32,7 @@ def evalshas(server: RedisServer) -> int:
 
 
 def test_call_on_a_cached_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:
-    """One to open and one to report, as for a bare lock; a key that is not cached takes three."""
+    """One to open and one to report, as for a bare lock; a key that is not cached takes one more."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
     numbers = itertools.count()
@@ -99,8 +100,10 @@ def test_actions_of_another_process_are_seen(
     held = other.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"other",))
     noted(mine)
     if blind:
-        monkeypatch.setattr(draft, "_depends", lambda _scope, _basis: {"nothing"})
-        monkeypatch.setattr(transactions, "_uncached_parts", lambda _scope: None)
+        send = RedisTransaction._send
+        monkeypatch.setattr(
+            RedisTransaction, "_send", lambda self, tag, token, _, *more: send(self, tag, token, [], *more)
+        )
     CHANGES[what](other, held)
     fresh = StoreScript(RedisStore(f"{link.url}?prefix={link.prefix}"))
     this = {"call": b"call", "prints": (b"print",)}
@@ -109,3 +112,24 @@ def test_actions_of_another_process_are_seen(
     assert (without_now(view) == without_now(expected)) is not blind
     assert times == (1 if blind else 2), "it was not recalled in the first place"
     fresh.store.close()
+
+
+def test_range_that_shows_what_a_cached_record_denies_is_read_again(two: tuple[RedisStore, RedisStore]) -> None:
+    """The cache says that the tree is free. Another holds it when the range is read, and a file in it at the commit.
+
+    Then the range has as many names as before, and the tree is free again.
+    """
+    mine, other = map(StoreScript, two)
+    assert mine.key_view("mira", TREE).live == (), "now the cache knows that nobody holds it"
+    held = other.act("doug", TREE, lock=True, state=State.OPEN)
+    seen: list[list[str]] = []
+
+    def step(view: View) -> Change:
+        seen.append([action.key for action in view.keys[0].live])
+        if len(seen) == 1:
+            other.settle(held, State.CANCELLED)
+            other.act("doug", KEY, lock=True, state=State.OPEN)
+        return Change((mine.entry("mira", (TREE,)),))
+
+    mine.run(mine.scope("mira", (TREE,)), step)
+    assert seen[-1] == [KEY]

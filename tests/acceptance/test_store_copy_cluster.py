@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from callosum.settings import Settings
-from callosum.stores import store_copy
+from callosum.stores import copy as copies
 from callosum.stores.opening import open_store
 from callosum.testing.script import StoreScript
 from tests.acceptance.test_redis_cluster import SPACES, servers  # noqa: F401  the fixture
-from tests.acceptance.test_store_copy import fill
+from tests.acceptance.test_store_copy import engines, fill
 from tests.support.redis_server import RedisServer
 
 
@@ -32,10 +32,8 @@ def test_copy_to_a_cluster_has_all_namespaces(
             fill(StoreScript(store, name), 12)
         before = [store.entries(namespace=name) for name in SPACES]
     for number in range(2):
-        source = store_copy.carrier_of(chain[number])
-        target = store_copy.carrier_of(chain[number + 1], create=True)
-        with closing(source), closing(target):
-            copied = store_copy.copy(source, target)
+        with engines(chain[number], chain[number + 1]) as (source, target):
+            copied = copies.copy(source, target)
             assert copied.verified, copied.first
             assert copied.mended == 0
     with closing(open_store(chain[-1])) as store:

@@ -28,7 +28,7 @@ from callosum.stores.postgres.pipeline import Pipeline
 from callosum.stores.redis import RedisStore
 from callosum.stores.redis import connection as redis_connection
 from callosum.stores.redis import deadline as redis_deadline
-from callosum.stores.redis.transactions import Transactions
+from callosum.stores.redis.transaction import RedisTransaction
 from callosum.stores.sqlite import connection
 from tests.support.redis_server import RedisServer, recent_binary
 from tests.support.redis_server import serving as serving_redis
@@ -329,14 +329,14 @@ def test_redis_that_is_lost_after_a_change_was_sent_may_have_made_it(
             sent(connection)
             raise faults.ConnectionError("the network is gone")
 
-        apply = Transactions._apply
+        apply = RedisTransaction._answer
 
-        def applies(self: Transactions, *given: Any) -> Any:
+        def applies(self: RedisTransaction, *given: Any) -> Any:
             patched.setattr(redis_connection, "_answer", loses)
             return apply(self, *given)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Transactions, "_apply", applies)
+            patched.setattr(RedisTransaction, "_answer", applies)
             with pytest.raises(Unconfirmed, match="may be in force") as caught:
                 gate.lock("mira", KEY, 4)
         (lock,) = [one for one in gate.status().locks if one.id != first.id]
@@ -367,12 +367,12 @@ def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
                 send(line, query)
                 line.sync()
             gone = True
-            line._connection.close()
+            line.connection.close()
             raise psycopg.OperationalError("the network is gone")
         return send(line, query, params)  # type: ignore[arg-type]
 
     with gate_over(PostgresStore(postgres_url), tmp_path) as gate:
-        assert gate.lock("anna", "doc:warm", 4).acquired  # the rows that calls share are there
+        assert gate.lock("anna", "doc:warm", 4).acquired
         with monkeypatch.context() as patched:
             patched.setattr(Pipeline, "send", loses)
             with pytest.raises(Unconfirmed, match="may be in force") as caught:

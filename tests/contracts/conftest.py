@@ -16,6 +16,7 @@ from callosum.stores.redis import RedisStore  # noqa: E402
 from callosum.stores.sqlite import SqliteStore  # noqa: E402
 from callosum.testing import ManualClock  # noqa: E402
 from callosum.testing.script import StoreScript  # noqa: E402
+from tests.support.lmdb_engine import LmdbStore  # noqa: E402
 
 
 @pytest.fixture
@@ -23,12 +24,14 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "lmdb", "redis", "postgres"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[StoreScript]:
     """Yield a script for each of the stores, which all take their time from ``clock``."""
     store: Store
     if request.param == "memory":
         store = MemoryStore(clock=clock)
+    elif request.param == "lmdb":
+        store = LmdbStore(tmp_path / "lmdb", clock=clock)
     elif request.param == "redis":
         store = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
     elif request.param == "postgres":

@@ -1,6 +1,7 @@
 """Commitments on every store: they outlive rules' windows, rotation, restarts and copies, and end when they should."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from callosum.model import DAY, SECOND, Action, Call, Commits, Decision, Kind, V
 from callosum.policy.commitments import LASTS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
-from callosum.stores import store_copy
+from callosum.stores import copy as copies
 from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
 from callosum.stores.postgres import PostgresStore
@@ -325,10 +326,11 @@ def test_store_copy_keeps_commitments(
         there = Settings(state=tmp_path / "to", store=request.getfixturevalue("redis_server").url())
     elif engine == "postgres":
         there = Settings(state=tmp_path / "to", store=request.getfixturevalue("postgres_url"))
-    copied = store_copy.copy(
-        store_copy.carrier_of(Settings(state=tmp_path / "from")), store_copy.carrier_of(there, create=True)
-    )
-    assert copied.verified
+    with (
+        closing(copies.opened(Settings(state=tmp_path / "from"))) as one,
+        closing(copies.opened(there, create=True)) as other,
+    ):
+        assert copies.copy(one.engine, other.engine).verified
     store = _opened(engine, there, clock)
     try:
         desk = Desk(store, clock)

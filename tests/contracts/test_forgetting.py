@@ -6,6 +6,7 @@ import pytest
 
 from callosum.model import DAY, HOUR, Key, Mode, State
 from callosum.policy.evidence import last_read
+from callosum.stores.kernel import Kernel
 from callosum.testing import ManualClock
 from callosum.testing.script import StoreScript, ids
 
@@ -286,3 +287,32 @@ def test_take_continues_behind_entries_that_stay(script: StoreScript, clock: Man
         script.store.take(clock.now, clock.now - 7 * DAY, 5, delete=True, only={entry.seq for entry in taken})
     assert set(kept) <= set(left)
     assert left == sorted(left)
+
+
+def test_thirty_days_leave_no_more_than_fifteen(script: StoreScript, clock: ManualClock) -> None:
+    """Records and journal are bounded, whatever came and went: sessions of three days, keys of their own, a long one."""
+    assert isinstance(script.store, Kernel)
+    sizes = []
+    for day in range(30):
+        session = f"s{day // 3}"
+        for number in range(12):
+            own, call = f"doc:{day}-{number}|part", b"%d-%d" % (day, number)
+            script.read(session, own)
+            script.end(session, script.act(session, own, f"file:/r/{number}/a", call=call, prints=(call,)))
+            script.act(session, f"doc:{number}", state=State.OPEN if number else State.DONE, tier=3)
+            script.refuse(session, own)
+            script.end(session, script.store.live(None, list(State))[0].id) if number else None
+            clock.advance(7_000)
+        script.read("keeper", "doc:1")
+        script.end("keeper", script.act("keeper", "doc:2"))
+        horizon = clock.now - 2 * DAY
+        for _ in range(4):
+            assert script.store.maintain(horizon) <= 2_000
+        while script.store.take(clock.now, horizon):
+            script.store.take(clock.now, horizon, delete=True)
+        with script.store.engine.snapshot() as reader:
+            sizes.append((len(reader.scan(b"b", b"\xff", 1 << 20)), reader.count()))
+    middle, last = sizes[14:17], sizes[27:]
+    assert max(last) <= max(middle), sizes
+    assert max(entries for _, entries in last) <= max(entries for _, entries in middle), sizes
+    assert sizes[-1] > (50, 50)

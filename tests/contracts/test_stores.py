@@ -11,6 +11,7 @@ from callosum.stores.postgres import PostgresStore
 from callosum.stores.redis import RedisStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing.store_contract import MakeStore, StoreContract
+from tests.support.lmdb_engine import LmdbStore
 from tests.support.postgres import Server
 from tests.support.redis_server import RedisServer
 
@@ -34,6 +35,14 @@ class TestSqlite(StoreContract):
     def writes(self, path: Path) -> Callable[[], object]:
         onlooker = sqlite3.connect(path)
         return lambda: onlooker.execute("pragma data_version").fetchone()
+
+
+class TestLmdb(StoreContract):
+    """A store that was added: the port suffices for an engine of one's own."""
+
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> MakeStore:
+        return lambda clock, probe: LmdbStore(tmp_path / "lmdb", clock=clock, probe=probe)
 
 
 class TestPostgres(StoreContract):

@@ -5,6 +5,7 @@ any engine, and the gate continues there. The model in memory never moves.
 """
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from callosum.stores import store_copy
+from callosum.stores import copy as copies
 from callosum.stores.base import Clock, Probe, Store
 from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.export import PostgresExport
 from callosum.stores.redis import RedisStore
-from callosum.stores.redis.export import RedisExport
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.export import SqliteExport
 from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, schema_of
 from tests.support.redis_server import RedisServer
 
-_KINDS: dict[str, Any] = {
-    "sqlite": (SqliteStore, SqliteExport),
-    "postgresql": (PostgresStore, PostgresExport),
-    "redis": (RedisStore, RedisExport),
-}
+_KINDS: dict[str, Any] = {"sqlite": SqliteStore, "postgresql": PostgresStore, "redis": RedisStore}
 
 
 class MovingGates(Gates):
@@ -61,19 +55,15 @@ class MovingGates(Gates):
 
     def store(self, clock: Clock, probe: Probe) -> Store:
         self.place = self.place if self.place[0] else ("sqlite", self.fresh("sqlite"))
-        opened: Store = _KINDS[self.place[0]][0](self.place[1], clock=clock, probe=probe)
+        opened: Store = _KINDS[self.place[0]](self.place[1], clock=clock, probe=probe)
         return opened
 
     @rule(kind=st.sampled_from(sorted(_KINDS)))
     def move(self, kind: str) -> None:
         """Copy everything to an empty store of this kind and continue there."""
         to = self.fresh(kind)
-        source, target = _KINDS[self.place[0]][1](self.place[1]), _KINDS[kind][1](to)
-        try:
-            copied = store_copy.copy(source, target)
-        finally:
-            source.close()
-            target.close()
+        with closing(_KINDS[self.place[0]](self.place[1])) as source, closing(_KINDS[kind](to)) as target:
+            copied = copies.copy(source.engine, target.engine)
         assert copied.verified, copied.first
         assert copied.mended == 0, copied.first
         self.real.gate.close()

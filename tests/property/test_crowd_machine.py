@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callosum.model import Action, ActionGroup, Applied
 from callosum.stores import crowd
 from callosum.stores.base import Request
-from callosum.stores.crowd import AskingCall, Crowd, Fetch, Stamps
+from callosum.stores.crowd import AskingCall, Crowd, Fetch
 from callosum.stores.sqlite import SqliteStore
 from tests.property.test_machine import Gates, sequences
 from tests.support.world import World
@@ -40,10 +40,10 @@ class WatchedCrowd(Crowd):
     """Notes that it left something out."""
 
     def view(
-        self, asker: AskingCall, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+        self, asker: AskingCall, live: Sequence[int], renewed: int, fetch: Fetch
     ) -> tuple[list[Action], tuple[ActionGroup, ...]]:
         global left_out  # noqa: PLW0603 - hypothesis makes the machines
-        found = super().view(asker, ids, fetch, stamps)
+        found = super().view(asker, live, renewed, fetch)
         left_out += bool(found[1])
         return found
 

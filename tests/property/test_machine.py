@@ -304,7 +304,8 @@ class Gates(RuleBasedStateMachine):
         """Continue in another process, with a connection that has not seen the latest actions of the first."""
         store = self.real.store
         assert isinstance(store, SqliteStore)
-        store._connections, self.others = self.others, store._connections
+        engine = store._engine
+        engine.connections, self.others = self.others, engine.connections
 
     @rule()
     def maintain(self) -> None:

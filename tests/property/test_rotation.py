@@ -1,4 +1,8 @@
-"""Any sequence of reads, writes and reports over weeks: the stores drop the same entries as the model in memory."""
+"""Any sequence of reads, writes and reports over weeks.
+
+The stores drop the same entries as the one in memory, and whoever is active sees in a store that forgets what it sees in
+one that forgets nothing.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.model import DAY, Key, Mode, State
+from callosum.model import DAY, HOUR, Key, KeyView, Mode, State
+from callosum.policy.evidence import last_read
 from callosum.stores.base import Store
+from callosum.stores.forgetting import dated
 from callosum.stores.memory import MemoryStore
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.redis import RedisStore
@@ -20,8 +26,9 @@ from tests.support.postgres import Server, schema_of
 from tests.support.redis_server import RedisServer
 
 SESSIONS = st.sampled_from(["mira", "doug", "anna"])
+NAMES = ["doc:a", "doc:b", "file:/r/a", "file:/r/"]
 KEYS = st.lists(
-    st.builds(Key, st.sampled_from(["doc:a", "doc:b", "file:/r/a"]), st.sampled_from(list(Mode))),
+    st.builds(Key, st.sampled_from(NAMES), st.sampled_from(list(Mode))),
     min_size=1,
     max_size=3,
     unique_by=lambda key: key.name,
@@ -35,6 +42,19 @@ STEP = st.one_of(
     st.tuples(st.just("rotate"), st.integers(1, 40)),
 )
 STEPS = st.lists(STEP, min_size=5, max_size=60)
+FEW = st.lists(
+    st.one_of(
+        st.tuples(st.just("act"), SESSIONS, KEYS, st.sampled_from([0, 2, 3])),
+        st.tuples(st.just("act"), SESSIONS, KEYS, st.just(2)),
+        st.tuples(st.just("end"), st.integers(0, 2), ENDS),
+        st.tuples(st.just("end"), st.just(0), st.just(State.DONE)),
+        st.tuples(st.just("pass"), st.sampled_from([1, 60, 400])),
+    ),
+    min_size=2,
+    max_size=6,
+)
+WEEKS = st.lists(st.tuples(FEW, st.lists(SESSIONS, min_size=1, max_size=2, unique=True)), min_size=1, max_size=3)
+"""A few steps, then ten days in which only these sessions make calls, on another key."""
 
 
 class StoreGroup:
@@ -73,14 +93,55 @@ class StoreGroup:
 
     def rotate(self, limit: int) -> None:
         """Until nothing is left that may leave, ``limit`` entries at a time."""
+        self.forget(self.scripts, limit)
+        self.each(lambda script: [entry.seq for entry in script.store.entries(limit=10_000)])
+
+    def forget(self, scripts: list[StoreScript], limit: int) -> None:
         until, horizon = self.clock.now, self.clock.now - 7 * DAY
-        for script in self.scripts:
+        for script in scripts:
             for _ in range(2):
                 script.store.maintain(horizon)
             while gone := {entry.seq for entry in script.store.take(until, horizon, limit)}:
                 script.store.take(until, horizon, limit, delete=True, only=gone)
                 assert not gone & {entry.seq for entry in script.store.entries(limit=10_000)}
-        self.each(lambda script: [entry.seq for entry in script.store.entries(limit=10_000)])
+
+
+class Forgetful(StoreGroup):
+    """Two stores, of which only the first forgets. Sessions that made a call since the horizon see the same in both."""
+
+    def __init__(self, stores: list[Store], clock: ManualClock) -> None:
+        super().__init__(stores, clock)
+        self.called: dict[str, int] = {}
+        self.forgotten: set[str] = set()
+        """Sessions that were not active when something was forgotten, and whose marks may be gone."""
+
+    def step(self, step: tuple[Any, ...]) -> None:
+        super().step(step)
+        if step[0] == "act":
+            self.called[step[1]] = self.clock.now
+
+    def rotate(self, limit: int) -> None:
+        self.forget(self.scripts[:1], limit)
+        horizon = self.clock.now - 7 * DAY
+        self.forgotten |= {who for who, moment in self.called.items() if moment < horizon}
+        for session in self.called.keys() - self.forgotten:
+            for name in NAMES:
+                forgot, whole = (matters(script.key_view(session, name), horizon) for script in self.scripts)
+                # A finished write is kept as a read, which a later write without a report does not hide.
+                assert forgot == whole or forgot[0] > whole[0]
+        self.each(lambda script: [action.id for action in script.store.live(None, list(State))])
+
+
+def matters(view: KeyView, horizon: int) -> Any:
+    """Return what a session must still know of a key."""
+    looked = last_read(view, HOUR)
+    shown = [*view.latest, *view.stale]
+    changes = {
+        one.id: one.state
+        for one in shown
+        if dated(one) >= horizon or 0 < looked < max(one.started, one.ended) or one in view.stale
+    }
+    return looked, changes, [one.id for one in view.live], view.mark.notified
 
 
 def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> None:
@@ -95,6 +156,23 @@ def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> N
         crew.rotate(1000)
     finally:
         stores[1].close()
+
+
+@sequences(300)
+@given(weeks=WEEKS)
+def test_active_sessions_see_the_same_after_forgetting(
+    weeks: list[tuple[list[tuple[Any, ...]], list[str]]],
+) -> None:
+    clock = ManualClock()
+    group = Forgetful([MemoryStore(clock=clock), MemoryStore(clock=clock)], clock)
+    for steps, active in weeks:
+        for step in steps:
+            group.step(step)
+        for _ in range(10):
+            clock.advance(86_400)
+            for session in active:
+                group.step(("act", session, [Key("doc:other")], 2))
+        group.rotate(1000)
 
 
 @sequences(100)

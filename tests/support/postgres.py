@@ -99,10 +99,10 @@ class Server:
         return f"postgresql://callosum@/postgres?host={quote(str(self.folder), safe='')}&schema={schema}{extra}"
 
     def contents(self, url: str) -> object:
-        """Return the contents of all tables of a schema, except the rows that are only locked."""
+        """Return the contents of all tables of a schema."""
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(f"set search_path to {schema_of(url)}")
-            tables = ("journal", "mark", "live", "print", "cover", "session", "meta")
+            tables = ("journal", "record", "meta")
             return [connection.execute(f"select * from {table} t order by t").fetchall() for table in tables]  # noqa: S608
 
     def drop(self, schema: str) -> None:

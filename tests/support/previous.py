@@ -17,7 +17,9 @@ from callosum.server.listeners import heard
 from tests.support.serving import SECONDS, Server
 
 PREVIOUS: Final = "f2e0d31"
-"""Commit whose stores, entries and keys this version must understand."""
+"""Commit whose clients and keys this version must understand."""
+PREVIOUS_STORE: Final = "HEAD"
+"""Commit that works on one store with this version."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _CLASSIFY: Final = """
 import json, sys
@@ -80,12 +82,21 @@ class Previous:
 @pytest.fixture(scope="session")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Previous:
     """Unpack the previous version from this repository's history; skip where the history is missing."""
-    command = ["git", "-C", str(_ROOT), "archive", PREVIOUS, "callosum"]
+    return _unpacked(PREVIOUS, tmp_path_factory.mktemp("previous"))
+
+
+@pytest.fixture(scope="session")
+def previous_store(tmp_path_factory: pytest.TempPathFactory) -> Previous:
+    """Unpack the oldest version that shares a store with this one; skip where the history is missing."""
+    return _unpacked(PREVIOUS_STORE, tmp_path_factory.mktemp("previous-store"))
+
+
+def _unpacked(commit: str, folder: Path) -> Previous:
+    command = ["git", "-C", str(_ROOT), "archive", commit, "callosum"]
     try:
         packed = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip(f"commit {PREVIOUS} is not here: mixed versions are tested only in a full clone of the repository")
-    folder = tmp_path_factory.mktemp("previous")
+        pytest.skip(f"commit {commit} is not here: mixed versions are tested only in a full clone of the repository")
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
     found = Previous(folder)

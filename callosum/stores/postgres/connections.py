@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
@@ -69,7 +70,7 @@ _NETWORK: Final[Mapping[str, Any]] = {
 _AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 
-Row = Sequence[Any]
+T = TypeVar("T")
 
 
 class Address(Struct, frozen=True):
@@ -189,7 +190,7 @@ class PostgresConnections:
     def _configure(self, connection: PipelineConnection) -> None:
         self.opened += 1
         if self.address.direct:
-            connection.wire(prepares=False, preamble=(_FOR_TRANSACTION, (self.address.schema,)))
+            connection.wire(prepares=False, preamble=(_FOR_TRANSACTION.replace("%s", "$1"), (self.address.schema,)))
         else:
             connection.wire()
             connection.execute(_FOR_SESSION, (self.address.schema,), prepare=False)
@@ -221,51 +222,71 @@ class PostgresConnections:
             )
             yield connection
 
-    @contextmanager
-    def pipeline(self) -> Iterator[Pipeline]:
-        """Open a pipeline on a pooled connection; on leaving, wait for the last statements and raise their first error.
-
-        After an error the connection is reused only if it could be rolled back.
-        """
+    def take(self) -> Pipeline:
+        """Open a pipeline on a pooled connection. It ends with ``give``."""
         pool = self._get()
         connection = self._taken(pool)
         with self._lock:
             self._busy += 1
-        pipeline = Pipeline(connection)
-        connection.limit(self._remaining())
+        pipeline = Pipeline(connection, pool)
         try:
+            connection.limit(self.remaining())
             pipeline.enter()
-            yield pipeline
-            pipeline.leave()
-        except Exception:
-            if not pipeline.give_up():
-                connection.close()
-            raise
         except BaseException:
-            connection.close()
+            self.give(pipeline, usable=False)
             raise
-        finally:
-            with self._lock:
-                self._busy -= 1
-            pool.putconn(connection)
+        return pipeline
+
+    def give(self, pipeline: Pipeline, *, usable: bool) -> None:
+        """Return a pipeline's connection to the pool. It is used again only if it could be rolled back."""
+        connection = pipeline.connection
+        if not (usable and pipeline.give_up()):
+            connection.close()
+        with self._lock:
+            self._busy -= 1
+        pipeline.pool.putconn(connection)
 
     @contextmanager
-    def bounded(self) -> Iterator[float]:
-        """Set one deadline, by the monotonic clock, for everything in the block."""
-        self._operation.until = time.monotonic() + PATIENCE
+    def pipeline(self) -> Iterator[Pipeline]:
+        """Lend a pipeline."""
+        pipeline = self.take()
+        usable = False
         try:
-            yield self._operation.until
+            yield pipeline
+            usable = True
+        except Exception:
+            usable = True
+            raise
         finally:
-            self._operation.until = 0.0
+            self.give(pipeline, usable=usable)
 
-    def _remaining(self) -> float:
+    def begin(self) -> None:
+        """Set the deadline of this thread's operation, which begins now."""
+        self._operation.until = time.monotonic() + PATIENCE
+
+    def remaining(self) -> float:
         """Return the seconds left for this thread's operation."""
-        until = self._operation.until
-        return until - time.monotonic() if until else PATIENCE
+        return self._operation.until - time.monotonic()
+
+    def retried(self, work: Callable[[], T]) -> T:
+        """Run ``work`` until it meets no fault that passes, as long as this thread's operation may take."""
+        pause = 0.01
+        while True:
+            try:
+                return work()
+            except (psycopg.Error, PoolTimeout) as error:
+                if is_connection_lost(error):
+                    self.purge()  # also before giving up, for the next caller
+                elif not is_retryable(error):
+                    raise explain(error, self.address) from error
+                if pause > self.remaining():
+                    raise explain(error, self.address) from error
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - it only spreads retries
+            pause = min(pause * 2, 0.5)
 
     def _taken(self, pool: ConnectionPool[PipelineConnection]) -> PipelineConnection:
         try:
-            return pool.getconn(max(_LEAST, self._remaining()))
+            return pool.getconn(max(_LEAST, self.remaining()))
         except PoolTimeout as error:
             if self._busy < self.address.pool:
                 raise  # the pool has room, so the database is unreachable
@@ -274,8 +295,13 @@ class PostgresConnections:
                 f"use: allow more of them by ?pool= in the store's URL (it is {self.address.pool})"
             ) from error
 
-    def read(self, query: str, params: Params = None) -> list[Any]:
-        """Return the rows of one statement outside a transaction; behind a pooler, in one of its own."""
+    def read(self, query: str, params: Params = ()) -> list[Any]:
+        """Return the rows of one statement in a transaction of its own. Faults that pass are waited for."""
+        self.begin()
+        return self.retried(lambda: self.ask(query, params))
+
+    def ask(self, query: str, params: Params = ()) -> list[Any]:
+        """Return the rows of one statement in a transaction of its own."""
         with self.pipeline() as pipeline:
             if not self.address.direct:
                 return pipeline.fetch(query, params)

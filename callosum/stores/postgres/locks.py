@@ -1,85 +1,76 @@
-"""Choose the rows that a transaction locks, so that transactions with a key in common run one after another.
+"""Choose the locks of a transaction, so that transactions with a key in common run one after another.
 
-Every key has a row in ``turn``. A step locks the rows of its own keys exclusively and shares the rows of whatever
-covers them: the trees in use above, and the key that a facet belongs to. So a step on a tree and the steps inside it
-wait for each other, while two steps inside the same tree do not. The table ``cover`` lists the trees in use. The first
-step that uses a tree locks the row of the whole entity (``file`` of ``file:/repo/``) exclusively. Every other step
-shares that row, so no step that found the tree unused can still be running.
+A lock is the number of a name. A step locks its own keys exclusively and shares the locks of whatever covers them: the
+trees above, and the key that a facet belongs to. So a step on a tree and the steps inside it wait for each other, while
+two steps inside the same tree do not. Locks are taken in the order of their numbers, so there is no deadlock.
 
-Rows are locked in the order of their names, so there is no deadlock. Some rows stand for other things than keys: the
-queues of a namespace, and a repeated call without a key.
+A record about a key is written under the lock of the key, an action's record under that of its own name and of all its
+keys. What a scope does not say (the keys of an action that a step found) shows when a step has written it: then the
+transaction ends without writing, and begins again with these locks too.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 from callosum.model import Scope
-from callosum.stores.keys import above, scoped
+from callosum.stores import names
+from callosum.stores.keys import covering
+from callosum.stores.port import OF_ENTRY
 
-_BAR: Final = "\x1f"
-_ENTITY: Final = "\x01"  # sorts before every key
-_OTHER: Final = "\x02"
-_BUCKETS: Final = 64
+EVERY: Final = b""
+"""What every transaction shares, so that a reader of the journal sees which ones are under way."""
+_K, _P, _M, _A = b"k"[0], b"p"[0], b"m"[0], OF_ENTRY
+_END: Final = b"\x00\x01"
 
-Locks = dict[str, bool]
-"""Names of rows, with True for an exclusive lock and False for a shared one."""
-
-
-def locks_of_scope(scope: Scope, covers: Collection[str], more: Iterable[str] = ()) -> Locks:
-    """Return the locks for a scope and for the keys ``more`` (with their namespace). ``covers``: trees in use."""
-    turns: Locks = {}
-    for key in scope.keys:
-        _add(turns, scoped(scope.namespace, key.name), covers)
-    for name in more:
-        _add(turns, name, covers)
-    if scope.waits:
-        turns[f"{_OTHER}waits{_BAR}{scope.namespace}"] = True
-    if scope.call is not None and not scope.keys:
-        turns[f"{_OTHER}call{_BAR}{zlib.crc32(scope.call) % _BUCKETS}"] = True
-    # Every transaction locks a row before it reads: that shows a reader of the journal that it is running.
-    return turns or {f"{_OTHER}any{_BAR}{zlib.crc32(scope.session.encode()) % _BUCKETS}": False}
+Locks = dict[bytes, bool]
+"""Names, with True for an exclusive lock and False for a shared one."""
 
 
-def _add(turns: Locks, name: str, covers: Collection[str]) -> None:
-    turns[name] = True
-    whole = entity(name)
-    first = name[-1:] == "/" and name not in covers
-    turns[whole] = first or turns.get(whole, False)
-    for other in above(name):
-        if other[-1] == "/" and other in covers:
-            turns.setdefault(other, False)
-    bar = name.find("|")
-    if bar >= 0:
-        turns.setdefault(name[:bar], False)
+def add_key(locks: Locks, namespace: str, key: str) -> None:
+    """Add the locks of a key."""
+    locks[names.key(namespace, key)] = True
+    for other in covering(key)[1:]:
+        locks.setdefault(names.key(namespace, other), False)
 
 
-def entity(name: str) -> str:
-    """Return the row shared by all keys that may overlap: the text before the first ``:``, ``/`` or ``|``."""
-    start = name.find(_BAR) + 1
-    ends = [at for at in (name.find(mark, start) for mark in ":/|") if at >= 0]
-    return _ENTITY + name[: min(ends)] if ends else _ENTITY + name
+def locks_of(scopes: Iterable[Scope]) -> Locks:
+    """Return the locks that these scopes say themselves."""
+    locks: Locks = {EVERY: False}
+    for scope in scopes:
+        space = scope.namespace
+        for key in scope.keys:
+            add_key(locks, space, key.name)
+        if scope.waits:
+            locks[names.named(b"q", space)] = True
+        if scope.call is not None and not scope.keys:
+            locks[names.call(space, scope.call)] = True
+    return locks
 
 
-def merge_locks(many: Iterable[Locks]) -> Locks:
-    """Return the locks of several scopes together."""
-    turns: Locks = {}
-    for each in many:
-        for name, alone in each.items():
-            turns[name] = alone or turns.get(name, False)
-    return turns
+def lock_of(name: bytes) -> bytes | None:
+    """Return the exclusive lock under which a record is written, None if none is needed."""
+    kind = name[0]
+    if kind == _M:
+        return b"k" + name[1:17] + name[33:]
+    if kind in (_K, _P):
+        return b"k" + name[1 : name.index(_END, 17) + 2]
+    return name if kind == _A else None
 
 
-def would_wait(first: Locks, second: Locks) -> bool:
-    """Return True if one set of locks would wait for the other."""
-    return any(name in second and (alone or second[name]) for name, alone in first.items())
+@lru_cache(20_000)
+def number(schema: str, name: bytes) -> int:
+    """Return the number of a lock. Two names may share one."""
+    return int.from_bytes(blake2b(name, digest_size=8, key=schema.encode()).digest(), "big", signed=True)
 
 
-def lock_order(turns: Locks) -> Iterator[tuple[bool, list[str]]]:
-    """Yield the rows in the order of locking, in runs of the same lock mode."""
-    for alone, run in groupby(sorted(turns.items()), key=itemgetter(1)):
-        yield alone, [name for name, _ in run]
+def in_order(schema: str, locks: Locks) -> list[tuple[int, bool]]:
+    """Return the numbers of locks in the order in which they are taken, True for one that is shared."""
+    numbers: dict[int, bool] = {}
+    for name, alone in locks.items():
+        at = number(schema, name)
+        numbers[at] = numbers.get(at, True) and not alone
+    return sorted(numbers.items())

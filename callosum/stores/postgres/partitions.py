@@ -16,7 +16,8 @@ from msgspec import Struct
 from psycopg import sql
 
 from callosum.model import DAY
-from callosum.stores.postgres.statements import SQL
+from callosum.stores.postgres.schema import VERSION
+from callosum.stores.postgres.statements import PARTS
 
 _LEAST: Final = DAY
 """Minimum time that a partition covers, in microseconds."""
@@ -49,7 +50,7 @@ class Partition(Struct, frozen=True, order=True):
 
 
 def partitions_of(rows: Iterable[Sequence[Any]]) -> list[Partition]:
-    """Return the partitions in the rows of the statement ``parts``, oldest first."""
+    """Return the partitions in the rows of the statement ``PARTS``, oldest first."""
     partitions = []
     for name, bounds in rows:
         bound = _BOUNDS.search(bounds or "")
@@ -81,7 +82,7 @@ def extend(connection: psycopg.Connection, last: Partition, end: int) -> bool:
     """
 
     def work() -> bool:
-        if partitions_of(connection.execute(SQL["parts"]).fetchall())[-1] != last:
+        if partitions_of(connection.execute(PARTS).fetchall())[-1] != last:
             return False
         table = sql.Identifier(last.name)
         low = sql.SQL("minvalue") if last.low == -_END else sql.Literal(last.low)
@@ -102,7 +103,7 @@ def drop(connection: psycopg.Connection, part: Partition) -> bool:
     table = sql.Identifier(part.name)
 
     def work() -> bool:
-        connection.execute(SQL["lock_journal"])
+        connection.execute("lock table journal in access exclusive mode")
         row = connection.execute(sql.SQL("select exists(select 1 from {})").format(table)).fetchone()
         if row is None or row[0]:
             return False
@@ -116,8 +117,8 @@ def _alone(connection: psycopg.Connection, work: Callable[[], bool]) -> bool:
     """Run ``work`` in a transaction, on one server at a time, without blocking others for long."""
     try:
         with connection.transaction():
-            connection.execute(SQL["set_patience"], (_PATIENCE,))
-            connection.execute(SQL["claim_version"])
+            connection.execute("select set_config('lock_timeout', %s, true)", (_PATIENCE,))
+            connection.execute(f"{VERSION} for update nowait")
             return work()
     except _NOT_NOW:
         return False

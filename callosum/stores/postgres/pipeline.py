@@ -8,20 +8,22 @@ its transformer for the rows) does neither.
 
 from __future__ import annotations
 
-import re
 import select
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
-Params = Mapping[str, Any] | Sequence[Any] | None
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
+
+Params = Sequence[Any]
 
 _LEAST: Final = 0.1
 """Minimum number of seconds that the last try gets."""
@@ -109,16 +111,17 @@ class PendingResult:
 
 
 class Pipeline:
-    """Send statements through a connection. Call ``enter`` first and ``leave`` at the end.
+    """Send statements through a connection. Call ``enter`` first and ``give_up`` at the end.
 
     After an error the server undoes everything sent up to the next wait, and the transaction that stays open can only
     be rolled back.
     """
 
-    __slots__ = ("_connection", "_pgconn", "_sent")
+    __slots__ = ("_pgconn", "_sent", "connection", "pool")
 
-    def __init__(self, connection: PipelineConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: PipelineConnection, pool: ConnectionPool[PipelineConnection]) -> None:
+        self.connection = connection
+        self.pool = pool
         self._pgconn = connection.pgconn
         self._sent: deque[PendingResult | bytes | None] = deque()
 
@@ -126,14 +129,8 @@ class Pipeline:
         """Switch the connection to pipeline mode."""
         self._pgconn.enter_pipeline_mode()
 
-    def leave(self) -> None:
-        """Wait for the last statements, raise their first error, and leave pipeline mode."""
-        if self._sent:
-            self.sync()
-        self._pgconn.exit_pipeline_mode()
-
     def give_up(self) -> bool:
-        """Roll back a failed transaction; return True if the connection can be used again."""
+        """Roll back what is not committed and leave pipeline mode; return True if the connection can be used again."""
         try:
             while self._sent:
                 try:
@@ -153,27 +150,29 @@ class Pipeline:
     def begin(self) -> None:
         """Send the beginning of a transaction."""
         self.send("begin")
-        if self._connection.preamble is not None:
-            self.send(*self._connection.preamble)
+        if self.connection.preamble is not None:
+            self.send(*self.connection.preamble)
 
-    def send(self, query: str, params: Params = None) -> PendingResult:
-        """Send a statement; its rows are available after ``sync``. Parameters are ``%s`` or ``%(name)s``."""
-        statement = _statements.get(query) or _compiled(query)
-        values, formats = statement.values(params) if statement.arrays else (None, None)
-        prepared = self._connection.prepared
+    def send(self, query: str, params: Params = ()) -> PendingResult:
+        """Send a statement; its rows are available after ``sync``. Parameters are ``$1``, ``$2`` and so on."""
+        name, text = _statements.get(query) or _statements.setdefault(
+            query, (b"callosum_%d" % next(_numbers), query.encode())
+        )
+        values, formats = _sendable(params) if params else (None, None)
+        prepared = self.connection.prepared
         if prepared is None:
-            self._pgconn.send_query_params(statement.sql, values, None, formats, _BINARY)
+            self._pgconn.send_query_params(text, values, None, formats, _BINARY)
         else:
-            if statement.name not in prepared:
-                self._pgconn.send_prepare(statement.name, statement.sql)
-                self._sent.append(statement.name)
-                prepared.add(statement.name)
-            self._pgconn.send_query_prepared(statement.name, values, formats, _BINARY)
+            if name not in prepared:
+                self._pgconn.send_prepare(name, text)
+                self._sent.append(name)
+                prepared.add(name)
+            self._pgconn.send_query_prepared(name, values, formats, _BINARY)
         answer = PendingResult(self)
         self._sent.append(answer)
         return answer
 
-    def fetch(self, query: str, params: Params = None) -> list[tuple[Any, ...]]:
+    def fetch(self, query: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Send a statement and wait for its rows: one round trip."""
         answer = self.send(query, params)
         self.sync()
@@ -183,13 +182,13 @@ class Pipeline:
         """Wait for everything sent so far; raise the first error."""
         self._pgconn.pipeline_sync()
         self._sent.append(None)
-        self._connection.flush()
+        self.connection.flush()
         self._settle()
 
     def _settle(self) -> None:
         """Read the answers up to the next sync."""
         error: psycopg.Error | None = None
-        connection = self._connection
+        connection = self.connection
         if None not in self._sent:
             self._pgconn.pipeline_sync()
             self._sent.append(None)
@@ -227,84 +226,39 @@ class Pipeline:
 
 # --- Statements -------------------------------------------------------------------------------------
 
-Encoder = Callable[[Sequence[Any]], bytes]
+_statements: dict[str, tuple[bytes, bytes]] = {}
+_numbers = count()
 
 
-class _Statement(NamedTuple):
-    """A parsed statement. ``names``: its parameters, None if they are positional. ``arrays``: encoders of arrays."""
+def _sendable(params: Params) -> tuple[list[bytes | None], list[int]]:
+    """Return the encoded parameters and their formats.
 
-    name: bytes
-    sql: bytes
-    names: tuple[str, ...] | None
-    arrays: tuple[Encoder | None, ...]
-
-    def values(self, params: Params) -> tuple[list[bytes | None], list[int]]:
-        """Return the encoded parameters and their formats.
-
-        Numbers are sent as text, so that the server reads them as the type it needs; other values are sent in binary.
-        """
-        if (type(params) is dict) != (self.names is not None) or params is None:
-            raise psycopg.ProgrammingError("parameters are either named or in order")
-        given = [params[name] for name in self.names] if self.names is not None else params  # type: ignore[call-overload]
-        if len(given) != len(self.arrays):
-            raise psycopg.ProgrammingError(f"{len(self.arrays)} parameters are expected, {len(given)} were given")
-        values: list[bytes | None] = []
-        formats: list[int] = []
-        for array, value in zip(self.arrays, given, strict=True):
-            kind = type(value)
-            if value is None:
-                values.append(None)
-                formats.append(0)
-            elif array is not None:
-                values.append(array(value))
-                formats.append(1)
-            elif kind is str:
-                values.append(value.encode())
-                formats.append(1)
-            elif kind is int:
-                values.append(b"%d" % value)
-                formats.append(0)
-            elif kind is bytes:
-                values.append(value)
-                formats.append(1)
-            else:
-                encoded, format_ = _other(value)
-                values.append(encoded)
-                formats.append(format_)
-        return values, formats
-
-
-def _other(value: Any) -> tuple[bytes, int]:
-    if isinstance(value, str):
-        return value.encode(), 1
-    if value is True or value is False:
-        return (b"t" if value else b"f"), 0
-    if isinstance(value, int):
-        return b"%d" % value, 0
-    if isinstance(value, list):
-        kind = next((_KINDS.get(type(element)) for element in value if element is not None), None)
-        return (_ARRAYS[kind](value), 1) if kind else (b"{%s}" % b",".join([b"NULL"] * len(value)), 0)
-    raise psycopg.DataError(f"a statement cannot take a parameter of type {type(value).__name__}")
+    Numbers are sent as text, so that the server reads them as the type it needs; other values are sent in binary.
+    """
+    values: list[bytes | None] = []
+    formats: list[int] = []
+    for value in params:
+        kind = type(value)
+        if kind is bytes:
+            values.append(value)
+        elif kind is str:
+            values.append(value.encode())
+        elif kind is list:
+            values.append(_ARRAYS[type(value[0])](value) if value else b"{}")
+        else:
+            values.append(None if value is None else b"%d" % value)
+        formats.append(int(kind is bytes or kind is str or (kind is list and bool(value))))
+    return values, formats
 
 
 _LENGTH: Final = struct.Struct(">i").pack
 _BIG: Final = struct.Struct(">iq").pack
-_SMALL: Final = struct.Struct(">ii").pack
 _HEAD: Final = struct.Struct(">iiiii").pack
-_NULL: Final = _LENGTH(-1)
 
 
-def _array(oid: int, item: Callable[[Any], bytes]) -> Encoder:
+def _array(oid: int, item: Callable[[Any], bytes]) -> Callable[[Sequence[Any]], bytes]:
     """Return an array encoder. ``oid``: type of the items. ``item``: returns an item's length and bytes."""
-    empty = struct.pack(">iii", 0, 0, oid)
-
-    def encoder(value: Sequence[Any]) -> bytes:
-        if not value:
-            return empty
-        items = [_NULL if element is None else item(element) for element in value]
-        return _HEAD(1, int(_NULL in items), oid, len(items), 1) + b"".join(items)
-
-    return encoder
+    return lambda values: _HEAD(1, 0, oid, len(values), 1) + b"".join(map(item, values))
 
 
 def _text(value: str) -> bytes:
@@ -313,47 +267,8 @@ def _text(value: str) -> bytes:
 
 
 _ARRAYS: Final = {
-    "text[]": _array(25, _text),
-    "bigint[]": _array(20, lambda value: _BIG(8, value)),
-    "int[]": _array(23, lambda value: _SMALL(4, value)),
-    "bytea[]": _array(17, lambda value: _LENGTH(len(value)) + value),
+    str: _array(25, _text),
+    int: _array(20, lambda value: _BIG(8, value)),
+    bool: _array(16, lambda value: b"\0\0\0\1\1" if value else b"\0\0\0\1\0"),
+    bytes: _array(17, lambda value: _LENGTH(len(value)) + value),
 }
-_KINDS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
-"""Array type of a list if the statement does not state one."""
-_PLACE: Final = re.compile(r"%(?:%|s|\((\w+)\)s)(?:::(\w+\[\]))?")
-_statements: dict[str, _Statement] = {}
-_numbers = count()
-
-
-def _compiled(query: str) -> _Statement:
-    """Parse a statement and number its placeholders; a repeated name is one parameter."""
-    names: dict[str, int] = {}
-    arrays: list[Encoder | None] = []
-    lock_order = 0
-
-    def number_placeholder(match: re.Match[str]) -> str:
-        nonlocal lock_order
-        if match[0] == "%%":
-            return "%"
-        encoder = _ARRAYS[match[2]] if match[2] else None
-        name = match[1]
-        if name is None:
-            lock_order += 1
-            arrays.append(encoder)
-            number = lock_order
-        elif name in names:
-            number = names[name]
-            if match[2]:
-                arrays[number - 1] = encoder
-        else:
-            number = names[name] = len(names) + 1
-            arrays.append(encoder)
-        return f"${number}" + (f"::{match[2]}" if match[2] else "")
-
-    sql = _PLACE.sub(number_placeholder, query)
-    if names and lock_order:
-        raise psycopg.ProgrammingError("parameters are either named or in order")
-    statement = _Statement(
-        b"callosum_%d" % next(_numbers), sql.encode(), tuple(names) if names else None, tuple(arrays)
-    )
-    return _statements.setdefault(query, statement)

@@ -1,20 +1,8 @@
-"""Create the tables, and migrate an older schema to this version.
+"""Create the tables, as ``schema.sql`` describes them, and tell what version they are of.
 
-The tables, once all migrations have run::
-
-    journal   the entries; a row that opened an action also holds the action's state; partitioned by seq
-    mark      what a session knows of a key, and its newest action on it
-    live      open leases and questions, waiters, unknown outcomes: one row for each key
-    print     fingerprints of actions that happen again when they are repeated
-    cover     keys in use that cover others
-    session   when each session was last seen, its parent and its predecessor
-    meta      the end of observing, and the params of open questions
-    turn      rows that transactions lock; they hold no data
-    schema_version   one row: version, oldest
-
-A migration only adds, so that servers of the previous version continue to work beside it. ``oldest`` in the database
-is the oldest version of this module that can still use the tables. It changes only with a migration that removes
-something, which must come at least one release after the one that stopped using it.
+The table ``schema_version`` has one row: the version, and the oldest version of this module that can still use the
+tables. A migration only adds, so that servers of the previous version continue to work beside it. ``oldest`` changes
+only with a migration that removes something, which must come at least one release after the one that stopped using it.
 """
 
 from __future__ import annotations
@@ -26,16 +14,12 @@ import psycopg
 from psycopg import sql
 
 from callosum.errors import StoreError
-from callosum.stores.postgres.statements import SQL
 
-SCHEMA: Final = 2
-MIGRATIONS: Final = tuple(
-    files("callosum.stores.postgres").joinpath(f"schema{version}.sql").read_text("utf-8")
-    for version in range(1, SCHEMA + 1)
-)
-"""SQL that makes each version from the previous one; the first creates version 1."""
-_OLDEST: Final = 1
-"""Oldest version whose servers can use the tables after the last migration."""
+SCHEMA: Final = 3
+_FIRST: Final = 3
+"""The first version that this module can use. Versions 1 and 2 had a table for each kind of thing."""
+VERSION: Final = "select version, oldest from schema_version"
+_TABLES: Final = files("callosum.stores.postgres").joinpath("schema.sql").read_text("utf-8")
 _TRIES: Final = 20
 _RACED: Final = (
     psycopg.errors.UniqueViolation,
@@ -48,10 +32,10 @@ _RACED: Final = (
 
 
 def migrate(connection: psycopg.Connection, schema: str) -> int:
-    """Migrate the schema to this version and return the version; concurrent servers migrate it only once.
+    """Create the tables unless they are there, and return their version; concurrent servers create them only once.
 
-    Servers that start together lock the row of the version. Raises ``StoreError`` if the tables are not Callosum's or
-    are too new.
+    Servers that start together lock the row of the version. Raises ``StoreError`` if the tables are not Callosum's,
+    too old or too new.
     """
     for left in range(_TRIES, -1, -1):
         try:
@@ -66,35 +50,42 @@ def migrate(connection: psycopg.Connection, schema: str) -> int:
 
 def _migrate(connection: psycopg.Connection, schema: str) -> int:
     version_row = _version_row(connection)
-    if version_row is not None and version_row[0] >= SCHEMA:
-        return _checked(version_row, schema)
+    if version_row is not None and version_row[0]:
+        return checked(version_row, schema)
     with connection.transaction():
         connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
-        connection.execute(SQL["make_version"])
-        connection.execute(SQL["add_version"])
-        row = connection.execute(SQL["lock_version"]).fetchone()
-        version, oldest = row or (0, 0)
-        for migration in MIGRATIONS[version:]:
-            connection.execute(migration, prepare=False)
-        if version < SCHEMA:
-            version, oldest = SCHEMA, _OLDEST
-            connection.execute(SQL["set_version"], (version, oldest))
-    return _checked((version, oldest), schema)
+        connection.execute(
+            "create table if not exists schema_version(one int primary key check (one = 1), version int not null, "
+            "oldest int not null)"
+        )
+        connection.execute("insert into schema_version values(1, 0, 0) on conflict do nothing")
+        row = connection.execute(f"{VERSION} for update").fetchone()
+        if row is not None and row[0]:
+            return checked((row[0], row[1]), schema)
+        connection.execute(_TABLES, prepare=False)
+        connection.execute("update schema_version set version = %s, oldest = %s", (SCHEMA, _FIRST))
+    return SCHEMA
 
 
-def _checked(version_row: tuple[int, int], schema: str) -> int:
+def checked(version_row: tuple[int, int], schema: str) -> int:
+    """Return the version of the tables. Raise ``StoreError`` if this module cannot use them."""
     version, oldest = version_row
     if oldest > SCHEMA:
         raise StoreError(
             f"the schema {schema!r} is of version {version}, which needs a newer Callosum than this one, "
             f"which knows {SCHEMA}"
         )
+    if version < _FIRST:
+        raise StoreError(
+            f"the schema {schema!r} is of version {version}, this Callosum works with {SCHEMA}: set it aside "
+            f"(`alter schema {schema} rename to {schema}_{version}`; the version that wrote it can export its journal)"
+        )
     return version
 
 
 def _version_row(connection: psycopg.Connection) -> tuple[int, int] | None:
     try:
-        row = connection.execute(SQL["version"], prepare=False).fetchone()
+        row = connection.execute(VERSION, prepare=False).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         return None
     return (row[0], row[1]) if row else None

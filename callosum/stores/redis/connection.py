@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis import exceptions as faults
@@ -18,14 +18,19 @@ from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
 from callosum.stores.receipt import IDENTITY, new_identity
 from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, BoundedRetry, ClusterClient, bounded
-from callosum.stores.redis.names import PREFIX
 from callosum.stores.redis.pool import CONNECTIONS, LimitedPool, PoolExhausted
+from callosum.stores.redis.url import number_in, password_in, split_url, without_secrets
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
+PREFIX: Final = "callosum"
+"""Beginning of every key of a store, unless the URL sets another ``prefix``."""
+_ASIDE: Final = (
+    "for _, k in ipairs(redis.call('KEYS', ARGV[1] .. ':*')) do "
+    "redis.call('RENAME', k, 'format-' .. ARGV[2] .. ':' .. k) end"
+)
+"""Renames all keys of a prefix."""
 _SYNC: Final = 5_000
 """Milliseconds that the server may take to write a batch to disk."""
-_SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
-_OWN: Final = ("prefix", "durability", "replicas", "cluster", "pool", "password_file")
 _WAITAOF_SINCE: Final = (7, 2)
 """First server version with WAITAOF, by which a client waits until its writes are on disk."""
 _UNAVAILABLE: Final = (
@@ -43,14 +48,10 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Script:
-    """A Lua script beside this module. The server caches it; if the server has lost it, it is sent again.
+    """A Lua script beside this module. The server caches it; if the server has lost it, it is sent again."""
 
-    ``parts``: names of its files, in order. The last is the script; those before it define functions for it.
-    """
-
-    def __init__(self, *parts: str) -> None:
-        folder = Path(__file__).parent
-        self.text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
+    def __init__(self, name: str) -> None:
+        self.text = (Path(__file__).parent / f"{name}.lua").read_text(encoding="utf-8")
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -84,11 +85,11 @@ class RedisConnection:
     """
 
     def __init__(self, url: str) -> None:
-        self.url, own = _split_url(url)
-        self.place = _without_secrets(url)
+        self.url, own = split_url(url)
+        self.place = without_secrets(url)
         self.prefix = own.get("prefix", PREFIX)
-        self.replicas = _number(own, "replicas", 0, least=0)
-        self.limit = _number(own, "pool", CONNECTIONS, least=2)
+        self.replicas = number_in(own, "replicas", 0, least=0)
+        self.limit = number_in(own, "pool", CONNECTIONS, least=2)
         self.durability = own.get("durability", "full")
         if self.durability not in ("full", "server"):
             raise ConfigError(f"durability: expected full or server, got {self.durability!r}", "store")
@@ -99,7 +100,7 @@ class RedisConnection:
         self._identity = f"{self.prefix}:{IDENTITY}"
         self._identified: bytes | None = None
         self._replacements = 0
-        self._secret = _password(own["password_file"]) if "password_file" in own else None
+        self._secret = password_in(own["password_file"]) if "password_file" in own else None
         with self.explained():
             try:
                 self.client: Any = self._connect()
@@ -132,6 +133,11 @@ class RedisConnection:
         return str(identity.decode())
 
     @property
+    def syncs(self) -> bool:
+        """Return True if a durable batch waits for the server's disk after it was written."""
+        return self._syncs
+
+    @property
     def epoch(self) -> int:
         """Return a number that changes whenever the server may have been replaced or may hold other data."""
         return self._replacements if self.cluster else self._replacements + self.client.connection_pool.made
@@ -162,11 +168,25 @@ class RedisConnection:
         """Check the server's settings, and that the keys have this schema version."""
         for server in self._servers():
             self._check_server(server)
+        self.client.set(f"{self.prefix}:schema", SCHEMA, nx=True)
+        self.format()
+
+    def format(self) -> int | None:
+        """Return the format of the keys, None if there are none. Raise ``StoreError`` for another format."""
         name = f"{self.prefix}:schema"
-        self.client.set(name, SCHEMA, nx=True)
-        schema = self.client.get(name)
-        if schema != str(SCHEMA).encode():
-            raise StoreError(f"{self.place} holds schema {schema!r} under {name}; this version reads {SCHEMA}")
+        found = self.client.get(name)
+        if found is None or int(found) == SCHEMA:
+            return int(found) if found is not None else None
+        raise StoreError(f"{self.place} has format {_text(found)} under {name}, {self._advice(int(found))}")
+
+    def _advice(self, found: int) -> str:
+        """Return what to do about another format, with the command that sets it aside."""
+        if found > SCHEMA:
+            return f"this version reads {SCHEMA}: install a newer callosum-protocol"
+        earlier = "of an earlier Callosum, which this version does not read:"
+        if self.cluster:
+            return f"{earlier} begin anew beside it, with another ?prefix= in the URL of the store"
+        return f"{earlier} set it aside with `redis-cli -u {self.place} eval {quote(_ASIDE)} 0 {self.prefix} {found}`"
 
     def _check_server(self, server: Any) -> None:
         info = server.info()
@@ -359,48 +379,5 @@ def _answer(connection: Any) -> Any:
         return error
 
 
-def _password(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise ConfigError(f"the password file cannot be read: {error}", "store") from error
-
-
-def _number(own: dict[str, str], name: str, default: int, *, least: int) -> int:
-    """Return a whole number from the URL's query, ``default`` if it is absent."""
-    given = own.get(name, "")
-    if not given:
-        return default
-    if not given.isdecimal() or int(given) < least:
-        raise ConfigError(f"{name} is a whole number, {least} or more", "store")
-    return int(given)
-
-
 def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _split_url(url: str) -> tuple[str, dict[str, str]]:
-    """Return the URL for redis-py, and Callosum's own parameters of its query."""
-    parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES:
-        raise ConfigError(
-            f"expected a URL that begins with {', '.join(f'{scheme}://' for scheme in _SCHEMES)}, got {parts.scheme}://",
-            "store",
-        )
-    query = parse_qsl(parts.query)
-    rest = urlencode([pair for pair in query if pair[0] not in _OWN])
-    own = {name: value for name, value in query if name in _OWN}
-    return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], query=rest)), own
-
-
-def _without_secrets(url: str) -> str:
-    """Return the URL without its password and its query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
-
-
-def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return a flat answer of names and values as pairs."""
-    return list(zip(flat[::2], flat[1::2], strict=True))

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Final
-from urllib.parse import unquote
 
 import msgspec
 from redis import exceptions as faults
 
 from callosum.stores.notifications import Notifier
+from callosum.stores.port import Written
 from callosum.stores.redis.connection import RedisConnection
 
 _CHECK_STOP: Final = 0.5
 """Seconds after which the thread notices that it must stop."""
-_decode = msgspec.msgpack.Decoder(list[str]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(list[str]).decode
 
 
-def _decoded(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
-    """Return the namespace and the keys on which an action ended.
+def channel_of(link: RedisConnection) -> str:
+    """Return the channel of a store. A cluster carries its messages to all servers."""
+    return f"{link.prefix}:{{}}:wake"
 
-    The channel names the namespace; the message lists the changed names (``names.names_of_change``), of which those
-    without a marker character are keys.
-    """
-    written = channel.partition(b":{")[2].rpartition(b"}")[0]
-    namespace = unquote(written.decode())
+
+def notices(entries: Sequence[Written]) -> list[bytes]:
+    """Return the messages for entries about actions: whatever a waiter waits for comes with one."""
+    told = {(one.entry.namespace, *[key.name for key in one.about.keys]) for one in entries if one.about is not None}
+    return [_encode(one) for one in sorted(told)]
+
+
+def decoded(data: bytes) -> tuple[str | None, tuple[str, ...]]:
+    """Return the namespace and the keys on which something ended."""
     try:
-        names = _decode(data)
+        namespace, *keys = _decode(data)
     except (msgspec.DecodeError, ValueError):
-        return namespace, ()  # from an older version of Callosum
-    return namespace, tuple(name for name in names if "\0" not in name and name[:1] != "\1" and name[-1:] != "|")
+        return None, ()  # from another version of Callosum
+    return namespace, tuple(keys)
 
 
 class RedisNotifier(Notifier):
@@ -40,17 +47,16 @@ class RedisNotifier(Notifier):
     def __init__(self, link: RedisConnection) -> None:
         super().__init__()
         self._link = link
-        self._pattern = f"{link.prefix}:{{*}}:wake"
 
     def follow(self, stop: threading.Event) -> None:
         """Subscribe over a separate connection until ``stop`` is set."""
         with self._link.client.pubsub() as messages:
-            messages.psubscribe(self._pattern)
+            messages.subscribe(channel_of(self._link))
             while not stop.is_set():
                 message = messages.get_message(timeout=_CHECK_STOP)
                 if message is None:
                     continue
-                if message["type"] == "psubscribe":
+                if message["type"] == "subscribe":
                     self.begin()
                 else:
-                    self.notify(*_decoded(message["channel"], message["data"]))
+                    self.notify(*decoded(message["data"]))

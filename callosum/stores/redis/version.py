@@ -20,7 +20,6 @@ def found(url: str) -> int | None:
     link = _ReadOnlyConnection(url)
     try:
         with link.explained():
-            version = link.client.get(f"{link.prefix}:schema")
+            return link.format()
     finally:
         link.close()
-    return int(version) if version is not None else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.bootclock import BOOT_CLOCK, boot_id, boot_now_ns
 from callosum.model import SECOND
-from callosum.stores.sqlite.statements import SQL
+from callosum.stores.sqlite.statements import CLOCK, SET_FACT
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
@@ -46,7 +46,7 @@ class AgreedClock:
         if not boot:
             return
         with suppress(sqlite3.Error):  # a file that cannot be read or written now raises its own error later
-            stored, leased, last = execute(SQL["clock"]).fetchone()
+            stored, leased, last = execute(CLOCK).fetchone()
             own_offset = time.time_ns() // 1000 - _boot()
             stored_offset = _offset_of(stored, boot)
             if stored_offset is not None and abs(own_offset - stored_offset) <= _TOLERANCE:
@@ -57,7 +57,7 @@ class AgreedClock:
                 not leased and abs(own_offset - stored_offset) > _TOLERANCE and own_offset + _boot() > (last or 0)
             ):
                 now = _boot()
-                execute(SQL["set_fact"], ("clock", f"{boot} {own_offset + now} {now}"))
+                execute(SET_FACT, ("clock", f"{boot} {own_offset + now} {now}"))
                 stored_offset = own_offset
             self._offset, self.apart = stored_offset, time.time_ns() // 1000 - _boot() - stored_offset
             if abs(self.apart) <= _TOLERANCE:

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.stores.receipt import IDENTITY, HeldByStore, Receipt, new_identity, refusal
-from callosum.stores.sqlite.cache import ConnectionCache
+from callosum.stores.sqlite import statements as sql
 from callosum.stores.sqlite.clock import AgreedClock
+from callosum.stores.sqlite.format import APPLICATION_ID, SCHEMA, unreadable
 from callosum.stores.sqlite.log_watch import LogWatch
-from callosum.stores.sqlite.statements import SQL
 
 try:
     import fcntl
@@ -38,8 +38,6 @@ logger = logging.getLogger("callosum")
 
 Execute = Callable[..., sqlite3.Cursor]
 
-APPLICATION_ID: Final = 0x43414C4F  # "CALO"
-SCHEMA: Final = 1
 BUSY_SECONDS: Final = 10.0
 """Seconds that a transaction waits for its turn before it raises ``StoreUnavailable``."""
 LOOK_EVERY: float = 0.5
@@ -58,6 +56,8 @@ _LOG_WAIT: Final = 300
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # the file's inode, and the entry
 _PAIRS: Final = struct.Struct("<QQQQ")  # what waiting processes committed last, and what is synced
+_CALM: Final = 8
+"""Number of transactions in a row without another connection's commit after which a process counts as alone."""
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
 _SYNC_SECONDS: Final = 1.0
 _SETTLED: Final = 50_000_000
@@ -105,19 +105,20 @@ class SqliteConnection:
         "begun",
         "born",
         "busy",
+        "calm",
         "changes",
         "connection",
         "entry",
         "execute",
         "folder",
         "inode",
-        "known",
         "log",
         "looked",
         "side",
         "small",
         "synced",
         "tended",
+        "transaction",
         "upto",
         "watch",
     )
@@ -127,7 +128,10 @@ class SqliteConnection:
     """Both are set once ``born`` is not negative."""
 
     def __init__(self) -> None:
-        self.known = ConnectionCache()
+        self.transaction: Any = None
+        """The engine's transactions of this connection."""
+        self.calm = 0
+        """Number of transactions in a row without another connection's commit."""
         self.born = -1
         self.changes = 0
         """Number of times that the files had been found changed when this connection was opened."""
@@ -421,7 +425,7 @@ class SqliteConnections:
     def _compare(self, execute: Execute) -> None:
         receipt = self.receipt
         receipt.attach()
-        identity, left, accepted, missing, newest = execute(SQL["kept"], (receipt.entry, receipt.name)).fetchone()
+        identity, left, accepted, missing, newest = execute(sql.KEPT, (receipt.entry, receipt.name)).fetchone()
         if identity is None:
             return  # read-only, and from before there were identities
         held = HeldByStore(identity, missing or 0, left or 0, accepted or 0, newest or 0)
@@ -438,7 +442,7 @@ class SqliteConnections:
             self._compare(link.execute)
             was = self.changed
             if was:
-                link.execute(SQL["set_fact"], (self.receipt.name, upto))
+                link.execute(sql.SET_FACT, (self.receipt.name, upto))
             link.execute("commit")
         except BaseException:
             self.undo()
@@ -450,12 +454,12 @@ class SqliteConnections:
 
     def _identify(self, execute: Execute) -> None:
         """Give the file an id if it has none, and compare it with the receipt."""
-        if execute(SQL["fact"], (IDENTITY,)).fetchone() is None:
+        if execute(sql.FACT, (IDENTITY,)).fetchone() is None:
             # On disk before the receipt names it, so that a power failure does not make it look like another store.
             execute("pragma synchronous = full")
             execute(f"pragma busy_timeout = {BUSY_SECONDS * 1000:.0f}")
             try:
-                execute(SQL["add_fact"], (IDENTITY, new_identity()))
+                execute(sql.ADD_FACT, (IDENTITY, new_identity()))
             except sqlite3.OperationalError as error:
                 if not is_readonly(error):
                     raise
@@ -475,7 +479,7 @@ class SqliteConnections:
         link = self.here.link
         self.prepare_sync(link)
         self.check_files(link)
-        if fcntl is None or link.known.alone:  # no other process could share the sync
+        if fcntl is None or link.calm >= _CALM:  # no other process could share the sync
             if link.upto < seq:
                 _sync_file(link.log)
                 link.upto = seq
@@ -575,7 +579,6 @@ class SqliteConnections:
     def undo(self) -> None:
         """Roll back what ``begin`` started, if it is still open."""
         link = self.here.link
-        link.known.forget()  # may hold what is rolled back now
         if link.born >= 0:
             with suppress(sqlite3.ProgrammingError):  # it was closed, so there is nothing to roll back
                 if link.connection.in_transaction:
@@ -658,7 +661,7 @@ class SqliteConnections:
             self._links[place] = link
         link.connection, link.execute = connection, cursor.execute
         link.log, link.watch = (watch.file, watch) if watch else (-1, None)
-        link.known = ConnectionCache()
+        link.transaction, link.calm = None, 0
         link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
         link.folder = None
         link.upto = 0
@@ -760,12 +763,7 @@ class SqliteConnections:
                 version = SCHEMA
             execute("commit")
         if version != SCHEMA:
-            advice = (
-                "install a newer callosum-protocol"
-                if version > SCHEMA
-                else "move it away (the version that wrote it can export its journal)"
-            )
-            raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
+            raise unreadable(self.path, version)
         self._use_log(execute)
         execute("pragma synchronous = normal")  # `sync` adds the rest if a commit must survive a power failure
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")

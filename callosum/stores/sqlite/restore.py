@@ -10,6 +10,7 @@ from typing import Final
 
 from callosum.errors import StoreError
 from callosum.stores.sqlite.connection import explained, refuse_foreign
+from callosum.stores.sqlite.version import found
 
 ASIDE: Final = ".before-restore"
 """Suffix for the name of the database that was there."""
@@ -18,7 +19,8 @@ ASIDE: Final = ".before-restore"
 def replace_file(backup: Path, path: Path) -> None:
     """Copy ``backup`` to ``path``. The previous file is kept under its name with the suffix ``ASIDE``.
 
-    Raises ``StoreError`` if the backup is not a database of Callosum, or if an earlier file is still kept aside.
+    Raises ``StoreError`` if the backup is not a database of Callosum or has another format, or if an earlier file is
+    still kept aside.
     """
     if not backup.is_file():
         raise StoreError(f"there is no file {backup}")
@@ -27,6 +29,7 @@ def replace_file(backup: Path, path: Path) -> None:
         raise StoreError(f"{aside} is still there from an earlier restore: move it away first")
     with explained(path):
         refuse_foreign(backup)
+        found(backup)  # refuses another format
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = Path(f"{path}.restoring")
         fresh.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The schema version of a file, read without changing the file."""
+"""The format of a file, read without changing the file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 from callosum.errors import StoreError
-from callosum.stores.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, SCHEMA, explained
+from callosum.stores.sqlite.connection import BUSY_SECONDS, explained
+from callosum.stores.sqlite.format import APPLICATION_ID, SCHEMA, unreadable
 
 KNOWN = SCHEMA
 
 
 def found(path: Path) -> int | None:
-    """Return the schema version, None without tables. Raises ``StoreError`` for another program's file."""
+    """Return the format, None without tables. Raises ``StoreError`` for another program's file and another format."""
     if not path.exists() or path.stat().st_size == 0:
         return None
     address = f"{path.absolute().as_uri()}?mode=ro"
@@ -22,4 +23,6 @@ def found(path: Path) -> int | None:
         (version,) = connection.execute("pragma user_version").fetchone()
     if owner != APPLICATION_ID:
         raise StoreError(f"{path} is not a database of Callosum")
+    if version != KNOWN:
+        raise unreadable(path, version)
     return int(version)

@@ -3,13 +3,13 @@
 import sys
 import threading
 
-import msgspec
 import pytest
 
+from callosum.model import Action, Entry, Event, Key, Mode, State
 from callosum.stores.notifications import Notifier
+from callosum.stores.port import Written
 from callosum.stores.postgres import notifications as postgres
 from callosum.stores.redis import notifications as redis
-from callosum.stores.redis.names import NamespaceKeys, knowledge_of, names_of_change, of_action
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 
@@ -32,10 +32,11 @@ def test_notification_of_another_version_may_concern_everything(notice: str) -> 
 
 @pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
 def test_redis_notification_names_namespace_and_keys(namespace: str) -> None:
-    channel = NamespaceKeys("callosum", namespace).key("wake").encode()
-    names = [name for key in KEYS for name in (*names_of_change(key), knowledge_of(key, "mira"), of_action(7))]
-    assert redis._decoded(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
-    assert redis._decoded(channel, b"1795352944361458") == (namespace, ())
+    entry = Entry(Event.COMPLETE, "mira", namespace, action=7)
+    about = Action(7, namespace, "mira", "tool", 3, State.OPEN, 7, keys=tuple(Key(key, Mode.WRITE) for key in KEYS))
+    (notice,) = redis.notices([Written(8, entry, b"", about), Written(9, entry, b"")])
+    assert redis.decoded(notice) == (namespace, KEYS)
+    assert redis.decoded(b"1795952344361458") == (None, ())
 
 
 class Connected(Notifier):

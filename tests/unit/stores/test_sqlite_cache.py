@@ -1,7 +1,7 @@
-"""A connection does not read cached facts again, and forgets them once they may have changed."""
+"""A connection does not read again what it knows, and forgets it once it may have changed."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -9,13 +9,12 @@ import pytest
 
 from callosum import Call, LocalGate
 from callosum.errors import StoreError
-from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
+from callosum.model import Change, Entry, Event, Key, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
-from callosum.stores.sqlite import SqliteStore, connection
-from callosum.stores.sqlite.cache import CALM, MOST_ACTIONS, MOST_KEYS, ConnectionCache, SoleUse
+from callosum.stores.sqlite import SqliteStore, connection, engine
+from callosum.stores.sqlite.connection import _CALM as CALM
 from callosum.stores.sqlite.connection import SqliteConnection, SqliteConnections
-from callosum.stores.sqlite.statements import MOST_COVERS
-from callosum.stores.writes import opened
+from callosum.stores.sqlite.engine import SqliteEngine
 from callosum.testing.script import StoreScript
 
 Seen = list[str]
@@ -25,15 +24,20 @@ def gate_of(folder: Path) -> LocalGate:
     return LocalGate(settings=Settings(state=folder))
 
 
-def looks(gate: LocalGate, seen: Seen) -> None:
-    """Collect this thread's statements that read the marks of a key, or an action."""
+def engine_of(gate: LocalGate) -> SqliteEngine:
     assert isinstance(gate.store, SqliteStore)
+    assert isinstance(gate.store.engine, SqliteEngine)
+    return gate.store.engine
+
+
+def looks(gate: LocalGate, seen: Seen) -> None:
+    """Collect this thread's statements that read records."""
 
     def note(sql: str) -> None:
-        if sql.startswith("select m.session") or "from journal j where j.seq" in sql:
+        if sql.startswith("select (select value from record") or "select record from journal" in sql:
             seen.append(sql)
 
-    gate.store._connections.get().set_trace_callback(note)
+    engine_of(gate).connections.get().set_trace_callback(note)
 
 
 @pytest.fixture
@@ -55,7 +59,8 @@ def test_only_writer_does_not_read_back_what_it_wrote(pair: tuple[LocalGate, Loc
     looks(gate, seen)
     for text in ("two", "three"):
         assert gate.complete("mira", id=write(gate, "mira", text)).ok
-    assert seen == []
+    assert len(seen) == 2, "each call id, which nobody has used before"
+    assert all(sql.count("from record") == 1 for sql in seen)
 
 
 def test_commit_of_another_connection_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
@@ -65,7 +70,8 @@ def test_commit_of_another_connection_is_read(pair: tuple[LocalGate, LocalGate])
     looks(gate, seen)
     write(other, "mira", "elsewhere", "/other.md")
     gate.complete("mira", id=write(gate, "mira", "two"))
-    assert len(seen) == 1, "only the marks of the key: this connection opened the action since"
+    assert sum(sql.count("from record") for sql in seen) > 8, "all that the call is about"
+    assert len(seen) == 2, "eight records a statement; this connection opened the action since"
 
 
 def test_change_by_another_process_is_stale_for_the_former_only_writer(pair: tuple[LocalGate, LocalGate]) -> None:
@@ -76,31 +82,10 @@ def test_change_by_another_process_is_stale_for_the_former_only_writer(pair: tup
     assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
 
 
-def covers(gate: LocalGate) -> set[str] | None:
-    """Return the trees and facets in use that this thread's connection has cached."""
-    assert isinstance(gate.store, SqliteStore)
-    return gate.store._connections.here.link.known.covers
-
-
 def undisturbed(gate: LocalGate) -> None:
-    """Make enough calls for the connection to cache the covers."""
+    """Make enough calls for the connection to know that it works alone."""
     for number in range(CALM + 1):
         write(gate, "mira", str(number), f"/{number}.md")
-
-
-def test_only_writer_does_not_query_covers(pair: tuple[LocalGate, LocalGate]) -> None:
-    gate, other = pair
-    asked: Seen = []
-    assert isinstance(gate.store, SqliteStore)
-    gate.store._connections.get().set_trace_callback(lambda sql: asked.append(sql) if "from cover" in sql else None)
-    undisturbed(gate)
-    assert covers(gate) == set()
-    asked.clear()
-    write(gate, "mira", "new", "/srv/agents/mira/new.md")
-    assert asked == []
-    write(other, "doug", "elsewhere", "/other.md")
-    write(gate, "mira", "newer", "/srv/agents/mira/newer.md")
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -115,16 +100,6 @@ def test_tree_that_comes_into_use_is_found_from_keys_inside_it(
     assert found.conflict is not None
     assert found.conflict.key == "file:/srv/"
     assert gate.lock("mira", "file:/var/a.md").acquired
-
-
-def test_covers_in_use_are_bounded() -> None:
-    known = ConnectionCache()
-    known.covers = set()
-    for number in range(MOST_COVERS):
-        known.add_cover(f"file:/{number}/")
-    assert known.covers is not None
-    known.add_cover("file:/more/")
-    assert known.covers is None
 
 
 def test_first_report_by_another_process_is_kept(pair: tuple[LocalGate, LocalGate]) -> None:
@@ -214,23 +189,14 @@ def test_cache_forgets_what_was_rolled_back(tmp_path: Path) -> None:
     other.close()
 
 
-def _action(id: int) -> object:
-    entry = Entry(Event.INTERCEPT, "mira", tool="write", tier=1, verdict=Verdict.ALLOW, keys=SCOPE.keys)
-    return opened(id, entry, Opening(State.DONE, id + 1000))
-
-
-@pytest.mark.parametrize(
-    ("fill", "count", "most"),
-    [
-        (lambda known, n: known.add_key(f"file:/{n}", SoleUse("mira", Mark(), None, there=False)), "keys", MOST_KEYS),
-        (lambda known, n: known.add_action(_action(n)), "opened", MOST_ACTIONS),
-    ],
-)
-def test_cache_is_bounded(fill: Callable[[ConnectionCache, int], None], count: str, most: int) -> None:
-    known = ConnectionCache()
-    for number in range(1, 2 * most + 10):
-        fill(known, number)
-        assert len(getattr(known, count)) <= most
+def test_what_a_connection_knows_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_MOST", 20)
+    with gate_of(tmp_path) as gate:
+        for number in range(100):
+            gate.complete("mira", id=write(gate, "mira", "one", f"/{number}.md"))
+            transaction = engine_of(gate).connections.here.link.transaction
+            assert transaction is not None
+            assert len(transaction.known) <= 20 + 64 * 5, "it is counted every 64 transactions"
 
 
 def test_sync_takes_turns_only_while_another_connection_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +240,7 @@ def test_only_writer_on_a_facet_does_not_read_back_what_it_wrote(pair: tuple[Loc
     seen: Seen = []
     looks(pair[0], seen)
     script.end("mira", script.act("mira", OTHER, FACET, state=State.OPEN))
-    assert seen == []
+    assert seen == [], "without a call id nothing is asked"
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
