@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from tests.support.serving import hosted
 WARM: Final = 80
 """Number of pairs before anything is counted."""
 PAIRS: Final = 40
-"""Number of pairs that are counted together; the figure is the median of ``ROUNDS`` counts."""
+"""Number of pairs that are counted together; the figure is the lowest of ``ROUNDS`` counts."""
 ROUNDS: Final = 5
 CLIENTS: Final = 64
 FOLDER: Final = "/srv/site"
@@ -121,7 +120,7 @@ def embedded(name: str, make: calls.Make) -> float:
                     if thread is not threading.current_thread():
                         thread.join()
 
-            return _median(_pair(gate, make, sessions), begin, quiet)
+            return _lowest(_pair(gate, make, sessions), begin, quiet)
     finally:
         threading.setprofile(None)
 
@@ -129,11 +128,14 @@ def embedded(name: str, make: calls.Make) -> float:
 def waited_for(make: calls.Make) -> float:
     """Return the calls of one pair in the caller's own thread."""
     with tempfile.TemporaryDirectory() as folder, LocalGate(settings=calls.settings(Path(folder))) as gate:
-        return _median(calls.gated(gate, make), lambda: None, lambda: None)
+        return _lowest(calls.gated(gate, make), lambda: None, lambda: None)
 
 
-def _median(step: Step, begin: Callable[[], object], quiet: Callable[[], object]) -> float:
-    """Return the median of the calls of a step. ``begin`` runs before each count, ``quiet`` at its end."""
+def _lowest(step: Step, begin: Callable[[], object], quiet: Callable[[], object]) -> float:
+    """Return the calls of a step: the lowest count, as threads that meet make more.
+
+    ``begin`` runs before each count, ``quiet`` at its end.
+    """
     numbers = itertools.count(1)
     begin()
     for number in itertools.islice(numbers, WARM):
@@ -150,7 +152,7 @@ def _median(step: Step, begin: Callable[[], object], quiet: Callable[[], object]
         quiet()
         sys.setprofile(None)
         found.append((next(_counted) - before - 1) / PAIRS)
-    return round(statistics.median(found), 1)
+    return round(min(found), 1)
 
 
 # --- Over HTTP ---------------------------------------------------------------------------------------
@@ -260,7 +262,7 @@ def served() -> dict[str, float]:
                     step(number)
                 _until_quiet()
                 found.append((next(_counted) - before) / rounds / at_once)
-            figures[f"served.{name}"] = round(min(found), 1)  # threads that meet make more calls
+            figures[f"served.{name}"] = round(min(found), 1)
     return figures
 
 

@@ -18,7 +18,7 @@ from tests.support.serving import SECONDS, Server
 
 PREVIOUS: Final = "f2e0d31"
 """Commit whose clients and keys this version must understand."""
-PREVIOUS_STORE: Final = "HEAD"
+PREVIOUS_STORE: Final = "7941d35a"
 """Commit that works on one store with this version."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _CLASSIFY: Final = """
