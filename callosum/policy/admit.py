@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
@@ -50,14 +50,7 @@ from callosum.model import (
 from callosum.policy.answer import answer_before, body_of, conflicts_and_details, draft, entry_of
 from callosum.policy.call_facts import Assessment, CallFacts, Decided, prints_of
 from callosum.policy.commitments import ended_by_call, with_end_date
-from callosum.policy.evidence import (
-    CallContext,
-    Evidence,
-    EvidenceGroup,
-    gather_evidence,
-    gather_groups,
-    may_be_running,
-)
+from callosum.policy.evidence import Evidence, change_moment, gather_evidence, may_be_running
 from callosum.policy.lifecycle import EXPIRED, lapses
 from callosum.policy.marks import (
     PASSING,
@@ -212,8 +205,9 @@ def _weigh(facts: CallFacts, view: View) -> Change:
     left = None
     if facts.waits and not facts.waiter and (left := _abandoned_waiter(facts, view)) is not None:
         facts = replace(facts, waiter=left.id)
-    context = CallContext(facts.actor, call.run or "", call.host, classification, call.instance)
-    evidence = gather_evidence(context, view, facts.waiter)
+    evidence = gather_evidence(facts, view)
+    grouped = [item for item in evidence if item.group]
+    evidence = [item for item in evidence if not item.group] if grouped else evidence
     prepared = None
     if facts.here and classification.tier < Tier.HIGH and (unread := unread_changes(facts, view, evidence)):
         prepared = facts.prepared
@@ -241,23 +235,15 @@ def _weigh(facts: CallFacts, view: View) -> Change:
             if item.committed
             else cell(classification.tier, item.kind, item.action.tier, classification.cells),
         )
-        for item in evidence
-    ]
-    grouped = [key_view for key_view in view.keys if key_view.groups]
-    many = [
-        (group, verdict)
-        for group in (gather_groups(context, view, evidence, facts.waiter) if grouped else ())
-        if (verdict := cell(classification.tier, group.item.kind, group.item.action.tier, classification.cells))
-        is not Verdict.ALLOW
+        for item in (*evidence, *grouped)
     ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
-    held += [group.item for group, _ in many if group.item.kind is Kind.HELD]
     note = ""
     if held and facts.waits:
         if not _deadlocks(held, view):
             return _queue(facts, view, takes_up=left is not None)
         note = "Waiting was refused: the other session waits for something that this session holds. Finish that first."
-    shown, more = _to_show(facts, view, cells, many, prepared)
+    shown, more = _to_show(facts, view, cells, prepared)
     return _assess(facts, view, shown, more, evidence, prepared, note)
 
 
@@ -301,25 +287,26 @@ def _assess(
 
 
 def _to_show(
-    facts: CallFacts,
-    view: View,
-    cells: list[tuple[Evidence, Verdict]],
-    many: Sequence[tuple[EvidenceGroup, Verdict]],
-    prepared: Prepared | None,
+    facts: CallFacts, view: View, cells: list[tuple[Evidence, Verdict]], prepared: Prepared | None
 ) -> tuple[list[tuple[Evidence, Verdict]], int]:
     """Return the evidence to notify the session of, and how much more there is.
 
     Each evidence comes with the verdict that it would cause alone.
     """
-    shown = []
+    shown, more = [], 0
     enough = pauses_of_tree(facts, view)[2] >= REPLACING and keeps_work(facts)
     for item, verdict in cells:
-        if must_wait(facts, view, prepared, item):
+        if not item.group and must_wait(facts, view, prepared, item):
             shown.append((item, max(verdict, Verdict.CONFIRM, key=_gravity)))
             continue
         if verdict is Verdict.ALLOW:
             continue
         answer = verdict_with_pause(facts, view, item, verdict) if facts.call.pause else verdict
+        if item.group:
+            unseen, others = _to_show_of_group(facts, view, item, pauses=answer is Verdict.CONFIRM)
+            shown += [(one, answer) for one in unseen]
+            more += others
+            continue
         if answer is Verdict.WARN and does_not_merge(facts, prepared, item):
             answer = Verdict.CONFIRM
         if answer is Verdict.CONFIRM and item.kind in PASSING and enough:
@@ -327,27 +314,23 @@ def _to_show(
         if already_notified(facts, view, item) and (answer is not Verdict.CONFIRM or pauses_suffice(facts, view, item)):
             continue
         shown.append((item, answer))
-    more = 0
-    for group, verdict in many:
-        answer = verdict_with_pause(facts, view, group.item, verdict) if facts.call.pause else verdict
-        unseen, others = _to_show_of_group(facts, view, group, pauses=answer is Verdict.CONFIRM)
-        shown += [(item, answer) for item in unseen]
-        more += others
     return shown, more
 
 
-def _to_show_of_group(facts: CallFacts, view: View, many: EvidenceGroup, *, pauses: bool) -> tuple[list[Evidence], int]:
+def _to_show_of_group(facts: CallFacts, view: View, item: Evidence, *, pauses: bool) -> tuple[list[Evidence], int]:
     """Return the newest evidence of a group to notify the session of, and how much more there is.
 
     ``pauses`` says that the call is paused for it; a change that a replaced file would undo may then be shown again.
     """
-    told = newest_notified_id(facts, view, many.item)
-    if pauses and replaces(facts, many.item):
-        repeated_decision = many.each(many.actions, view.now)
-        return [item for item in repeated_decision if item.action.id > told or not pauses_suffice(facts, view, item)], 0
-    first = bisect_right(many.ids, told)
-    newest = max(first, len(many.ids) - MOST_CONFLICTS)
-    return many.each(many.actions[newest:], view.now), newest - first
+    told = newest_notified_id(facts, view, item)
+    first = bisect_right(item.group, told, key=_id)
+    newest = max(first, len(item.group) - MOST_CONFLICTS)
+    again = pauses and replaces(facts, item)
+    some = item.group if again else item.group[newest:]
+    found = [replace(item, action=one, age=view.now - change_moment(one, view.now), group=()) for one in some]
+    if again:
+        return [one for one in found if one.action.id > told or not pauses_suffice(facts, view, one)], 0
+    return found, newest - first
 
 
 def _required(classification: Classification, verdict: Verdict) -> str:
@@ -363,6 +346,7 @@ def _required(classification: Classification, verdict: Verdict) -> str:
 _gravity: Final = attrgetter("gravity")
 _first: Final[Callable[[tuple[Evidence, Verdict]], Evidence]] = itemgetter(0)
 _second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
+_id: Final[Callable[[Action], int]] = attrgetter("id")
 _key_index, _action_id, _kind_gravity = attrgetter("key_index"), attrgetter("action.id"), attrgetter("kind.gravity")
 
 

@@ -16,9 +16,9 @@ When an action counts as changed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,6 @@ from callosum.model import (
     Action,
     ActionGroup,
     Classification,
-    Host,
     KeyView,
     Kind,
     Mode,
@@ -44,6 +43,9 @@ from callosum.policy.checkouts import HEAD, has_looked, left_nothing, only_does,
 from callosum.policy.commitments import contradicted_by_call, is_ended
 from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
+
+if TYPE_CHECKING:
+    from callosum.policy.call_facts import CallFacts
 
 SAME_CONTENT: Final = DAY
 """Microseconds for which an action with the same content counts, for calls of tiers 3 and 4."""
@@ -87,6 +89,7 @@ class Evidence(Struct, frozen=True, gc=False):
     ``age`` is in microseconds since the other session acted. ``unread`` marks a ``stale`` conflict about something that
     this session never read. ``changes`` marks a ``held`` conflict that would be ``stale`` if the action had ended.
     ``committed`` marks an action that counts only as a commitment, because it is older than the rule's window.
+    ``group`` holds the actions, oldest first, that conflict as ``action`` does, which represents them.
     """
 
     action: Action
@@ -97,16 +100,7 @@ class Evidence(Struct, frozen=True, gc=False):
     unread: bool = False
     changes: bool = False
     committed: bool = False
-
-
-class CallContext(Struct, frozen=True, gc=False):
-    """The session that makes the call, and the call's classification."""
-
-    actor: str
-    run: str
-    host: Host | None
-    classification: Classification
-    instance: str = ""
+    group: tuple[Action, ...] = ()
 
 
 def has_lapsed(action: Action, now: int) -> bool:
@@ -206,15 +200,17 @@ def _last_look_at_remote(view: View, key_view: KeyView) -> int:
     return max([key_view.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
 
 
-def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, related: bool = True) -> list[Evidence]:
-    """Return all evidence from single actions against the call, unordered. ``gather_groups`` returns that from groups.
+def gather_evidence(facts: CallFacts, view: View) -> list[Evidence]:
+    """Return all evidence against the call, unordered.
 
-    Any other kind replaces ``recent``, and ``held`` replaces ``stale``. ``waiter`` is the id of the call's own waiter
-    in the queue; then only earlier waiters count. ``related`` says that the content of some actions may be related to
-    the call's.
+    Any other kind replaces ``recent``, and ``held`` replaces ``stale``. A call that waits meets only earlier waiters.
     """
-    if not (view.twins or any(key_view.live or key_view.latest or key_view.stale for key_view in view.keys)):
+    if not (view.twins or any(one.live or one.latest or one.stale or one.groups for one in view.keys)):
         return []
+    is_grouped = any(key_view.groups for key_view in view.keys)
+    if is_grouped:
+        keys = [replace(one, live=(*one.live, *[group.action for group in one.groups])) for one in view.keys]
+        view = replace(view, keys=tuple(keys))
     heap: dict[tuple[int, Kind, int], Evidence] = {}
 
     def add(action: Action, kind: Kind, key_index: int, *, own: bool = False, unread: bool = False) -> None:
@@ -223,98 +219,61 @@ def gather_evidence(context: CallContext, view: View, waiter: int = 0, *, relate
         )
 
     for key_index, key_view in enumerate(view.keys):
-        if key_view.key.name.startswith(NO_KEY):
-            if key_view.key.mode is not Mode.READ:
-                _hidden(context, view, key_view, key_index, add)
+        name, mode, seen = key_view.key.name, key_view.key.mode, set[int]()
+        if name.startswith(NO_KEY):
+            if mode is not Mode.READ:
+                _hidden(facts, view, key_view, key_index, add)
             continue
-        seen: set[int] = set()
         for action in (*key_view.live, *key_view.latest):
-            if action.id in seen or action.id == waiter or not modes_conflict(key_view.key.mode, action.mode):
+            if action.id in seen or action.id == facts.waiter or not modes_conflict(mode, action.mode):
                 continue
-            if _of_family(view, action):
-                continue
-            seen.add(action.id)
-            if action.session == context.actor:
-                _own(context, view, action, key_index, add)
-            else:
-                _other(context, view, action, key_index, waiter, add)
-        if key_view.key.mode is Mode.WRITE or (key_view.key.mode is Mode.APPEND and key_view.key.name.endswith(HEAD)):
-            _stale(context, view, key_view, key_index, add)
-    if related:
-        _same_content(context, view, add)
+            if not _of_family(view, action):
+                seen.add(action.id)
+                if action.tier >= _floor(facts) and action.state not in _SETTLED_AWAY:
+                    (_own if action.session == facts.actor else _other)(facts, view, action, key_index, add)
+        if mode is Mode.WRITE or (mode is Mode.APPEND and name.endswith(HEAD)):
+            _stale(facts, view, key_view, key_index, add)
+    _same_content(facts, view, add)
     for id, kind, key_index in [at for at in heap if at[1] is Kind.STALE]:
         held = heap.get((id, Kind.HELD, key_index))
-        if held is not None and shown_as_held(context.classification, held.action):
+        if held is not None and shown_as_held(facts.classification, held.action):
             del heap[id, kind, key_index]
             heap[id, Kind.HELD, key_index] = replace(held, changes=True)
-    if context.classification.content.commitment is not None:
-        _commitments(context, view, heap)
+    if facts.classification.content.commitment is not None:
+        _commitments(facts, view, heap)
     graver = {item.action.id for item in heap.values() if item.kind is not Kind.RECENT}
-    return [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
+    found = [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
+    return _with_groups(view, found) if is_grouped else found
 
 
-class EvidenceGroup(Struct, frozen=True, gc=False):
-    """Evidence from a group of actions that conflict in the same way. ``item`` represents the group.
-
-    ``ids`` and ``actions`` list the group, oldest first.
-    """
-
-    item: Evidence
-    ids: tuple[int, ...]
-    actions: tuple[Action, ...]
-
-    def each(self, actions: Iterable[Action], now: int) -> list[Evidence]:
-        """Return the evidence from some of the group's actions."""
-        item = self.item
-        return [replace(item, action=action, age=now - change_moment(action, now)) for action in actions]
-
-
-def gather_groups(
-    context: CallContext, view: View, evidence: Sequence[Evidence], waiter: int = 0
-) -> list[EvidenceGroup]:
-    """Return the evidence from the groups in a view, without actions that are already in ``evidence``."""
-    groups: list[EvidenceGroup] = []
+def _with_groups(view: View, evidence: Iterable[Evidence]) -> list[Evidence]:
+    """Return the evidence, that of an action that represents a group with the group. No action counts twice."""
+    groups: dict[int, list[tuple[int, ActionGroup]]] = {}
+    for key_index, key_view in enumerate(view.keys):
+        for group in key_view.groups:
+            groups.setdefault(group.action.id, []).append((key_index, group))
     counted: dict[tuple[Kind, int], set[int]] = {}
-    for item, group in _of_each_sort(context, view, waiter):
-        ids, actions = group.ids, group.actions
-        counted_ids = counted.get((item.kind, item.key_index))
-        if counted_ids is None:
-            same = [e.action.id for e in evidence if e.kind is item.kind and e.key_index == item.key_index]
-            counted_ids = counted[item.kind, item.key_index] = set(same)
-        if not counted_ids.isdisjoint(ids):
-            actions = tuple([action for action in actions if action.id not in counted_ids])
-            ids = tuple([action.id for action in actions])
-        counted_ids.update(ids)
-        if ids:
-            groups.append(EvidenceGroup(item, ids, actions))
-    return groups
+    found: list[Evidence] = []
+    for item in sorted(evidence, key=lambda item: item.action.id in groups):
+        same = counted.setdefault((item.kind, item.key_index), set())
+        alike = item.kind in (Kind.DUPLICATE, Kind.OPPOSED)
+        met = [more for at, more in groups.get(item.action.id, ()) if at == item.key_index or (alike and more.related)]
+        if not met:
+            same.add(item.action.id)
+            found.append(item)
+        for group in met:
+            is_new = same.isdisjoint(group.ids)
+            actions = group.actions if is_new else tuple([one for one in group.actions if one.id not in same])
+            same.update(group.ids)
+            if actions:
+                found.append(replace(item, group=actions))
+    return found
 
 
-def _of_each_sort(context: CallContext, view: View, waiter: int) -> Iterator[tuple[Evidence, ActionGroup]]:
-    """Yield each group with the evidence from the action that represents it."""
-    bare = [replace(key_view, live=(), latest=(), stale=(), groups=()) for key_view in view.keys]
-    sorts = {
-        (group.action.id, key_index): group for key_index, key_view in enumerate(view.keys) for group in key_view.groups
-    }
-    keys = list(bare)
-    for (_, key_index), group in sorts.items():
-        if not group.related:  # it conflicts on its own key only, so weigh all of these at once
-            keys[key_index] = replace(keys[key_index], live=(*keys[key_index].live, group.action))
-    for item in gather_evidence(context, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
-        yield item, sorts[item.action.id, item.key_index]
-    for (_, key_index), group in sorts.items():
-        if group.related:
-            of = (*bare[:key_index], replace(bare[key_index], live=(group.action,)), *bare[key_index + 1 :])
-            for item in gather_evidence(context, View(view.now, of, ancestors=view.ancestors), waiter):
-                yield item, group
-
-
-def _hidden(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
+def _hidden(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
     """Without a key only the same content counts: held, or of unknown outcome (or a duplicate)."""
     for action in key_view.live:
-        if action.state in _SETTLED_AWAY:
-            continue
-        own = action.session == context.actor
+        own = action.session == facts.actor
         if has_unknown_outcome(action, view.now):
             add(action, Kind.UNKNOWN, key_index, own=own)
         elif not own and holds_lease(action, view.now) and action.session not in view.ancestors:
@@ -326,31 +285,30 @@ def _of_family(view: View, action: Action) -> bool:
     return action.session in view.ancestors and (may_be_running(action, view.now) or holds_lease(action, view.now))
 
 
-def _floor(context: CallContext) -> int:
-    return 1 if context.classification.tier >= Tier.CRITICAL else 2
+def _floor(facts: CallFacts) -> int:
+    return 1 if facts.classification.tier >= Tier.CRITICAL else 2
 
 
-def _own(context: CallContext, view: View, action: Action, key_index: int, add: _Add) -> None:
+def _own(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
     """Add the session's own action that has no outcome. An action of another run or process counts at once."""
-    if action.lock or action.tier < _floor(context) or action.state in _SETTLED_AWAY:
+    run, host = facts.call.run, facts.call.host
+    if action.lock:
         return
     if has_unknown_outcome(action, view.now):
         add(action, Kind.UNKNOWN, key_index, own=True)
     elif action.state is State.OPEN:
-        other_run = context.run and action.run and context.run != action.run
-        if other_run or (context.host and action.host and context.host != action.host):
+        other_run = run and action.run and run != action.run
+        if other_run or (host and action.host and host != action.host):
             add(action, Kind.UNKNOWN, key_index, own=True)
         if other_run:
             add(action, Kind.HELD, key_index, own=True)
 
 
-def _other(context: CallContext, view: View, action: Action, key_index: int, waiter: int, add: _Add) -> None:
+def _other(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
     """Add another session's action as held, unknown, recent or opposed."""
-    now, classification = view.now, context.classification
-    if action.tier < _floor(context) or action.state in _SETTLED_AWAY:
-        return
+    now, classification = view.now, facts.classification
     if holds_lease(action, now):
-        overtaken = waiter and action.state is State.QUEUED and action.id > waiter
+        overtaken = facts.waiter and action.state is State.QUEUED and action.id > facts.waiter
         if not overtaken:
             add(action, Kind.HELD, key_index)
     elif has_unknown_outcome(action, now):
@@ -361,20 +319,20 @@ def _other(context: CallContext, view: View, action: Action, key_index: int, wai
         and change_moment(action, now) >= _last_look_at_remote(view, view.keys[key_index])
     ):
         add(action, Kind.RECENT, key_index)
-    _opposed(context, view, action, key_index, add)
+    _opposed(facts, view, action, key_index, add)
 
 
-def _opposed(context: CallContext, view: View, action: Action, key_index: int, add: _Add) -> None:
-    stance = context.classification.content.stance
+def _opposed(facts: CallFacts, view: View, action: Action, key_index: int, add: _Add) -> None:
+    stance = facts.classification.content.stance
     if stance and action.content.stance == contrary(stance) and action.state is not State.QUEUED:
         age = view.now - change_moment(action, view.now)
-        if action.state is not State.DONE or age < context.classification.window:
+        if action.state is not State.DONE or age < facts.classification.window:
             add(action, Kind.OPPOSED, key_index)
 
 
-def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
+def _stale(facts: CallFacts, view: View, key_view: KeyView, key_index: int, add: _Add) -> None:
     """Add other sessions' changes to what this session read before them, or would replace without reading it."""
-    now, classification = view.now, context.classification
+    now, classification = view.now, facts.classification
     look = last_read(key_view, classification.window)
     replaces = not classification.content.repeats
     genuine = key_view.mark.read
@@ -386,7 +344,7 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
         # when it last listed the folder in which the call creates a name that was not there then
         names = f"{key_view.key.name.rstrip('/').rpartition('/')[0]}/|names"
         look = genuine = next((other.mark.read for other in view.keys if other.key.name == names), 0)
-    meets = partial(_meets, context, view, key_view)
+    meets = partial(_meets, facts, view, key_view)
     for action in key_view.stale:
         if (not looked or change_moment(action, now) >= looked) and meets(action):
             add(action, Kind.STALE, key_index)
@@ -417,47 +375,51 @@ def _stale(context: CallContext, view: View, key_view: KeyView, key_index: int, 
             stale = not seen and replaces and not action.content.repeats and young
         unread = not seen or (not itself and action.key[-1:] == "/")
         tree = stale and unread and through_tree(key_view.key.name, action)
-        if stale and not (tree and has_looked(action, view, context.actor)):
+        if stale and not (tree and has_looked(action, view, facts.actor)):
             add(action, Kind.STALE, key_index, unread=unread)
 
 
-def _meets(context: CallContext, view: View, key_view: KeyView, action: Action) -> bool:
+def _meets(facts: CallFacts, view: View, key_view: KeyView, action: Action) -> bool:
     """Return True if what another session's action changed may be stale for a call that writes the key."""
-    if action.session == context.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
+    if action.session == facts.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
         return False
-    return modes_conflict(key_view.key.mode, action.mode) and not left_nothing(action, view, key_view, context.actor)
+    return modes_conflict(key_view.key.mode, action.mode) and not left_nothing(action, view, key_view, facts.actor)
 
 
-def _same_content(context: CallContext, view: View, add: _Add) -> None:
-    """Add actions that the call would repeat: with equal or nearly equal content, or with the same origin."""
-    classification, now = context.classification, view.now
+def _same_content(facts: CallFacts, view: View, add: _Add) -> None:
+    """Add actions that the call would repeat: with equal or nearly equal content, or with the same origin.
+
+    The content of an action that represents a group differs from the call's, unless the group is ``related``.
+    """
+    classification, now = facts.classification, view.now
     if classification.tier < Tier.MEDIUM:
         return
     pool = {action.id: action for action in view.twins}
+    apart = {group.action.id for key_view in view.keys for group in key_view.groups if not group.related}
     for key_view in view.keys:
-        pool.update((action.id, action) for action in (*key_view.live, *key_view.latest))
-    floor, opposite = _floor(context), contrary(classification.content.stance)
+        pool.update((action.id, action) for action in (*key_view.live, *key_view.latest) if action.id not in apart)
+    floor, opposite = _floor(facts), contrary(classification.content.stance)
     for action in pool.values():
         if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock or _of_family(view, action):
             continue
-        own = action.session == context.actor
+        own = action.session == facts.actor
         if action.tier < floor or (own and not classification.content.repeats):
             continue
         # Hardly one of a thousand open actions has such content, so compare keys only for those that do.
         against = not own and opposite and action.content.stance == opposite
         if against and (met := _shared(view.keys, action, meeting=True)) is not None:
-            _opposed(context, view, action, met, add)
+            _opposed(facts, view, action, met, add)
         if _repeats(classification, action, now, own=own) and (key_index := _shared(view.keys, action)) is not None:
             add(action, Kind.DUPLICATE, key_index, own=own)
 
 
-def _commitments(context: CallContext, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
+def _commitments(facts: CallFacts, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
     """Add the commitments that the call contradicts, and remove those that a contrary action has ended."""
-    classification, now = context.classification, view.now
+    classification, now = facts.classification, view.now
     ended = {action.id for action in view.twins if is_ended(action, view)}
     for spot in [spot for spot, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
         del heap[spot]
-    for action, key_index in contradicted_by_call(classification, context.actor, context.instance, view):
+    for action, key_index in contradicted_by_call(classification, facts.actor, facts.call.instance, view):
         age = now - change_moment(action, now)
         committed = action.state is State.DONE and age >= classification.window
         if (

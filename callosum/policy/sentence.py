@@ -110,10 +110,7 @@ _WHERE: Final = {
     "account": "the account's payments",
 }
 """What shows whether something happened, by the kind of its key."""
-_DID: Final = {
-    Kind.HELD: "{who} began {ago} ({tool})",
-    Kind.UNKNOWN: "{who} tried",
-}
+_DID: Final = {Kind.HELD: "{who} began {ago} ({tool})", Kind.UNKNOWN: "{who} tried"}
 RELATED: Final = 3
 """Maximum number of other actions of the conflicting session that are shown."""
 _CUT_HERE: Final = "\n| …"

@@ -117,9 +117,7 @@ def journalled_call_of(body: Mapping[str, Any]) -> JournalledCall:
     """Return what an entry's body says about its action."""
     summary, purpose = body.get("summary"), body.get("purpose")
     return JournalledCall(
-        body.get("params"),
-        summary if isinstance(summary, str) else "",
-        purpose if isinstance(purpose, str) else "",
+        body.get("params"), summary if isinstance(summary, str) else "", purpose if isinstance(purpose, str) else ""
     )
 
 
