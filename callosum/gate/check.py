@@ -28,7 +28,7 @@ from callosum.model import (
 )
 from callosum.policy.lifecycle import Requester
 from callosum.redact import SecretDigests, redact_text, said, summarise
-from callosum.redact.secret_shapes import is_plain
+from callosum.redact.redactor import is_plain
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
 from callosum.unclean import repaired, without_surrogates

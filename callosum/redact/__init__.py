@@ -7,8 +7,7 @@ over-cautious on purpose: hiding a word too many costs nothing.
 
 from callosum.redact.digests import SecretDigests
 from callosum.redact.kept_params import secrets_in, summarise
-from callosum.redact.one_line import said
-from callosum.redact.quotes import quote
-from callosum.redact.secret_shapes import MARKER, redact_text
+from callosum.redact.quotes import quote, said
+from callosum.redact.redactor import MARKER, redact_text
 
 __all__ = ["MARKER", "SecretDigests", "quote", "redact_text", "said", "secrets_in", "summarise"]

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final
 
 from callosum.model import MAX_KEY
-from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain
+from callosum.redact.redactor import MARKER, REDACTOR, is_plain
 
 _MARK: Final = re.compile(rb"\[redacted:[0-9a-f]{8}\]|\[redacted\]")
 _KINDS: Final = frozenset("secret secrets token tokens credential credentials cookie cookies auth".split())

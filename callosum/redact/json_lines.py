@@ -8,69 +8,44 @@ whatever ``summarise`` would hide, by shape or by name, is in a named line.
 from __future__ import annotations
 
 import re
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import Any, Final
 
 from callosum.redact.disguises import undisguised
 from callosum.redact.randomness import looks_random
+from callosum.redact.redactor import REDACTOR, compile_linear, is_plain
 from callosum.redact.secret_names import (
-    CODE_KINDS,
-    HARD_STEMS,
-    KEY_KINDS,
     PAIR_VALUES,
-    RANDOM_STEMS,
-    SOFT_STEMS,
     Concealment,
     cover,
     cover_of_pair,
     is_secret_pair,
     names_secret,
 )
-from callosum.redact.secret_shapes import REDACTOR, compile_linear, is_plain
+from callosum.redact.shape_table import expand
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_INSIDE: Final = rb'(?:[^"\\\n]|\\.)*'
+_INSIDE: Final = r'(?:[^"\\\n]|\\.)*'
 """The rest of a JSON string."""
-_BETWEEN: Final = rb'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
+_BETWEEN: Final = r'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
 """Characters that may separate two words of a name."""
 _HARD: Final = (
-    f"{HARD_STEMS}|(?:{KEY_KINDS})".encode()
-    + _BETWEEN
-    + rb"key|card"
-    + _BETWEEN
-    + rb"number|(?:"
-    + CODE_KINDS.encode()
-    + b")"
-    + _BETWEEN
-    + b"codes?|key"
-    + _BETWEEN
-    + b"(?:data|material)|app"
-    + _BETWEEN
-    + b"certificate|snmp"
-    + _BETWEEN
-    + b"community"
+    rf"<HARD>|(?:<KEYS>){_BETWEEN}key|card{_BETWEEN}number|(?:<CODES>){_BETWEEN}codes?|key{_BETWEEN}(?:data|material)"
+    rf"|app{_BETWEEN}certificate|snmp{_BETWEEN}community"
 )
-_SOFT: Final = SOFT_STEMS.encode()
-"""Names under which only texts are hidden, not numbers."""
-_EITHER: Final = _HARD + b"|" + _SOFT
 _NAMES: Final = (
-    rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
-    rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
-    rb'|"-{1,2}' + _INSIDE + rb"(?:" + _EITHER + b"|" + RANDOM_STEMS.encode() + rb")" + _INSIDE + rb'",'  # an option
-    rb"|(?:" + RANDOM_STEMS.encode() + rb')[^A-Za-z"\\]{0,8}":["\[{]'
-    rb'|\["' + _INSIDE + rb"(?:" + _EITHER + rb")" + _INSIDE + rb'","' + _INSIDE + rb'"\]'  # a pair as a list
-    rb'|"(?:'
-    + "|".join(sorted(PAIR_VALUES)).encode()
-    + rb')":)'  # perhaps a pair as an object: {"name": "Authorization", "value": "..."}
+    rf'(?i:(?:{_HARD}){_INSIDE}":'
+    rf'|(?:<SOFT>){_INSIDE}":["\[{{]'
+    rf'|"-{{1,2}}{_INSIDE}(?:{_HARD}|<SOFT>|<RANDOM>){_INSIDE}",'  # an option
+    r'|(?:<RANDOM>)[^A-Za-z"\\]{0,8}":["\[{]'
+    rf'|\["{_INSIDE}(?:{_HARD}|<SOFT>){_INSIDE}","{_INSIDE}"\]'  # a pair as a list
+    rf'|"(?:{"|".join(sorted(PAIR_VALUES))})":)'  # perhaps {"name": "Authorization", "value": "..."}
 )
 """Names under which something is hidden: a wider pattern than ``secret_names.cover``, for encoded JSON."""
 
 
 @cache
 def _names() -> Any:
-    return compile_linear(_NAMES, capture=False)
+    return compile_linear(expand(_NAMES), capture=False)
 
 
 _OTHER: Final = b"\1"
@@ -87,7 +62,7 @@ def suspects(data: bytes) -> list[int]:
     ``data`` consists of lines that end in a newline, each with JSON as ``msgspec`` writes it, possibly after other
     text. Linear in the length of ``data``.
     """
-    numbers = _shaped(data) | _lines_with(_names().search, data)
+    numbers = _shaped(data) | _named(data)
     if b"\\" in data:
         as_read = _as_read(data)
         numbers |= _shaped(as_read)
@@ -95,7 +70,7 @@ def suspects(data: bytes) -> list[int]:
             numbers |= _shaped(as_read.replace(_OTHER, b""))
     if not data.isascii():
         bare = undisguised(data.decode("utf-8", "replace")).encode()
-        numbers |= _shaped(bare) | _lines_with(_names().search, bare)
+        numbers |= _shaped(bare) | _named(bare)
         if b"\\" in bare:
             numbers |= _shaped(_as_read(bare))
     return sorted(numbers)
@@ -108,27 +83,16 @@ def _shaped(data: bytes) -> set[int]:
     while offset < len(data):
         end = data.find(b"\n", offset + _CHUNK) + 1 or len(data)
         chunk = data[offset:end]
-        numbers.update(number + line for line in _shaped_in(chunk))
+        lines = chunk.split(b"\n") if REDACTOR.possible(chunk) else ()
+        numbers.update(
+            number + at for at, line in enumerate(lines) if any(rule.search(line) for rule in REDACTOR.possible(line))
+        )
         number, offset = number + chunk.count(b"\n"), end
     return numbers
 
 
-def _shaped_in(data: bytes) -> set[int]:
-    """Return the same for a few lines, in which few patterns may match."""
-    lines_found: set[int] = set()
-    for number in REDACTOR.with_literal(data):
-        lines_found |= _lines_with(partial(REDACTOR.search, number), data)
-    for clue, numbers in REDACTOR.clues:
-        if there := sorted(_lines_with(clue.search, data)):
-            lines = data.split(b"\n")
-            some = b"\n".join([lines[line] for line in there])
-            for number in numbers:
-                lines_found.update(there[line] for line in _lines_with(partial(REDACTOR.search, number), some))
-    return lines_found
-
-
 _CHUNK: Final = 4096
-"""Bytes of lines that are searched together."""
+"""Bytes of lines that are searched together at first."""
 
 
 def is_harmless(value: Any) -> bool:
@@ -169,11 +133,11 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
     return True
 
 
-def _lines_with(search: Callable[[bytes, int], Any], data: bytes) -> set[int]:
-    """Return the numbers of the lines in which a match begins."""
+def _named(data: bytes) -> set[int]:
+    """Return the numbers of the lines in which a name of a secret begins."""
     numbers: set[int] = set()
     number = offset = 0
-    while (match := search(data, offset)) is not None:
+    while (match := _names().search(data, offset)) is not None:
         start = match.start()
         number += data.count(b"\n", offset, start)
         numbers.add(number)

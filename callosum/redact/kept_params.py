@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from callosum.redact.randomness import looks_random
+from callosum.redact.redactor import MARKER, REDACTOR, is_plain, marker
 from callosum.redact.secret_names import (
     NAME_LIMIT,
     PAIR_VALUES,
@@ -18,7 +19,6 @@ from callosum.redact.secret_names import (
     is_secret_pair,
     names_secret,
 )
-from callosum.redact.secret_shapes import MARKER, REDACTOR, is_plain, marker
 
 _MARGIN: Final = 256
 """Characters at the end of an examined text that are dropped: a secret cut there may have lost its shape."""

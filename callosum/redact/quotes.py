@@ -1,12 +1,16 @@
-"""Put foreign text into a sentence as harmless data."""
+"""Put foreign text or an error into a sentence as harmless data: one line, without secrets if it is said."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from callosum.characters import with_hidden
+from callosum.redact.redactor import redact_text
 
 _QUOTES: Final = frozenset('"“”„‟«»\uff02″❝❞')
+_LIMIT: Final = 300
+_MARGIN: Final = 256
+"""Characters at the end of the examined text that are dropped: a secret cut there may have lost its shape."""
 
 
 def quote(text: str, limit: int = 80) -> str:
@@ -25,7 +29,7 @@ def quote(text: str, limit: int = 80) -> str:
     return f'"{shown}"'
 
 
-def visible(text: str) -> str:
+def _visible(text: str) -> str:
     """Return ``text`` without invisible characters: between the letters of a secret they would hide it."""
     return with_hidden(text, lambda char: char if char.isspace() else "")
 
@@ -33,3 +37,24 @@ def visible(text: str) -> str:
 def _seen(text: str) -> str:
     text = with_hidden(text, lambda char: " " if char.isspace() else "")
     return "".join(["'" if char in _QUOTES else char for char in text])
+
+
+def said(what: str | BaseException, limit: int = _LIMIT) -> str:
+    """Return a text, or an error's message (its type if it has none), in at most ``limit`` characters.
+
+    The result is one line as ``quote`` makes it, without the quotes, secrets redacted. Only the beginning of a long
+    text is examined. An error whose ``str`` fails is shown by its type.
+    """
+    text = what if isinstance(what, str) else _of(what)
+    window = text[: 8 * limit + _MARGIN]
+    shown = redact_text(_visible(window))
+    if len(window) < len(text):
+        shown = shown[:-_MARGIN] + "…"
+    return quote(shown, limit)[1:-1]
+
+
+def _of(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001 - str() of a foreign error may fail too
+        return type(error).__name__

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from callosum.redact.disguises import undisguised
+from callosum.redact.shape_table import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,85 +27,21 @@ class Concealment(IntEnum):
     ALL = 3
 
 
-_SECRETS: Final = frozenset(
-    "password passwords passwort passwd passphrase passcode passkey pwd psk secret secrets credential credentials "
-    "authorization cookie cookies jwt cvv cvc ssn apikeys apitoken cardnumber mnemonic creds pepper pincode puk "
-    "passwrd pswd pword kennwort contrasena clave senha mdp wachtwoord heslo haslo parola salasana losenord "
-    "adgangskode passord jelszo dockerconfigjson dockercfg otp totp hotp".split()
-)
-_ENDINGS: Final = (
-    *("password", "passwd", "passphrase", "secret"),
-    *("apikey", "privatekey", "accesskey", "secretkey", "accountkey", "sharedkey", "authkey", "setupkey", "masterkey"),
-    *("userpw", "rootpw", "bindpw", "adminpw", "dbpw", "dbpass", "userpass", "sshpass", "keypass", "storepass", "pwd"),
-)
-_KEYS: Final = frozenset(
-    "api access private secret encryption signing ssh master auth deploy license hmac account shared preshared "
-    "storage subscription functions consumer service server client root recovery app admin bot wallet webhook setup "
-    "cipher unseal unlock fernet activation wifi wep wpa".split()
-)
-"""Words before ``key`` that make it a secret: what the key opens or who owns it."""
-_SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "pin", "csrf", "xsrf"])
-"""Words that also name counts, flags and groups: only strings under them are hidden."""
-_CODES: Final = frozenset(
-    "access alarm auth authentication authorization backup confirmation device door entry gate login mfa otp pairing "
-    "pin recovery scratch security sms time unlock verification".split()
-)
-"""Words before ``code`` that make it a secret: what the code opens or confirms."""
-_RANDOM: Final = frozenset(
-    "key keys sid sessid sessionid sig signature seed salt cred crumb hmac license sas serial verifier "
-    "assertion".split()
-)
-"""Last words under which only a random-looking text is hidden, because they often name something else."""
-_UNITS: Final = frozenset(
-    "max min num total prompt completion input output cached reasoning thinking budget new stop "
-    "special pad eos bos page next continuation sync cancel cancellation".split()
-)
-"""Words next to ``token`` that make it a unit of text, a position in a list or a signal."""
-_ABOUT: Final = frozenset(
-    "count limit length len type kind name policy hint url uri endpoint expiry expires expiration "
-    "at in ttl file path field label rotation required enabled usage strength status changed reset "
-    "email stdin scheme method mode provider consent banner manager max min".split()
-)
-"""Last words that describe a secret instead of containing it."""
-_NOT_SECRET: Final = frozenset("public publishable primary foreign cache partition sort object".split())
-"""Words next to ``key`` that make it the key of a row or a file, or a public key."""
+_SECRETS: Final = words("secret")
+_ENDINGS: Final = tuple(words("endings"))
+_KEYS: Final = words("keys")
+_SOFT: Final = words("soft")
+_CODES: Final = words("codes")
+_RANDOM: Final = words("random")
+_UNITS: Final = words("units")
+_ABOUT: Final = words("about")
+_PUBLIC: Final = words("public")
 _FOLDERS: Final = frozenset(["PWD", "OLDPWD"])
 """A shell's variables for its working folders."""
-
-HARD_STEMS: Final = (
-    "passw|pswd|pword|passphrase|passcode|passkey|pwd|psk|secret|credential|creds|authorization|cookie|jwt|cvv|cvc|ssn|"
-    "mnemonic|pepper|pin_?code|kennwort|contrasena|senha|wachtwoord|heslo|parola|salasana|losenord|adgangskode|passord|"
-    "dockerconfigjson|dockercfg|key-data|key-?material|app_?certificate|otp|"
-    r"(?:\b|_)(?:puk|clave|mdp|haslo|jelszo)\b|(?:user|root|bind|admin|db)_?pw"
-)
-"""Beginnings of words under which numbers are hidden too, as part of a regular expression."""
-SOFT_STEMS: Final = r"token|pass|auth|(?:\b|_)pin\b|pw(?:\b|[_0-9])|csrf|xsrf"
-"""Beginnings of words under which only texts are hidden."""
-KEY_KINDS: Final = "|".join(sorted(_KEYS))
-"""Words before ``key`` that make it a secret."""
-CODE_KINDS: Final = "|".join(sorted(_CODES))
-"""Words before ``code`` that make it a secret."""
-RANDOM_STEMS: Final = "|".join(sorted(_RANDOM))
-"""Ends of names under which random-looking texts are hidden."""
-
-SECRET_STEM: Final = (
-    rf"(?i:{HARD_STEMS}|{SOFT_STEMS}|(?:{KEY_KINDS})[ _.-]?key|"
-    rf"(?:{CODE_KINDS})[ _.-]?code|snmp[ _.-]?community|card[ _.-]?number)"
-).encode()
-"""A pattern of bytes that matches inside every ASCII name that ``cover`` knows, and some others."""
-
-NAME_CHARACTERS: Final = rb"[A-Za-z0-9_.-]*"
-SECRET_NAME: Final = NAME_CHARACTERS + SECRET_STEM + NAME_CHARACTERS
-"""A pattern of bytes that matches every ASCII name that ``cover`` knows, and some others."""
-
-LABELS: Final = frozenset(
-    "name key header field id label title type variable param parameter parameterkey env property placeholder".split()
-)
-"""Names, in lower case, under which an object names its value: ``{"name": "DB_PASSWORD", "value": "X"}``."""
-PAGE_PARTS: Final = frozenset(["selector", "element", "locator", "ref"])
-"""Names under which an object says into which field of a web page it types a text."""
-PAIR_VALUES: Final = frozenset("value Value val text ParameterValue stringValue".split())
-"""Names under which an object that names its value (``LABELS``, ``PAGE_PARTS``) holds that value."""
+PAIR_VALUES: Final = words("values")
+"""Names under which an object that names its value holds that value."""
+_LABELS: Final = words("labels")
+_PAGE_PARTS: Final = words("page")
 
 _FIELD_WORDS: Final = re.compile(r"(?i)\b(?:field|input|box)\W*\Z")
 _NO_WORD: Final = re.compile(r"[0-9!@#$%^&*+=]|[a-z][A-Z]|[-_.][^-_.]+[-_.]")
@@ -114,21 +51,21 @@ _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 @lru_cache(maxsize=4096)
 def _cover(name: str) -> Concealment:
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words or words[-1] in _ABOUT or name in _FOLDERS:
+    parts = [word.lower() for word in _WORD.findall(name)]
+    if not parts or parts[-1] in _ABOUT or name in _FOLDERS:
         return Concealment.NOTHING
-    if any(word in _SECRETS or word.endswith(_ENDINGS) for word in words):
+    if any(word in _SECRETS or word.endswith(_ENDINGS) for word in parts):
         return Concealment.ALL
-    for first, second in pairwise(words):
+    for first, second in pairwise(parts):
         if second in ("key", "keys") and first in _KEYS:
             return Concealment.ALL
         if (first, second) in (("card", "number"), ("key", "data"), ("key", "material"), ("app", "certificate")):
             return Concealment.ALL
         if (second in ("code", "codes") and first in _CODES) or (first, second) == ("snmp", "community"):
             return Concealment.ALL
-    if any(word in _SOFT or word.endswith(("token", "pw")) for word in words):
-        return Concealment.NOTHING if _UNITS.intersection(words) else Concealment.STRINGS
-    return Concealment.RANDOM if words[-1] in _RANDOM and _NOT_SECRET.isdisjoint(words) else Concealment.NOTHING
+    if any(word in _SOFT or word.endswith(("token", "pw")) for word in parts):
+        return Concealment.NOTHING if _UNITS.intersection(parts) else Concealment.STRINGS
+    return Concealment.RANDOM if parts[-1] in _RANDOM and _PUBLIC.isdisjoint(parts) else Concealment.NOTHING
 
 
 def cover(name: str) -> Concealment:
@@ -150,9 +87,9 @@ def cover_of_pair(items: Iterable[tuple[object, object]]) -> Concealment:
     for name, value in items:
         if type(name) is str and type(value) is str:
             low = name.lower()
-            if low in LABELS:
+            if low in _LABELS:
                 most = max(most, cover(value))
-            elif low in PAGE_PARTS:
+            elif low in _PAGE_PARTS:
                 most = max(most, cover(_FIELD_WORDS.sub("", value[-NAME_LIMIT:])))
     return most
 

@@ -19,7 +19,7 @@ from callosum.budget import unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.json_lines import is_harmless
-from callosum.redact.secret_shapes import REDACTOR, SHORT, is_plain
+from callosum.redact.redactor import REDACTOR, SHORT, is_plain
 from callosum.rules import acts, command, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes

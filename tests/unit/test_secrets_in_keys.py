@@ -33,16 +33,16 @@ CALLS: dict[str, tuple[Call, str]] = {
     "a webhook": (Call("a", "web_fetch", {"url": HOOK, "method": "POST"}), HOOK[-24:]),
     "a query": (Call("a", "http_post", {"url": f"https://x.org/me?access_token={PASSWORD}"}), PASSWORD),
     "a login": (Call("a", "clone_repo", {"remote": f"ssh://git:{PASSWORD}@x.org/r.git"}), PASSWORD),
-    "a file name": (Call("a", "write", {"path": f"/home/a/backup_{TOKENS['GitHub']}.txt", "content": "x"}), TOKENS["GitHub"]),
-    "a target": (Call("a", "message", {"action": "send", "target": TOKENS["Slack"], "message": "x"}), TOKENS["Slack"]),
+    "a file name": (Call("a", "write", {"path": f"/home/a/backup_{TOKENS['github']}.txt", "content": "x"}), TOKENS["github"]),
+    "a target": (Call("a", "message", {"action": "send", "target": TOKENS["slack"], "message": "x"}), TOKENS["slack"]),
     "the agent's own key": (Call("a", "write", {"_contextKey": f"url:{HOOK}", "path": "/x"}), HOOK[-24:]),
-    "cwd": (Call("a", "write", {"path": "x"}, cwd=f"/srv/{TOKENS['GitLab']}"), TOKENS["GitLab"]),
-    "a session": (Call("a", "write", {"path": "/x"}, session=TOKENS["OpenAI"][:200]), TOKENS["OpenAI"][:200]),
-    "an instance": (Call(TOKENS["Stripe"], "write", {"path": "/x"}), TOKENS["Stripe"]),
+    "cwd": (Call("a", "write", {"path": "x"}, cwd=f"/srv/{TOKENS['gitlab']}"), TOKENS["gitlab"]),
+    "a session": (Call("a", "write", {"path": "/x"}, session=TOKENS["openai"][:200]), TOKENS["openai"][:200]),
+    "an instance": (Call(TOKENS["stripe"], "write", {"path": "/x"}), TOKENS["stripe"]),
     "a tool": (Call("a", f"mcp__{TOKENS['npm']}__write", {"path": "/x"}), TOKENS["npm"]),
-    "a call id": (Call("a", "write", {"path": "/x"}, call_id=TOKENS["AWS"]), TOKENS["AWS"]),
-    "a run": (Call("a", "write", {"path": "/x"}, run=TOKENS["AWS"]), TOKENS["AWS"]),
-    "a zero-width disguise": (Call("a", "write", {"path": "/x/" + TOKENS["GitHub"][:9] + "\u200b" + TOKENS["GitHub"][9:]}), TOKENS["GitHub"][10:]),
+    "a call id": (Call("a", "write", {"path": "/x"}, call_id=TOKENS["aws"]), TOKENS["aws"]),
+    "a run": (Call("a", "write", {"path": "/x"}, run=TOKENS["aws"]), TOKENS["aws"]),
+    "a zero-width disguise": (Call("a", "write", {"path": "/x/" + TOKENS["github"][:9] + "\u200b" + TOKENS["github"][9:]}), TOKENS["github"][10:]),
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_secret_of_one_param_is_in_no_key_of_another(gate: LocalGate, name: str)
     assert PASSWORD not in str((decision.context_keys, gate.entries()[0].keys))
 
 
-@pytest.mark.parametrize("kind", TOKENS)
+@pytest.mark.parametrize("kind", [kind for kind, token in TOKENS.items() if "|" not in token])  # a bar is a facet
 def test_secret_of_each_provider_leaves_a_key(kind: str) -> None:
     for form in ("file:/home/a/{}.txt", "url:https://x.org/a/{}?q=1", "channel:{}", "doc:{}/"):
         spelled = DIGESTS.key(form.format(TOKENS[kind]))
@@ -113,7 +113,7 @@ def test_lock_and_status_accept_the_unredacted_key(gate: LocalGate) -> None:
 
 
 def test_report_finds_the_session_whose_name_holds_a_secret(gate: LocalGate) -> None:
-    session = TOKENS["Linear"]
+    session = TOKENS["linear"]
     decision = gate.intercept(Call("a", "message", {"action": "send", "target": "x", "replyTo": "1"}, session=session))
     assert gate.complete("a", id=decision.id, session=session).ok
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.redact.secret_shapes import SHORT, is_plain, redact_text
+from callosum.redact.redactor import SHORT, is_plain, redact_text
 from callosum.rules import command, keys, name
 from callosum.rules.shell.judgement import ShellJudgement
 from callosum.rules.shell.policy import ShellPolicy

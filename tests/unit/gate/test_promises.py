@@ -14,7 +14,7 @@ from callosum.gate.check import without_secrets
 from callosum.gate.effects import Read
 from callosum.model import Scope, Worktree
 from callosum.redact import SecretDigests
-from callosum.redact.secret_shapes import Redactor
+from callosum.redact.redactor import Redactor
 from callosum.settings import Settings
 from callosum.wire import LateCall
 from tests.support.world import World
